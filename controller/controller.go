@@ -61,7 +61,7 @@ type Controller struct {
 	reporter       *report.Reporter
 	journal        *kubelet.Journal
 	kubelet        *kubelet.Server                 // nil unless logs and exec are served
-	view           *moduleview.View                // nil unless Modules are shown
+	view           *moduleview.Syncer              // nil unless Modules are shown
 	workloads      informers.SharedInformerFactory // Deployments and DaemonSets
 	baseline       *baseline.Selector              // nil unless baselines are enabled
 	parts          []func(context.Context) error   // optional ones, started with the rest

@@ -190,11 +190,11 @@ func (o *Options) periods() {
 	} {
 		*p = o.speed().Of(cmp.Or(*p, d))
 	}
-	o.NodeLease = pace.Speed(1).Seconds(o.NodeLease)
-	o.LeaseDuration = max(pace.Speed(1).Seconds(o.LeaseDuration), api.MinControllerLease)
+	o.NodeLease = pace.TimeScale(1).Seconds(o.NodeLease)
+	o.LeaseDuration = max(pace.TimeScale(1).Seconds(o.LeaseDuration), api.MinControllerLease)
 }
 
-func (o *Options) speed() pace.Speed { return pace.Speed(o.TimeScale) }
+func (o *Options) speed() pace.TimeScale { return pace.TimeScale(o.TimeScale) }
 
 // url returns the URL of the broker for the MQTT library.
 func (m MQTTOptions) url() (string, error) {

@@ -75,7 +75,7 @@ func (c *Controller) asked(identity string, r arklet.Request) {
 	c.journal.Note(identity, r.Module.Name, kubelet.Asked(time.Now(), r))
 }
 
-func (c *Controller) answered(o vpod.Outcome) {
+func (c *Controller) answered(o vpod.CommandResult) {
 	c.metrics.Operation(string(o.Request.Command), string(o.Code), o.Took)
 	e := kubelet.Answered(time.Now(), o.Request, o.Answer)
 	if o.Err != nil {
@@ -125,7 +125,7 @@ func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(),
 	})
 	replicas := peer.New(peer.Options{
-		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
+		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().PodsOnNode,
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
 		Grace: c.opts.DeadAfter, Speed: c.opts.speed(),
 		Changed: c.reportReplicas,
@@ -213,7 +213,7 @@ func (c *Controller) expectNewcomer(identity string) {
 	told, _ := c.newcomers.Get(identity)
 	c.newcomers.Remove(identity)
 	if modules, _ := told.([]arklet.Module); len(modules) > 0 {
-		c.provider.Expect(identity, modules)
+		c.provider.ExpectBaseline(identity, modules)
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 	}
 	c.view = moduleview.New(moduleview.Options{
 		Client: client, Pods: c.provider.Informer(), Nodes: c.nodes.Lister(),
-		Mine: func(nodeName string) bool {
+		Owns: func(nodeName string) bool {
 			return nodeName == "" && !c.opts.Cluster || c.provider.Serves(nodeName)
 		},
 		Records: c.records,

@@ -92,7 +92,7 @@ func (c *Controller) gauges() {
 			return oneIf(c.nodeReconciler.Conflict())
 		})
 	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil,
-		func() float64 { return float64(c.provider.Pods()) })
+		func() float64 { return float64(c.provider.PodCount()) })
 	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished,
 		"nodes": c.nodeReconciler.Depth} {
 		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.",

@@ -85,17 +85,17 @@ func (c *Controller) wirePods() {
 	c.provider = vpod.New(vpod.Options{
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
-		Speed:            c.opts.speed(),
-		Recorder:         c.recorder,
-		Failed:           podstatus.FailedRule(c.opts.FailedPods),
-		Failure:          c.reportFailure,
-		Asked:            c.asked,
-		Answered:         c.answered,
-		AddTolerationFor: c.addTolerationFor(),
-		KeepSameVersion:  c.opts.KeepSameVersion,
-		EndpointLag:      c.reach.unsettled,
-		LedgerChanged:    func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
-		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
+		TimeScale:            c.opts.speed(),
+		Recorder:             c.recorder,
+		FailedPods:           podstatus.FailedRule(c.opts.FailedPods),
+		ModuleFailed:         c.reportFailure,
+		CommandSent:          c.asked,
+		CommandFinished:      c.answered,
+		AddTolerationFor:     c.addTolerationFor(),
+		KeepSameVersion:      c.opts.KeepSameVersion,
+		EndpointLag:          c.reach.unsettled,
+		InstallRecordChanged: func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
+		SaveInstallRecord:    func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
 		Node: func(name string) *corev1.Node {
 			n, err := c.nodes.Lister().Get(name)
 			if err != nil {
@@ -147,16 +147,16 @@ func (c *Controller) wireNodes() error {
 		Sees:          c.sees,
 		Tunnels:       c.tunnels(),
 		Recorder:      c.recorder,
-		Requested:     c.provider.Requested,
-		Ledger:        c.provider.Ledger,
+		Requested:     c.provider.RequestedMemory,
+		Ledger:        c.provider.InstallRecord,
 		Owned: func(identity, nodeName, ledger string) {
 			c.provider.Serve(identity, nodeName, ledger)
 			if c.view != nil {
 				c.view.Resync(nodeName)
 			}
 		},
-		Lost:   c.provider.Leave,
-		Gone:   c.provider.Remove,
+		Lost:   c.provider.StopServing,
+		Gone:   c.provider.DeletePods,
 		Logger: c.logger,
 	}, c.client, c.nodes.Lister(), c.registry)
 	changed := func(obj any) {

@@ -124,7 +124,7 @@ func recordPhases(t *testing.T, name string, r recording.Recording) {
 		}
 	}()
 	var err error
-	r.Phases, err = player(t, &r, w).Live(t.Context(), w, r.Phases)
+	r.Phases, err = player(t, &r, w).PlayPhases(t.Context(), w, r.Phases)
 	must(t, err)
 	save(t, name, r)
 }
@@ -140,11 +140,11 @@ func player(t *testing.T, r *recording.Recording, w *world) *recording.Player {
 		}
 		must(t, recording.WriteJar(filepath.Join(directory, name), r.Jars[name], filepath.Join(target, ShopJar1)))
 	}
-	places, err := recording.OpenPlaces(directory)
+	places, err := recording.OpenFixtures(directory)
 	must(t, err)
 	t.Cleanup(places.Close)
 	return &recording.Player{
-		Places: places, Tunnel: r.Tunnel, Broker: w.server, Tap: w.tap, Silence: silence,
+		Fixtures: places, Tunnel: r.Tunnel, Broker: w.server, Tap: w.tap, NoAnswerTimeout: silence,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", w.base.arklet)
 		},
@@ -213,8 +213,8 @@ func (w *world) Listens() bool { return w.listener != nil }
 // Ready blocks until arklet answers.
 func (w *world) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
 
-// Happen lets an event happen.
-func (w *world) Happen(ctx context.Context, event recording.Event) error {
+// Apply lets an event happen.
+func (w *world) Apply(ctx context.Context, event recording.Event) error {
 	switch event {
 	case recording.Start:
 		o := recorded()

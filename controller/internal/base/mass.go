@@ -101,7 +101,7 @@ type budget struct {
 
 // take reports whether one more base may be removed: percent of all bases per minute, at least one. With 100 percent
 // there is no limit.
-func (b *budget) take(percent, all int, now time.Time, speed pace.Speed) bool {
+func (b *budget) take(percent, all int, now time.Time, speed pace.TimeScale) bool {
 	if percent >= 100 {
 		return true
 	}

@@ -55,7 +55,7 @@ type Options struct {
 	// it misses heartbeats. It must not block.
 	Acting func() bool
 	// Speed divides the periods without a setting. The durations in Options are divided already.
-	Speed pace.Speed
+	Speed pace.TimeScale
 	// Clock defaults to the real one.
 	Clock clock.Clock
 	// Observer is called for each change, without the lock and possibly concurrently. It must not block.

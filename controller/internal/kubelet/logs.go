@@ -55,7 +55,7 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	modules, others := workload.Modules(p.Spec)
 	switch {
 	case slices.ContainsFunc(modules, is):
-		from, versions := s.opts.Pods.Asked(p, container)
+		from, versions := s.opts.Pods.RequestedVersions(p, container)
 		return target{p, identity, container, share{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
 		return target{}, errdefs.InvalidInputf(

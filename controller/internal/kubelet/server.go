@@ -32,9 +32,9 @@ import (
 type pods interface {
 	// Pod returns a module Pod and the identity of its base.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
-	// Asked returns the time at which the controller first saw a Pod on its base, and the versions of a module that
+	// RequestedVersions returns the time at which the controller first saw a Pod on its base, and the versions of a module that
 	// the Pod has requested.
-	Asked(pod *corev1.Pod, module string) (from time.Time, versions []string)
+	RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
 
 // bases are the bases, as base.Dialog has them.

@@ -144,7 +144,9 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 }
 
 // Asked implements pods: all entries belong to every Pod, unless a test sets another function.
-func (f *fakePods) Asked(*corev1.Pod, string) (time.Time, []string) { return f.from, f.versions }
+func (f *fakePods) RequestedVersions(*corev1.Pod, string) (time.Time, []string) {
+	return f.from, f.versions
+}
 
 // fakeBases answers with what a test sets.
 type fakeBases struct {

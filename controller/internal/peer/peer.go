@@ -47,7 +47,7 @@ type Options struct {
 	// Identity is unique among the instances of the controller.
 	Identity string
 	// Speed divides the periods that have no setting, except those of the leader election.
-	Speed pace.Speed
+	Speed pace.TimeScale
 	// Grace is how long a base keeps its replica while it is not Ready.
 	Grace time.Duration
 	// Changed is called for each change and for each failed change of replicas. It must not block.

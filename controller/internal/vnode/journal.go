@@ -48,7 +48,7 @@ type journal struct {
 	leases      coordinationv1client.LeaseInterface
 	env, holder string
 	clock       clock.Clock
-	speed       pace.Speed
+	speed       pace.TimeScale
 	logger      *slog.Logger
 	acting      func() bool
 	// read returns the new entry of a base, if there is one.

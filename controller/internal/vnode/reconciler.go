@@ -68,7 +68,7 @@ type Options struct {
 	Lost  func(identity, nodeName string)
 	Gone  func(ctx context.Context, identity, nodeName string) error
 	// Speed divides the periods without a setting. LeaseDuration and NodeLease are divided already.
-	Speed pace.Speed
+	Speed pace.TimeScale
 	// Clock defaults to the real one.
 	Clock  clock.WithTicker
 	Logger *slog.Logger

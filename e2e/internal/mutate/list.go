@@ -14,20 +14,20 @@ var All = []Mutation{
 		Name: "early-handover", What: "The old Pod turns Not Ready before the new version is active",
 		Edits: []Edit{{
 			"controller/internal/vpod/publish.go",
-			`if there && biz.State == arklet.StateActivated && (`,
-			`if !there || biz.State != "" || (`,
+			`if exists && biz.State == arklet.StateActivated && (`,
+			`if !exists || biz.State != "" || (`,
 		}},
 	},
 	{
 		Name: "ready-unlisted", What: "A Pod is Ready as soon as its install command is sent",
 		Edits: []Edit{{
 			"controller/internal/vpod/publish.go",
-			`				p.addLane(&s, l, e, b)
+			`				p.addSlotState(&s, l, e, b)
 `,
 			`				if _, sent := l.memory.Installed[m.Version]; sent {
 					s.Listed, s.Biz.State = true, arklet.StateActivated
 				}
-				p.addLane(&s, l, e, b)
+				p.addSlotState(&s, l, e, b)
 `,
 		}},
 	},
@@ -39,8 +39,8 @@ var All = []Mutation{
 	},
 	{
 		Name: "assume-empty", What: "A base that has not listed its modules is treated as empty",
-		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || unasked`,
-			`if b.Modules != nil && unasked`}},
+		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || anyStale`,
+			`if b.Modules != nil && anyStale`}},
 	},
 	{
 		Name: "replace-first", What: "All versions of a module are uninstalled before another one is installed",
@@ -76,8 +76,8 @@ var All = []Mutation{
 		Name: "drain-alone", What: "The active version is uninstalled while it receives requests through the Pod of " +
 			"another version",
 		Rare: "a Pod must be deleted while its version is being installed, and the previous one right after it",
-		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // also`,
-			`	if p.receivesRequests(biz) && p.Name == "" { // also`}},
+		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // including`,
+			`	if p.receivesRequests(biz) && p.Name == "" { // including`}},
 	},
 	{
 		Name: "believe-the-drain",

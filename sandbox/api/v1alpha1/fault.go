@@ -236,7 +236,7 @@ func (t FaultTarget) Kinds() []fault.Kind {
 // requests.
 func (t FaultTarget) IsState(k fault.Kind) bool {
 	if t == TargetBase {
-		return k.Lasts()
+		return k.IsState()
 	}
 	return faultSpecs[t][k].state
 }
@@ -248,7 +248,7 @@ func (t FaultTarget) Kills(k fault.Kind) bool { return faultSpecs[t][k].kills }
 func (t FaultTarget) BeyondContract(k fault.Kind) bool { return faultSpecs[t][k].beyond }
 
 // Observed reports whether a run can detect that a fault of the kind was triggered. It cannot for states of bases.
-func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.Lasts() }
+func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.IsState() }
 
 // OfBase returns the fault with the fields of package fault.
 func (f *Fault) OfBase() (out fault.Fault) {

@@ -42,7 +42,7 @@ type LinkOptions struct {
 	// machine comes this way: nothing is done to it as a component. Default: all come this way.
 	Bypassed bool
 	// View disturbs the connections, through all lives of the broker. Default: nothing does.
-	View *mqttfault.View
+	View *mqttfault.Injector
 	// Note is the file that tells bases from outside how to reach the broker. Required.
 	Note string
 	// Logger for what the broker has to say. Required.

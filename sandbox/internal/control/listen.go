@@ -53,10 +53,10 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 		who, ok := r.Context().Value(callerKey{}).(known)
 		switch {
 		case !ok || who.err != nil:
-			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden,
+			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
 				"the system does not say who calls the daemon of the sandbox (%v): call it by its socket", who.err))
 		case !trusted(who.uid, owner):
-			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden,
+			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
 				"the sandbox is that of the user %d, and not yours, %d: bring up one of your own", owner, who.uid))
 		default:
 			next.ServeHTTP(w, r)

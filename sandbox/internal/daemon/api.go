@@ -25,9 +25,9 @@ func (d *Daemon) api() http.Handler {
 		}
 		return err
 	})
-	control.MethodDown.Handle(mux, noResult(func(context.Context, rpc.None) error { return d.Down() }))
-	control.MethodHold.Handle(mux, func(ctx context.Context, _ rpc.None, send func(rpc.None)) error {
-		d.Hold(ctx, func() { send(rpc.None{}) })
+	control.MethodDown.Handle(mux, noResult(func(context.Context, rpc.Empty) error { return d.Down() }))
+	control.MethodHold.Handle(mux, func(ctx context.Context, _ rpc.Empty, send func(rpc.Empty)) error {
+		d.Hold(ctx, func() { send(rpc.Empty{}) })
 		return nil
 	})
 	control.MethodBases.Handle(mux, d.Bases)
@@ -49,8 +49,8 @@ func (d *Daemon) api() http.Handler {
 }
 
 // noResult makes a method of a function that returns only an error.
-func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.None, error) {
-	return func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, f(ctx, in) }
+func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.Empty, error) {
+	return func(ctx context.Context, in In) (rpc.Empty, error) { return rpc.Empty{}, f(ctx, in) }
 }
 
 func badRequest(format string, args ...any) error {

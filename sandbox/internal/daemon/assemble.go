@@ -49,7 +49,7 @@ type running struct {
 	faults   *fault.Set // on the connections of components
 	// apiFaults is the proxy between controllers and the API server, mqttFaults is in all connections to the broker.
 	apiFaults  *apifault.Proxy
-	mqttFaults *mqttfault.View
+	mqttFaults *mqttfault.Injector
 }
 
 // newLink makes the connection point for MQTT: the sandbox's broker, or a relay to an external one.
@@ -60,7 +60,7 @@ func (b *bringUp) newLink() (*broker.Link, error) {
 		return nil, err
 	}
 	b.faults = fault.NewSet(d.streams.fault)
-	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
+	b.mqttFaults = mqttfault.New(mqttfault.Options{ClientOf: d.client, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
 		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
@@ -275,8 +275,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		Dir: d.o.Dir, Broker: b.link, ClientPrefix: clientPrefix, Gateway: b.gateway, Env: spec.Env, Speed: spec.Speed,
 		Kubeconfig: b.controllerKubeconfig(),
 	}
-	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set,
-		Lead: b.apiFaults.Lead}
+	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.SetAddr,
+		Lead: b.apiFaults.AddController}
 	if len(spec.Controller.Command) > 0 {
 		o.Program = &host.Command{Sandbox: common}
 		return host.New(o), nil
@@ -308,7 +308,7 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		}
 		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(b.link) }
 		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
-			Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
+			Serving: b.cluster.Serving, Heartbeats: b.relay.SetAddr}
 		return incluster.New(o)
 	}
 	if b.external == nil {

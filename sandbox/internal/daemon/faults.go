@@ -59,9 +59,9 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 		return "", badRequest("target %q: use base, api or mqtt", i.Target)
 	}
 	switch {
-	case errors.Is(err, apifault.ErrNone) && running.topology.Controllers != thisMachine:
+	case errors.Is(err, apifault.ErrNoController) && running.topology.Controllers != thisMachine:
 		return "", conflict("the controllers run in the cluster, where no proxy can stand between them and the API server: bring the sandbox up with --controller host")
-	case errors.Is(err, apifault.ErrNone), errors.Is(err, fault.ErrExists):
+	case errors.Is(err, apifault.ErrNoController), errors.Is(err, fault.ErrExists):
 		return "", conflict("%v", err)
 	case errors.Is(err, fault.ErrUnknown):
 		return "", notFound("%v", err)
@@ -119,7 +119,7 @@ func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
 			Bases: []string{m.HostName}, Group: m.Group},
-		Fired: f.Fired, Ended: f.Ended,
+		Triggered: f.Triggered, Ended: f.Ended,
 	}
 }
 
@@ -145,7 +145,7 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 
 func (s *running) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
-	s.apiFaults.Forget(group)
+	s.apiFaults.ForgetGroup(group)
 }
 
 // mostNodes is how many Nodes are remembered with the groups of their bases.

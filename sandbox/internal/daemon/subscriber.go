@@ -98,7 +98,7 @@ var (
 		fakebase.StateBroken: events.ModuleBroken, fakebase.StateStopped: events.ModuleStopped,
 	}
 	faultChanges = map[fakebase.FaultState]events.FaultChange{
-		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultFired: events.FaultFired,
+		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultTriggered: events.FaultTriggered,
 		fakebase.FaultCleared: events.FaultCleared,
 	}
 )

@@ -77,7 +77,7 @@ func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error)
 	}
 	b, err := remote.New(ctx, conn, remote.Options{
 		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey,
-		Ahead: p.pod.clockAhead,
+		ClockOffset: p.pod.clockAhead,
 	})
 	if err != nil {
 		return nil, err // and no interface with a nil in it
@@ -121,7 +121,7 @@ func (b *base) Start(ctx context.Context) error {
 	b.mu.Unlock()
 	for {
 		err := b.Base.Start(ctx)
-		if !remote.Lost(err) || ctx.Err() != nil {
+		if !remote.IsProcessLost(err) || ctx.Err() != nil {
 			return err
 		}
 		if err := b.renew(ctx); err != nil {
@@ -138,7 +138,7 @@ func (b *base) renew(ctx context.Context) error {
 			return nil //nolint:nilerr // ctx has ended: that is no failure
 		}
 		err = b.attempt(ctx, conn)
-		if !remote.Lost(err) {
+		if !remote.IsProcessLost(err) {
 			return err
 		}
 		select { // that connection is of no use
@@ -152,7 +152,7 @@ func (b *base) renew(ctx context.Context) error {
 func (b *base) attempt(ctx context.Context, conn connection) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	return b.Renew(ctx, conn, b.place.settle())
+	return b.Recreate(ctx, conn, b.place.settle())
 }
 
 // WebAddr returns the address of this machine whose connections lead to the listener for module

@@ -71,7 +71,7 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	about, err := remote.Ask(ctx, conn)
+	about, err := remote.FetchProcessInfo(ctx, conn)
 	if err == nil {
 		err = version.Agree("fakebase in the image "+x.pods.o.Image, about.Version, x.pods.o.version)
 	}
@@ -81,7 +81,7 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ip, x.ahead = about.Address, about.Ahead
+	x.ip, x.ahead = about.Address, about.ClockOffset
 	return conn, nil
 }
 

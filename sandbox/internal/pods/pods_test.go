@@ -237,7 +237,7 @@ func TestBasesInsideTheCluster(t *testing.T) {
 	check.Must(t, err)
 	want := ""
 	// else this machine has no network
-	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
+	if about, err := remote.FetchProcessInfo(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
 		want = net.JoinHostPort(about.Address, port)
 	}
 	if got := m.Inside(); got != want {

@@ -246,7 +246,7 @@ func (s *settings) flags() []cli.Flag {
 		attempts,
 		signed(&o.Drain, "module-drain", "2s",
 			"how long the module of a deleted Pod that was Ready stays installed; negative: not at all"),
-		number(&o.TimeScale, "time-scale", 1, 1, pace.Fastest,
+		number(&o.TimeScale, "time-scale", 1, 1, pace.MaxTimeScale,
 			"divide every period by this `NUMBER`, 1 to 20: for tests of long outages"),
 		optional(&s.kubeconfig, "kubeconfig", "the cluster that this runs in",
 			"`FILE` that reaches the Kubernetes API"),

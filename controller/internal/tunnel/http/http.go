@@ -47,7 +47,7 @@ type Options struct {
 	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
 	OperationTimeout time.Duration
 	// Speed divides the maximum duration of a query.
-	Speed pace.Speed
+	Speed pace.TimeScale
 	// Dial connects to a base; default a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to bases by CONNECT; default none.

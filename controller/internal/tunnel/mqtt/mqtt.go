@@ -44,7 +44,7 @@ type Options struct {
 	// Notice is how soon a half-open connection is closed; default 14 s, minimum 3 s.
 	Notice time.Duration
 	// Speed divides the pauses between two attempts to connect.
-	Speed pace.Speed
+	Speed pace.TimeScale
 	// ClearRetained removes the commands and baselines of this environment that the broker has retained.
 	// ModuleController V2 leaves them, and bases that connect execute them.
 	ClearRetained bool

@@ -8,14 +8,14 @@ import (
 // What can be asked of an agent. Stop and Drop count when the lost requests that the agent knew of
 // have been told.
 const (
-	of        rpc.Unary[rpc.None, string]                       = "Version"
-	begin     rpc.Unary[beginRequest, rpc.None]                 = "Begin"
-	tell      rpc.Unary[tellRequest, rpc.None]                  = "Tell"
+	of        rpc.Unary[rpc.Empty, string]                       = "Version"
+	begin     rpc.Unary[beginRequest, rpc.Empty]                 = "Begin"
+	tell      rpc.Unary[tellRequest, rpc.Empty]                  = "Tell"
 	summaries rpc.Unary[string, []traffic.Summary]              = "Summaries" // of a group
-	stop      rpc.Unary[streamRequest, rpc.After[*traffic.End]] = "Stop"
-	drop      rpc.Unary[string, rpc.After[rpc.None]]            = "Drop" // a group
+	stop      rpc.Unary[streamRequest, rpc.OrderedAnswer[*traffic.End]] = "Stop"
+	drop      rpc.Unary[string, rpc.OrderedAnswer[rpc.Empty]]            = "Drop" // a group
 	records   rpc.Stream[streamRequest, traffic.Record]         = "Records"
-	lost      rpc.Stream[rpc.None, traffic.LostRequest]         = "Lost"
+	lost      rpc.Stream[rpc.Empty, traffic.LostRequest]         = "Lost"
 )
 
 type beginRequest struct {

@@ -31,33 +31,33 @@ func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 
 func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Handler {
 	mux := http.NewServeMux()
-	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.None, error) {
+	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.Empty, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
-				return rpc.None{},
+				return rpc.Empty{},
 					errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
 			}
-			return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
+			return rpc.Empty{}, g.Begin(ctx, r.Group, r.Spec)
 		}
-		return rpc.None{}, g.BeginWith(ctx, r.Group, r.Spec, &r.Choice)
+		return rpc.Empty{}, g.BeginWith(ctx, r.Group, r.Spec, &r.Choice)
 	})
 	rpc.HandleClock(mux)
-	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
-	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
+	of.Handle(mux, func(context.Context, rpc.Empty) (string, error) { return version.Of(), nil })
+	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.Empty, error) {
 		g.Choose(r.Group, r.Name, r.Choice)
-		return rpc.None{}, nil
+		return rpc.Empty{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) {
 		return g.Summaries(group),
 			nil
 	})
-	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.End], error) {
+	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.OrderedAnswer[*traffic.End], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
-		return rpc.After[*traffic.End]{Answer: end, Count: told.Count()}, err
+		return rpc.OrderedAnswer[*traffic.End]{Answer: end, Count: told.Count()}, err
 	})
-	drop.Handle(mux, func(_ context.Context, group string) (rpc.After[rpc.None], error) {
+	drop.Handle(mux, func(_ context.Context, group string) (rpc.OrderedAnswer[rpc.Empty], error) {
 		g.Drop(group)
-		return rpc.After[rpc.None]{Count: told.Count()}, nil
+		return rpc.OrderedAnswer[rpc.Empty]{Count: told.Count()}, nil
 	})
 	records.Handle(mux, func(ctx context.Context, r streamRequest, send func(traffic.Record)) error {
 		all, err := g.Records(r.Group, r.Name)
@@ -72,7 +72,7 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 		}
 		return nil
 	})
-	lost.Handle(mux, func(ctx context.Context, _ rpc.None, send func(traffic.LostRequest)) error {
+	lost.Handle(mux, func(ctx context.Context, _ rpc.Empty, send func(traffic.LostRequest)) error {
 		return told.Read(ctx, send)
 	})
 	return mux

@@ -34,7 +34,7 @@ type session struct {
 	process Process
 	client  rpc.Client
 	ahead   time.Duration // of its clock, as rpc.Client.Ahead says
-	told    rpc.Mark      // of the lost requests
+	told    rpc.ReadCounter      // of the lost requests
 	done    chan struct{} // closed when it has ended
 	err     error         // read after done
 }
@@ -46,7 +46,7 @@ func newSession(p Process) *session {
 
 // run tells of lost requests until the agent ends, and returns why it has ended.
 func (s *session) run(ctx context.Context, tell func(traffic.LostRequest)) error {
-	err := lost.Call(ctx, &s.client, rpc.None{}, func(l traffic.LostRequest) {
+	err := lost.Call(ctx, &s.client, rpc.Empty{}, func(l traffic.LostRequest) {
 		l.Record = s.record(l.Record)
 		tell(l)
 		s.told.Add()

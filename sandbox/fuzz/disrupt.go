@@ -12,17 +12,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// disturb renders the beginning of a disturbance, and its end if it ends before the next move. A resource that is
+// disrupt renders the beginning of a disturbance, and its end if it ends before the next move. A resource that is
 // disturbed already is left as it is.
-func (r *renderer) disturb(i int, m Move, kind *move) {
+func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
 	disturbed := slices.ContainsFunc(r.open, func(o open) bool {
 		return kind.resource != "" && o.kind.resource == kind.resource ||
-			kind.drains() && o.kind.drains() && o.move.Base == m.Base
+			kind.drains() && o.kind.drains() && o.action.Base == m.Base
 	})
 	if disturbed || r.starting && kind.resource == controllers {
 		return
 	}
-	o := open{move: m, kind: kind, until: i + m.Lasts}
+	o := open{action: m, kind: kind, until: i + m.Lasts}
 	switch {
 	case kind.drains():
 		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
@@ -45,7 +45,7 @@ func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
 	return &v1alpha1.BaseAction{Drain: &v1alpha1.BaseDrain{Bases: bases, NoWait: true}}
 }
 
-func (r *renderer) component(name string, kind *move, do string, replica int) {
+func (r *renderer) component(name string, kind *actionSpec, do string, replica int) {
 	a := &v1alpha1.ComponentAction{Do: do}
 	switch kind.resource {
 	case controllers:
@@ -64,7 +64,7 @@ func (r *renderer) component(name string, kind *move, do string, replica int) {
 	}
 }
 
-func (r *renderer) inject(m Move, kind *move) string {
+func (r *renderer) inject(m Action, kind *actionSpec) string {
 	s, name := v1alpha1.FaultSet{Target: kind.target, Replica: r.of(m, kind), Fault: r.named(*kind.fault)}, m.Do
 	if m.Base != "" {
 		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
@@ -74,7 +74,7 @@ func (r *renderer) inject(m Move, kind *move) string {
 	} else {
 		s.Fault.Skip, s.Fault.MayNotFire, s.Fault.For = m.Skip, true, fault.Duration(time.Minute)
 	}
-	if kind.target == v1alpha1.TargetAPI && kind.strikes() && !r.s.alone() {
+	if kind.target == v1alpha1.TargetAPI && kind.affectsSingleMessages() && !r.s.needsOwnSandbox() {
 		s.Fault.Match.Namespace = "${{ run.namespace }}"
 	}
 	r.add(name, set(s))
@@ -93,7 +93,7 @@ func set(s v1alpha1.FaultSet) v1alpha1.Action {
 
 // of returns the controller that a fault is set for; nil = all. A fault that kills a controller is set for one, which
 // is started at the end.
-func (r *renderer) of(m Move, kind *move) *int {
+func (r *renderer) of(m Action, kind *actionSpec) *int {
 	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
 		return ptr.To(m.Replica)
 	}
@@ -112,13 +112,13 @@ func (r *renderer) endDue(due func(open) bool) {
 		}
 	}
 	r.open = rest
-	first := []string{view, way, apiServer, controllerManager, scheduler, broker, controllers, ""}
+	first := []string{apiProxy, brokerConnection, apiServer, controllerManager, scheduler, broker, controllers, ""}
 	slices.SortStableFunc(ending, func(a, b open) int {
 		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
 	})
 	var pause time.Duration
 	for _, o := range ending {
-		pause = max(pause, o.move.For)
+		pause = max(pause, o.action.For)
 	}
 	if pause > 0 {
 		r.add("", v1alpha1.Action{
@@ -131,16 +131,16 @@ func (r *renderer) endDue(due func(open) bool) {
 
 func (r *renderer) undo(o open, rest []open) {
 	if o.kind.drains() {
-		r.within("end of "+o.move.Do+" at "+o.move.Base, r.s.settle(),
-			v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.move.Base}}})
+		r.within("end of "+o.action.Do+" at "+o.action.Base, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.action.Base}}})
 		return
 	}
 	if o.fault != "" {
-		r.add("end of "+o.move.Do,
+		r.add("end of "+o.action.Do,
 			v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{o.fault}}}})
 	}
 	do := "resume"
-	if o.kind.resource == view || o.kind.resource == way || o.kind.resource == "" {
+	if o.kind.resource == apiProxy || o.kind.resource == brokerConnection || o.kind.resource == "" {
 		return
 	}
 	switch {
@@ -149,10 +149,10 @@ func (r *renderer) undo(o open, rest []open) {
 	case o.kind.do == "kill":
 		do = "start"
 	}
-	r.component("end of "+o.move.Do, o.kind, do, o.move.Replica)
+	r.component("end of "+o.action.Do, o.kind, do, o.action.Replica)
 	// A controller becomes ready when it reaches the API server and the broker.
 	if away := slices.ContainsFunc(rest,
-		func(o open) bool { return slices.Contains([]string{apiServer, broker, view, way}, o.kind.resource) }); away &&
+		func(o open) bool { return slices.Contains([]string{apiServer, broker, apiProxy, brokerConnection}, o.kind.resource) }); away &&
 		o.kind.resource == controllers && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}

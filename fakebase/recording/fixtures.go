@@ -14,62 +14,62 @@ import (
 	"sync"
 )
 
-// Places are the jars and addresses behind the names in braces of an Exchange.
-type Places struct {
+// Fixtures provides the jars and addresses of the placeholders in an Exchange.
+type Fixtures struct {
 	modules, server, refused string
-	hanging                  hanging
+	hanging                  hangingHandler
 	http                     http.Server
 }
 
-// OpenPlaces serves the files of a directory over HTTP until Close.
-func OpenPlaces(directory string) (*Places, error) {
+// OpenFixtures serves the files of a directory over HTTP until Close is called.
+func OpenFixtures(directory string) (*Fixtures, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("serving jars: %w", err)
+		return nil, fmt.Errorf("listening for downloads of jars: %w", err)
 	}
 	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("finding an unused port: %w", err), l.Close())
 	}
-	p := &Places{modules: directory, server: "http://" + l.Addr().String(), refused: unused.Addr().String()}
-	_ = unused.Close() // nothing was sent
+	f := &Fixtures{modules: directory, server: "http://" + l.Addr().String(), refused: unused.Addr().String()}
+	_ = unused.Close() // the port has not been used
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(directory)))
-	mux.Handle("/hanging/", &p.hanging)
-	p.http.Handler = mux
-	go func() { _ = p.http.Serve(l) }() // it ends with Close
-	return p, nil
+	mux.Handle("/hanging/", &f.hanging)
+	f.http.Handler = mux
+	go func() { _ = f.http.Serve(l) }() // ends with Close
+	return f, nil
 }
 
-// Close ends the HTTP server.
-func (p *Places) Close() { _ = p.http.Close() } // the answers have been read
+// Close closes the HTTP server.
+func (f *Fixtures) Close() { _ = f.http.Close() } // all responses have been read
 
-// gate is the file that modules wait for that take its path as an argument.
-func (p *Places) gate() string { return filepath.Join(p.modules, "go") }
+// gate returns the path of the file for which modules wait that have the path as an argument.
+func (f *Fixtures) gate() string { return filepath.Join(f.modules, "go") }
 
-func (p *Places) lock() error {
-	if err := os.Remove(p.gate()); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (f *Fixtures) closeGate() error {
+	if err := os.Remove(f.gate()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-func (p *Places) release() error {
-	p.hanging.release()
-	return os.WriteFile(p.gate(), nil, 0o600)
+func (f *Fixtures) openGate() error {
+	f.hanging.release()
+	return os.WriteFile(f.gate(), nil, 0o600)
 }
 
-func (p *Places) fill(text string) string {
-	return strings.NewReplacer("{modules}", p.modules, "{server}", p.server, "{refused}", p.refused,
+func (f *Fixtures) expand(text string) string {
+	return strings.NewReplacer("{modules}", f.modules, "{server}", f.server, "{refused}", f.refused,
 		"{oversized}", strings.Repeat("x", 1<<20+1)).Replace(text)
 }
 
-func (p *Places) strip(text string) string {
-	return strings.NewReplacer(p.modules, "{modules}", p.server, "{server}", p.refused, "{refused}").Replace(text)
+func (f *Fixtures) collapse(text string) string {
+	return strings.NewReplacer(f.modules, "{modules}", f.server, "{server}", f.refused, "{refused}").Replace(text)
 }
 
-// WriteJar writes a jar with a manifest, and with the other files of another jar; an empty name means none. A nil
-// manifest writes a file that is not a jar.
+// WriteJar writes a jar with a manifest and the files of another jar; an empty from adds no files. If the manifest is nil,
+// it writes a file that is not a jar.
 func WriteJar(to string, manifest Manifest, from string) error {
 	if manifest == nil {
 		return os.WriteFile(to, []byte("this is no jar\n"), 0o600)
@@ -134,15 +134,15 @@ func (m Manifest) format() []byte {
 	return buf.Bytes()
 }
 
-// hanging is an HTTP handler that does not answer requests until release, and then with 404.
-type hanging struct {
+// hangingHandler is an HTTP handler that blocks requests until release is called, and then responds with 404.
+type hangingHandler struct {
 	mu      sync.Mutex
 	waiting int
-	gate    chan struct{} // closed by release; nil = no request has come since
+	gate    chan struct{} // closed by release; nil = no request since then
 }
 
-// ServeHTTP lets a request wait.
-func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP blocks a request.
+func (h *hangingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	if h.gate == nil {
 		h.gate = make(chan struct{})
@@ -160,13 +160,13 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.waiting--
 }
 
-func (h *hanging) asked() bool {
+func (h *hangingHandler) hasWaiting() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.waiting > 0
 }
 
-func (h *hanging) release() {
+func (h *hangingHandler) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gate != nil {

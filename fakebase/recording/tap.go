@@ -10,36 +10,36 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// The names of the base that is recorded.
+// The identity of the recorded base, its client ID, and the prefix of its topics.
 const (
 	Identity = "b1"
 	clientID = "koupleless@@@" + Identity
-	root     = "koupleless_dev/" + Identity + "/" // of topics
+	root     = "koupleless_dev/" + Identity + "/"
 )
 
-// Tap records what a base sends. It is a hook of a broker. A Controller also adds requests. Its methods may be called
-// concurrently.
+// Tap records the packets and requests of a base. It is a hook of the broker, and a Controller adds HTTP requests. Its
+// methods may be called concurrently.
 type Tap struct {
 	mqtt.HookBase
-	// Subscribed gets a value when the base has connected to the broker, subscribed, and asked for its baseline.
+	// Subscribed gets a value when the base has connected to the broker, subscribed, and requested its baseline.
 	Subscribed chan struct{}
 
-	answers chan Message // to commands
+	answers chan Message // responses to commands
 
 	mu    sync.Mutex
 	sent  []Sent
-	first chan struct{} // closed when something has been sent since Expect
+	first chan struct{} // closed by the first packet or request after Reset
 }
 
-// NewTap returns a tap that has recorded nothing.
+// NewTap returns an empty Tap.
 func NewTap() *Tap {
 	return &Tap{Subscribed: make(chan struct{}, 100), answers: make(chan Message, 1000)}
 }
 
-// ID is a name, for the broker.
+// ID implements mqtt.Hook.
 func (t *Tap) ID() string { return "tap" }
 
-// Provides says that the tap wants to see packets.
+// Provides implements mqtt.Hook.
 func (t *Tap) Provides(b byte) bool { return b == mqtt.OnPacketRead }
 
 // OnPacketRead records a packet.
@@ -70,23 +70,22 @@ func (t *Tap) add(sent ...Sent) {
 	}
 }
 
-// Expect forgets what was sent, and returns a channel that closes with the next.
-func (t *Tap) Expect() <-chan struct{} {
+// Reset deletes the recorded packets and requests. It returns a channel that is closed by the next one.
+func (t *Tap) Reset() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent, t.first = nil, make(chan struct{})
 	return t.first
 }
 
-// Take returns what was sent since Expect; an empty list, not nil, if nothing was.
-func (t *Tap) Take() []Sent {
+// Sent returns the packets and requests since Reset. The result is not nil.
+func (t *Tap) Sent() []Sent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]Sent{}, t.sent...)
 }
 
-// Controller takes the heartbeats of one base over HTTP. Its methods may be called
-// concurrently.
+// Controller receives the HTTP heartbeats of one base. Its methods may be called concurrently.
 type Controller struct {
 	Tap *Tap
 
@@ -94,19 +93,19 @@ type Controller struct {
 	mode Event
 }
 
-// Set makes the controller hang (ControllerHangs), fail (ControllerFails), or answer.
+// Set makes the controller hang (ControllerHangs), fail (ControllerFails) or succeed (any other event).
 func (c *Controller) Set(mode Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode = mode
 }
 
-// ServeHTTP takes a heartbeat. One that was taken by a controller that hangs is never
-// answered: the base must give it up.
+// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base cancels
+// the request.
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		body = []byte(err.Error()) // shows up in the recording
+		body = []byte(err.Error()) // visible in the recording
 	}
 	c.Tap.add(sentRequest(r, string(body)))
 	c.mu.Lock()
@@ -118,6 +117,6 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ControllerFails:
 		w.WriteHeader(http.StatusInternalServerError)
 	default:
-		_, _ = io.WriteString(w, "SUCCESS") // the base may be gone
+		_, _ = io.WriteString(w, "SUCCESS") // the base may have disconnected
 	}
 }

@@ -2,11 +2,10 @@ package recording
 
 import "regexp"
 
-// normal are the values that differ from run to run: times, durations, sizes,
-// addresses of the machine, stack frames, and the figures of the machine's health.
-var normal = []struct {
-	what *regexp.Regexp
-	with string
+// replacements are values that differ between runs: times, durations, sizes, addresses, stack frames and metrics.
+var replacements = []struct {
+	pattern *regexp.Regexp
+	with    string
 }{
 	{regexp.MustCompile(`"(changeTime|publishTimestamp|startTime|startTimestamp|endTime)":\d+`), `"$1":1`},
 	{regexp.MustCompile(`"endTimestamp":[1-9]\d*`), `"endTimestamp":1`},
@@ -14,9 +13,9 @@ var normal = []struct {
 	{regexp.MustCompile(`cost: ?\d+ ms, started at: \d\d:\d\d:\d\d,\d{3}`), `cost: 1 ms, started at: 00:00:00,000`},
 	{regexp.MustCompile(`"([a-z ]+\((?:M|s|%)\)|(?:loaded|unload|total) class count|java (?:used|committed|max) metaspace|count)":-?[\d.E+-]+`), `"$1":1`},
 	{regexp.MustCompile(`"(type|java version|java home)":"[^"]*"`), `"$1":""`},
-	{regexp.MustCompile(`"status":"(INITIALIZED|EXECUTING)"`), `"status":"INITIALIZED"`}, // whichever is seen
+	{regexp.MustCompile(`"status":"(INITIALIZED|EXECUTING)"`), `"status":"INITIALIZED"`}, // depends on the timing
 	{regexp.MustCompile(`"port":[1-9]\d*`), `"port":1`},
-	{regexp.MustCompile(`,"threadName":"[^"]*"`), ``}, // there as soon as the thread runs
+	{regexp.MustCompile(`,"threadName":"[^"]*"`), ``}, // set when the thread runs
 	{regexp.MustCompile(`"stackTrace":\[[^]]*\]`), `"stackTrace":[]`},
 	{regexp.MustCompile(`"metrics":\{"timestamp":.*?"gcmetrics":\{[^}]*\}\}`), `"metrics":{}`},
 	{regexp.MustCompile(`"(total|free|threshold)":\d+`), `"$1":1`},
@@ -29,10 +28,10 @@ var normal = []struct {
 	{regexp.MustCompile(`\\n\\t(?:at |\.\.\. \d+ )(?:[^"\\]|\\[^n])*`), ``},
 }
 
-// Normal takes out of an answer what must differ from run to run.
-func Normal(answer string) string {
-	for _, n := range normal {
-		answer = n.what.ReplaceAllString(answer, n.with)
+// Normalize replaces the values of a response that differ between runs.
+func Normalize(answer string) string {
+	for _, n := range replacements {
+		answer = n.pattern.ReplaceAllString(answer, n.with)
 	}
 	return answer
 }

@@ -38,7 +38,7 @@ const (
 	removes = losesRequests | leavesGap | movesModules
 )
 
-type move struct {
+type actionSpec struct {
 	name    string
 	weight  int
 	effects effect
@@ -54,72 +54,72 @@ type move struct {
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
 
-	disturbance bool // it begins and ends; other moves are operations
+	disruption bool // it begins and ends; other moves are operations
 }
 
-func (m *move) may(e effect) bool { return m.effects&e != 0 }
+func (m *actionSpec) mayCause(e effect) bool { return m.effects&e != 0 }
 
-// disturbs reports whether the move is a fault that begins and ends. Other moves are operations.
-func (m *move) disturbs() bool { return m.disturbance }
+// isDisruption reports whether the move is a fault that begins and ends. Other moves are operations.
+func (m *actionSpec) isDisruption() bool { return m.disruption }
 
-func (m *move) drains() bool { return m.name == drained }
+func (m *actionSpec) drains() bool { return m.name == drained }
 
-func (m *move) needsAPI() bool { return m.drains() || !m.disturbs() && m.fault == nil }
+func (m *actionSpec) needsAPI() bool { return m.drains() || !m.isDisruption() && m.fault == nil }
 
 // needsBases reports whether the move needs the controller and the connection to the bases.
-func (m *move) needsBases() bool {
+func (m *actionSpec) needsBases() bool {
 	return slices.Contains([]string{addBase, upgrade, restartBase}, m.name)
 }
 
 // sets reports whether the move sets one of these kinds of faults on a target; no kinds = any.
-func (m *move) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
+func (m *actionSpec) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
 	return m.fault != nil && m.target == t && (len(kinds) == 0 || slices.Contains(kinds, m.fault.Kind))
 }
 
 // beyond reports whether the move does something that an API server never does. Its name contains this, too.
-func (m *move) beyond() bool {
+func (m *actionSpec) beyond() bool {
 	return m.sets(v1alpha1.TargetAPI) && v1alpha1.TargetAPI.BeyondContract(m.fault.Kind)
 }
 
-// counts reports whether the move affects single requests or messages, and can skip some before.
-func (m *move) counts() bool {
+// canSkip reports whether the move affects single requests or messages, and can skip some before.
+func (m *actionSpec) canSkip() bool {
 	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
 }
 
-// shared reports whether the move disturbs something that all schedules of a sandbox use. Faults of single requests or
+// affectsAllSchedules reports whether the move disturbs something that all schedules of a sandbox use. Faults of single requests or
 // messages are limited to the objects and bases of their schedule.
-func (m *move) shared() bool { return m.resource != "" && !m.strikes() }
+func (m *actionSpec) affectsAllSchedules() bool { return m.resource != "" && !m.affectsSingleMessages() }
 
-// strikes reports whether the move affects only single requests or messages of a controller.
-func (m *move) strikes() bool {
+// affectsSingleMessages reports whether the move affects only single requests or messages of a controller.
+func (m *actionSpec) affectsSingleMessages() bool {
 	return m.sets(v1alpha1.TargetAPI, v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay) ||
 		m.sets(v1alpha1.TargetMQTT, v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder)
 }
 
-// atBase reports whether the move is about a base.
-func (m *move) atBase() bool {
+// targetsBase reports whether the move is about a base.
+func (m *actionSpec) targetsBase() bool {
 	return m.sets(v1alpha1.TargetBase) || m.drains() || m.name == restartBase ||
 		m.sets(v1alpha1.TargetMQTT) && m.resource == ""
 }
 
 // endsAtAPIServer reports whether the move can end only while the API server runs.
-func (m *move) endsAtAPIServer() bool {
+func (m *actionSpec) endsAtAPIServer() bool {
 	return m.drains() || m.resource == controllerManager || m.resource == scheduler
 }
 
-// all has the operations and then the disturbances. The schedule of a seed depends on the order.
-var all = func() []move {
-	for i := range disturbances {
-		disturbances[i].disturbance = true
+// allActions has the operations and then the disturbances. The schedule of a seed depends on the order.
+var allActions = func() []actionSpec {
+	for i := range disruptions {
+		disruptions[i].disruption = true
 	}
-	return slices.Concat(operations, disturbances)
+	return slices.Concat(operations, disruptions)
 }()
 
-var moves = func() map[string]*move {
-	byName := map[string]*move{}
-	for i := range all {
-		byName[all[i].name] = &all[i]
+var actionSpecs = func() map[string]*actionSpec {
+	byName := map[string]*actionSpec{}
+	for i := range allActions {
+		byName[allActions[i].name] = &allActions[i]
 	}
 	return byName
 }()
@@ -136,7 +136,7 @@ var (
 
 func after(d time.Duration) fault.Delay { return fault.Delay{Min: fault.Duration(d)} }
 
-var operations = []move{
+var operations = []actionSpec{
 	{name: release, weight: 12, kinds: owners},
 	{name: rollback, weight: 3, kinds: owners},
 	{name: scaleDown, weight: 2, effects: movesModules, kinds: []string{deployment}},
@@ -153,7 +153,7 @@ var operations = []move{
 		fault: &v1alpha1.Fault{Kind: fault.KindCrash, Restart: &fault.Restart{}}},
 }
 
-var disturbances = []move{
+var disruptions = []actionSpec{
 	{name: "controller killed", weight: 6, resource: controllers, do: "kill"},
 	{name: "controller paused", weight: 5, resource: controllers, do: "pause"},
 	{name: "broker killed", weight: 5, resource: broker, do: "kill"},
@@ -184,55 +184,55 @@ var disturbances = []move{
 		fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: answers}},
 	{name: "lists late", weight: 2, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetBase,
 		fault: &v1alpha1.Fault{Kind: fault.KindDelay, Delay: after(8 * time.Second), Match: lists}},
-	{name: "watch of Pods held", weight: 3, resource: view, target: v1alpha1.TargetAPI,
+	{name: "watch of Pods held", weight: 3, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "watch of Nodes held", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "watch of Nodes held", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
-	{name: "watch of Deployments held", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "watch of Deployments held", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "deployments"}}},
-	{name: "watches begin anew", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "watches begin anew", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APICutWatch, Relist: true}},
-	{name: "old lists", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "old lists", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIOldList, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "writes conflict", weight: 5, resource: view, target: v1alpha1.TargetAPI,
+	{name: "writes conflict", weight: 5, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 409, Count: 3}},
-	{name: "writes are refused by 429", weight: 1, resource: view, target: v1alpha1.TargetAPI,
+	{name: "writes are refused by 429", weight: 1, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 429, Count: 5}},
-	{name: "writes fail by 500", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "writes fail by 500", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIRefuse, Status: 500, Count: 3}},
-	{name: "answers of the API lost", weight: 3, resource: view, target: v1alpha1.TargetAPI,
+	{name: "answers of the API lost", weight: 3, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseAnswer, Count: 3}},
-	{name: "API is slow", weight: 1, resource: view, target: v1alpha1.TargetAPI,
+	{name: "API is slow", weight: 1, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIDelay, Delay: after(500 * time.Millisecond)}},
-	{name: "API is a black hole", weight: 2, resource: view, target: v1alpha1.TargetAPI,
+	{name: "API is a black hole", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIBlackHole}},
 	{name: "controller killed before a write", weight: 3, resource: controllers, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIKillBefore, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
 	{name: "controller killed after a write", weight: 3, resource: controllers, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIKillAfter, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: way,
+	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: brokerConnection,
 		tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
-	{name: "way from the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way from the controller held", weight: 2, effects: cutOff, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to the controller held", weight: 2, effects: cutOff, resource: way, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way to the controller held", weight: 2, effects: cutOff, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way,
+	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: brokerConnection,
 		tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: way,
+	{name: "way to the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: brokerConnection,
 		tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen,
 			Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: way, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
-	{name: "command twice", weight: 2, effects: repeatsCommands, resource: way, tunnel: v1alpha1.TunnelMQTT,
+	{name: "command twice", weight: 2, effects: repeatsCommands, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate,
 			Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "commands out of order", weight: 2, resource: way, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
+	{name: "commands out of order", weight: 2, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
 	{name: "controller killed before a command", weight: 2, resource: controllers, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
@@ -267,13 +267,13 @@ var disturbances = []move{
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
 	{name: "messages out of order", weight: 1, effects: delaysLists, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetBase, fault: &v1alpha1.Fault{Kind: fault.KindReorder}},
-	{name: "events of Pods lost, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI,
+	{name: "events of Pods lost, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI,
+	{name: "events of Nodes lost, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
-	{name: "events of Pods twice, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI,
+	{name: "events of Pods twice, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIDoubleEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: view, target: v1alpha1.TargetAPI,
+	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
 }
 
@@ -297,8 +297,8 @@ const (
 const (
 	controllers       = "controller"
 	broker            = "broker"
-	view              = "api"
-	way               = "way"
+	apiProxy              = "api"
+	brokerConnection               = "way"
 	apiServer         = "apiserver"
 	controllerManager = "controllerManager"
 	scheduler         = "scheduler"
@@ -318,10 +318,10 @@ const (
 // owners are the kinds that recreate their Pods.
 var owners = []string{deployment, peer, daemonSet, statefulSet}
 
-// Names returns the names of all moves.
-func Names() []string {
-	names := make([]string, len(all))
-	for i, m := range all {
+// ActionNames returns the names of all moves.
+func ActionNames() []string {
+	names := make([]string, len(allActions))
+	for i, m := range allActions {
 		names[i] = m.name
 	}
 	return names

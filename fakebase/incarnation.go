@@ -17,32 +17,30 @@ var (
 	errEnded   = errors.New("process ended")
 )
 
-// life is one process of a base, from its start to its crash or end. What it
-// holds is gone with it. Its state is guarded by the base's mutex.
-type life struct {
+// incarnation is one process of a base, from its start to its end. The mutex of the base guards its state.
+type incarnation struct {
 	b        *Base
 	log      *slog.Logger
 	identity string
 	started  time.Time
 
-	// ctx ends with the process. It is a field because commands, timers and
-	// requests of the process have no other that would.
+	// ctx ends with the process. It is a field because commands, timers and requests of the process need it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 
-	timers    map[*pending]struct{}
-	closed    bool // nothing may be spawned any more
-	booted    bool // the application is ready
+	timers    map[*pendingTimer]struct{}
+	ended     bool // no goroutine may be started
+	booted    bool // the application has started
 	container *ark.Container
-	// staticsPending: the application is ready, its static modules are not.
+	// staticsPending reports whether static modules are starting.
 	staticsPending bool
-	meta           metaspace
+	metaspaceUse   metaspace
 	charged        map[string]int64       // metaspace by biz identity
-	stopTimes      map[string]Delay       // uninstall times by biz identity
-	failures       map[string]failedStart // starts that failed, for health
-	orphaned       bool                   // a module's stop failed, and its part in the health has no module any more
-	locks          map[string]string      // biz identity -> running command
+	stopTimes      map[string]Delay       // stop times by biz identity
+	failures       map[string]failedStart // failed starts, for the health
+	orphaned       bool                   // a module failed to stop; see healthInput.orphaned
+	locks          map[string]string      // running commands by biz identity
 	ops            map[string]*processRecord
 
 	async pool
@@ -55,15 +53,15 @@ type failedStart struct {
 	origin ark.Origin
 }
 
-// begin makes a new process the running one.
-func (b *Base) begin(ctx context.Context) *life {
+// startIncarnation creates a new process.
+func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := &life{
+	l := &incarnation{
 		b: b, identity: b.identity, started: time.Now(),
-		log:    b.log.With("base", b.identity),
-		meta:   newMetaspace(b.opts.Metaspace),
-		timers: map[*pending]struct{}{}, charged: map[string]int64{}, stopTimes: map[string]Delay{},
+		log:          b.log.With("base", b.identity),
+		metaspaceUse: newMetaspace(b.opts.Metaspace),
+		timers:       map[*pendingTimer]struct{}{}, charged: map[string]int64{}, stopTimes: map[string]Delay{},
 		failures: map[string]failedStart{}, locks: map[string]string{}, ops: map[string]*processRecord{},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
@@ -74,17 +72,16 @@ func (b *Base) begin(ctx context.Context) *life {
 		Observe:         l.observe,
 	})
 	l.async = pool{core: 20, limit: 50, queued: 100, spawn: l.spawn}
-	b.life = l
+	b.current = l
 	b.emitLocked(Event{Kind: EventUp, Time: l.started, Identity: l.identity})
 	return l
 }
 
-// run lives the process's life: it returns nil when that ends, or the reason
-// why it could not begin.
-func (l *life) run() error {
-	l.armCrash()
+// run runs the process. It returns nil when the process has ended, or an error if the process cannot start.
+func (l *incarnation) run() error {
+	l.scheduleCrash()
 	l.b.reopenWeb(l)
-	if d := l.b.opts.of(l.b.opts.StartupTime); d > 0 {
+	if d := l.b.opts.scaled(l.b.opts.StartupTime); d > 0 {
 		l.after(d, l.boot)
 	} else {
 		l.boot()
@@ -99,17 +96,17 @@ func (l *life) run() error {
 		if err != nil {
 			return err
 		}
-		return t.client.Run(l.ctx) // a first connection that fails ends only a faithful base
+		return t.client.Run(l.ctx) // only for a faithful base, a failed first connection is an error
 	}
 	<-l.ctx.Done()
 	return nil
 }
 
-func (l *life) end() {
+func (l *incarnation) end() {
 	l.cancel(errEnded)
 	l.b.mu.Lock()
-	l.closed = true
-	l.b.life = nil
+	l.ended = true
+	l.b.current = nil
 	for p := range l.timers {
 		p.timer.Stop()
 	}
@@ -121,8 +118,8 @@ func (l *life) end() {
 	l.log.Info("base process ended", "reason", context.Cause(l.ctx))
 }
 
-// boot is the moment when the application is ready: static modules start.
-func (l *life) boot() {
+// boot marks the application as started, and starts the static modules.
+func (l *incarnation) boot() {
 	l.b.mu.Lock()
 	l.booted, l.staticsPending = true, len(l.b.opts.StaticBiz) > 0
 	l.b.mu.Unlock()
@@ -133,16 +130,16 @@ func (l *life) boot() {
 	l.spawn(l.startStatics)
 }
 
-func (l *life) startStatics() {
+func (l *incarnation) startStatics() {
 	batch := batchRequest{}
 	for _, u := range l.b.opts.StaticBiz {
-		batch.BizList = append(batch.BizList, bizRequest{BizURL: text{u, true}})
+		batch.BizList = append(batch.BizList, bizRequest{BizURL: jsonString{u, true}})
 	}
 	out := l.installBatch(&batch, ark.Static)
-	if out.gone {
+	if out.noAnswer {
 		return
 	}
-	well := !out.failed && out.thrown == nil
+	succeeded := !out.failed && out.thrown == nil
 	resp, _ := out.data.(batchResponse)
 	var failures []string
 	for i := range batch.BizList {
@@ -163,49 +160,47 @@ func (l *life) startStatics() {
 		l.failures[id] = failedStart{name: name, origin: ark.Static}
 	}
 	l.b.mu.Unlock()
-	if !well {
-		l.log.Warn("static modules did not all start", "failed", failures)
+	if !succeeded {
+		l.log.Warn("some static modules failed to start", "failed", failures)
 		return
 	}
 	l.ready()
 }
 
-// ready reports that base and static modules have started, unless the base
-// is to fail.
-func (l *life) ready() {
-	if _, broken := l.b.faults.holds(fault.KindStartFailed, subject{}); !broken {
+// ready emits EventReady, unless a fault makes the base fail to start.
+func (l *incarnation) ready() {
+	if _, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{}); !failed {
 		l.emit(EventReady)
 	}
 }
 
-// spawn runs fn on a goroutine that the end of the process waits for; false =
-// the process has ended and fn does not run.
-func (l *life) spawn(fn func()) bool {
+// spawn runs fn on a goroutine. The end of the process waits for the goroutine. spawn returns false if the process has ended,
+// and fn does not run.
+func (l *incarnation) spawn(fn func()) bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if l.closed {
+	if l.ended {
 		return false
 	}
 	l.wg.Go(fn)
 	return true
 }
 
-type pending struct{ timer *time.Timer }
+type pendingTimer struct{ timer *time.Timer }
 
-// after runs fn after d, on the goroutine of the timer, unless the process has
-// ended by then. No goroutine waits meanwhile.
-func (l *life) after(d time.Duration, fn func()) {
+// after runs fn on the goroutine of a timer after d, unless the process has ended.
+func (l *incarnation) after(d time.Duration, fn func()) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if l.closed {
+	if l.ended {
 		return
 	}
-	p := &pending{}
+	p := &pendingTimer{}
 	l.timers[p] = struct{}{}
 	p.timer = time.AfterFunc(d, func() {
 		l.b.mu.Lock()
 		delete(l.timers, p)
-		if l.closed {
+		if l.ended {
 			l.b.mu.Unlock()
 			return
 		}
@@ -216,11 +211,11 @@ func (l *life) after(d time.Duration, fn func()) {
 	})
 }
 
-// sleep waits for d; false = the process has ended.
-func (l *life) sleep(d time.Duration) bool { return l.sleepOr(d, nil) }
+// sleep blocks for d. It returns false if the process has ended.
+func (l *incarnation) sleep(d time.Duration) bool { return l.sleepOr(d, nil) }
 
-// sleepOr waits for d or until over is closed; false = the process has ended.
-func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
+// sleepOr blocks for d or until stop is closed. It returns false if the process has ended.
+func (l *incarnation) sleepOr(d time.Duration, stop <-chan struct{}) bool {
 	if d <= 0 {
 		return l.ctx.Err() == nil
 	}
@@ -229,33 +224,33 @@ func (l *life) sleepOr(d time.Duration, over <-chan struct{}) bool {
 	select {
 	case <-l.ctx.Done():
 		return false
-	case <-over:
+	case <-stop:
 	case <-t.C:
 	}
 	return true
 }
 
-// now returns the time of the base's clock.
-func (l *life) now() time.Time {
+// now returns the time of the clock of the base, including the error of a clockSkew fault.
+func (l *incarnation) now() time.Time {
 	t := time.Now()
-	if f, ok := l.b.faults.holds(fault.KindClockSkew, subject{}); ok {
+	if f, ok := l.b.faults.inEffectFor(fault.KindClockSkew, subject{}); ok {
 		return t.Add(time.Duration(f.Skew))
 	}
 	return t
 }
 
-func (l *life) emit(kind EventKind) {
+func (l *incarnation) emit(kind EventKind) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if !l.closed {
+	if !l.ended {
 		l.b.emitLocked(Event{Kind: kind, Time: time.Now(), Identity: l.identity})
 	}
 }
 
-// observe reports a change of the container; the base is locked.
-func (l *life) observe(c ark.Change) {
-	if l.closed {
-		return // a command that had not noticed the end
+// observe emits the event of a change in the container. The caller holds b.mu.
+func (l *incarnation) observe(c ark.StateChange) {
+	if l.ended {
+		return // a command was still running when the process ended
 	}
 	l.b.emitLocked(Event{
 		Kind: EventBiz, Time: c.Time, Identity: l.identity,
@@ -264,10 +259,10 @@ func (l *life) observe(c ark.Change) {
 	})
 }
 
-// armCrash starts the crash faults that match no command.
-func (l *life) armCrash() {
-	f, ok := l.b.faults.fireIf(subject{},
-		func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !narrow(f.Match) })
+// scheduleCrash triggers a crash fault without a Match.
+func (l *incarnation) scheduleCrash() {
+	f, ok := l.b.faults.triggerIf(subject{},
+		func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !isSelective(f.Match) })
 	switch {
 	case !ok:
 	case f.wait > 0:
@@ -277,18 +272,18 @@ func (l *life) armCrash() {
 	}
 }
 
-// crashes reports whether the process crashes in the middle of this command.
-func (l *life) crashes(sub subject) bool {
-	f, ok := l.b.faults.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && narrow(f.Match) })
+// crashDuring crashes the process if a crash fault matches the command, and reports whether it did.
+func (l *incarnation) crashDuring(sub subject) bool {
+	f, ok := l.b.faults.triggerIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && isSelective(f.Match) })
 	if ok {
 		l.crash(f.Fault)
 	}
 	return ok
 }
 
-func (l *life) crash(f fault.Fault) {
+func (l *incarnation) crash(f fault.Fault) {
 	l.b.mu.Lock()
-	l.b.comeback = f.Restart
+	l.b.restartPlan = f.Restart
 	l.b.mu.Unlock()
 	l.cancel(errCrashed)
 }

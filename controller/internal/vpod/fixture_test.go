@@ -47,28 +47,28 @@ const (
 	keepOld
 )
 
-// fakeBase is a base as far as these tests need one. Its answers come after delay.
+// fakeBase implements the tunnel to one base, and the base itself. Its answers come after delay.
 type fakeBase struct {
-	w        *world
-	key      tunnel.Key
-	mode     mode
-	delay    time.Duration
-	mu       sync.Mutex
-	modules  []arklet.Biz
-	commands []string
-	removed  []string // the jars of uninstalls, as they were logged
-	// fail, if set, answers installs of a module with a failure.
-	fail func(m arklet.Module) *arklet.Answer
-	// stopFails has uninstalls answered with a failure, although the module goes.
+	w               *fixture
+	key             tunnel.Key
+	mode            mode
+	delay           time.Duration
+	mu              sync.Mutex
+	modules         []arklet.Biz
+	commands        []string
+	uninstalledURLs []string // the jars in uninstall commands
+	// installAnswer, if set, returns the answer to an install; nil means that the install succeeds.
+	installAnswer func(m arklet.Module) *arklet.Answer
+	// stopFails makes uninstalls remove the module and answer with a failure.
 	stopFails bool
-	// keeps is a module, as name:version, that is not uninstalled.
-	keeps string
-	// mute swallows commands; hang swallows one of them.
-	mute bool
-	hang arklet.Command
-	// tells has its lists show what has got lost, as in a whole controller. Lists show no install under way.
-	tells bool
-	urls  map[string]string // of what was installed, by name:version
+	// refuseUninstall is a module as name:version whose uninstalls fail.
+	refuseUninstall string
+	// ignoreAll ignores all commands. ignore is a command that is ignored.
+	ignoreAll bool
+	ignore    arklet.Command
+	// listsEndCommands makes module lists end lost commands, as in the complete controller.
+	listsEndCommands bool
+	urls             map[string]string // the jars of the last installs by name:version
 }
 
 func (b *fakeBase) Key() tunnel.Key { return b.key }
@@ -78,10 +78,10 @@ func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) 
 	if r.Command != arklet.CommandQueryAllBiz {
 		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
 		if r.Command == arklet.CommandUninstallBiz {
-			b.removed = append(b.removed, r.Module.URL)
+			b.uninstalledURLs = append(b.uninstalledURLs, r.Module.URL)
 		}
 	}
-	mute, wait := b.mute || r.Command == b.hang, b.delay
+	mute, wait := b.ignoreAll || r.Command == b.ignore, b.delay
 	b.mu.Unlock()
 	if mute {
 		return nil
@@ -97,7 +97,7 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 	b.mu.Lock()
 	from := tunnel.Origin{Tunnel: b.key, Identity: identity, At: time.Now()}
 	if r.Command == arklet.CommandQueryAllBiz {
-		list, tells := slices.Clone(b.modules), b.tells
+		list, tells := slices.Clone(b.modules), b.listsEndCommands
 		b.mu.Unlock()
 		b.w.registry.SetModules(from, list)
 		if tells {
@@ -122,8 +122,8 @@ func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 		if i >= 0 {
 			return arklet.Answer{Code: "FAILED", DataCode: "REPEAT_BIZ", Message: "install biz not success!"}
 		}
-		if b.fail != nil {
-			if a := b.fail(r.Module); a != nil {
+		if b.installAnswer != nil {
+			if a := b.installAnswer(r.Module); a != nil {
 				return *a
 			}
 		}
@@ -132,7 +132,7 @@ func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 		if i < 0 {
 			return arklet.Answer{Code: "FAILED", DataCode: "NOT_FOUND_BIZ", Message: "uninstall biz not success!"}
 		}
-		if r.Module.Identity() == b.keeps {
+		if r.Module.Identity() == b.refuseUninstall {
 			return arklet.Answer{Code: "FAILED", DataCode: "FAILED", Message: "uninstall biz not success!"}
 		}
 		b.modules = slices.Delete(b.modules, i, i+1)
@@ -176,14 +176,14 @@ func (b *fakeBase) set(i int, s arklet.State, reason string) {
 	b.modules[i].Latest = arklet.Record{At: time.Now().Truncate(time.Second), State: s, Reason: reason}
 }
 
-// with changes how the base behaves.
-func (b *fakeBase) with(f func(b *fakeBase)) {
+// change calls f with the lock held, to change the base.
+func (b *fakeBase) change(f func(b *fakeBase)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(b)
 }
 
-// takeCommands returns the commands since the last call.
+// takeCommands returns the commands since the last call, without module list queries.
 func (b *fakeBase) takeCommands() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,23 +192,23 @@ func (b *fakeBase) takeCommands() []string {
 	return c
 }
 
-// lose empties the base, as a restart does.
-func (b *fakeBase) lose() {
+// loseModules removes all modules and sends the list, as a restart does.
+func (b *fakeBase) loseModules() {
 	b.mu.Lock()
 	b.modules = nil
 	b.mu.Unlock()
 	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, nil)
 }
 
-// tell has the base send its list, as it does when it is asked.
-func (b *fakeBase) tell() {
+// sendList makes the base send its module list.
+func (b *fakeBase) sendList() {
 	b.mu.Lock()
 	list := slices.Clone(b.modules)
 	b.mu.Unlock()
 	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, list)
 }
 
-// states lists what is installed.
+// states returns the states of the installed modules by name:version.
 func (b *fakeBase) states() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,38 +219,39 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// world is a provider over a fake API and a fake base "a" that is node "vnode.a". It lives in a synctest bubble.
-type world struct {
+// fixture is a Provider with a fake API server and a fake base "a", which has the Node "vnode.a". It runs in a synctest
+// bubble.
+type fixture struct {
 	*Provider
 	t      *testing.T
 	api    *fake.Clientset
 	events *record.FakeRecorder
 	base   *fakeBase
 	serial int
-	owners []metav1.OwnerReference // of the Pods that create makes
+	owners []metav1.OwnerReference // owners of the Pods that create creates
 
-	refused atomic.Bool // writes of status
+	refuseWrites atomic.Bool // reject writes of Pod status
 }
 
-func newWorld(t *testing.T, opts Options) *world {
+func newFixture(t *testing.T, opts Options) *fixture {
 	t.Helper()
-	w := &world{
+	w := &fixture{
 		t: t, api: fake.NewClientset(), events: record.NewFakeRecorder(100),
 		owners: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: ptr.To(true)}},
 	}
-	w.likeTheAPIServer()
+	w.addReactors()
 	w.base = &fakeBase{w: w, key: tunnel.MQTT, delay: 100 * time.Millisecond}
 	opts.Recorder = w.events
-	opts.Failure = func(*corev1.Pod, string, arklet.Module, error) {}
-	opts.Asked = func(string, arklet.Request) {}
-	if opts.Answered == nil {
-		opts.Answered = func(Outcome) {}
+	opts.ModuleFailed = func(*corev1.Pod, string, arklet.Module, error) {}
+	opts.CommandSent = func(string, arklet.Request) {}
+	if opts.CommandFinished == nil {
+		opts.CommandFinished = func(CommandResult) {}
 	}
-	if opts.Keep == nil {
-		opts.Keep = func(context.Context, string) {}
+	if opts.SaveInstallRecord == nil {
+		opts.SaveInstallRecord = func(context.Context, string) {}
 	}
-	if opts.LedgerChanged == nil {
-		opts.LedgerChanged = func(string) {}
+	if opts.InstallRecordChanged == nil {
+		opts.InstallRecordChanged = func(string) {}
 	}
 	if opts.EndpointLag == nil {
 		opts.EndpointLag = func() time.Duration { return 0 }
@@ -277,26 +278,26 @@ func newWorld(t *testing.T, opts Options) *world {
 	})
 	t.Cleanup(func() { cancel(); wg.Wait(); workloads.Shutdown() })
 	workloads.Start(ctx.Done())
-	w.hear()
+	w.sendHeartbeat()
 	w.Serve("a", "vnode.a", "")
-	w.pass(time.Second)
+	w.advance(time.Second)
 	return w
 }
 
-// nextVersion is a copy of a Pod as the API server has it after a write.
+// nextVersion returns a copy of a Pod with the next resource version.
 func nextVersion(stored runtime.Object) *corev1.Pod {
 	pod := stored.(*corev1.Pod).DeepCopy()
 	version, err := strconv.Atoi(pod.ResourceVersion)
 	if err != nil {
-		panic(err) // its creation gave it one
+		panic(err) // the create reactor sets a number
 	}
 	pod.ResourceVersion = strconv.Itoa(version + 1)
 	return pod
 }
 
-// selected is a watch of the Pods that a selector matches. (watch.Filter blocks for ever when it is
-// stopped while nobody reads.)
-func selected(all watch.Interface, selector k8slabels.Selector) watch.Interface {
+// filterWatch returns a watch of the Pods that match a selector. (watch.Filter blocks indefinitely if it is stopped
+// while no goroutine reads events.)
+func filterWatch(all watch.Interface, selector k8slabels.Selector) watch.Interface {
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
 	go func() {
@@ -320,16 +321,17 @@ func selected(all watch.Interface, selector k8slabels.Selector) watch.Interface 
 	return w
 }
 
-// likeTheAPIServer has a delete mark a Pod first and remove it at a delete without grace, a write
-// of status leave the rest alone, and each of them make a new version.
-func (w *world) likeTheAPIServer() {
+// addReactors makes the fake behave like the API server: a deletion with a grace period only sets the deletion
+// timestamp, a write of the status changes only the status, and each write changes the resource version.
+func (w *fixture) addReactors() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
-	w.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) { // by label, too
+	// the fake ignores selectors
+	w.api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		all, err := w.api.Tracker().Watch(gvr, a.GetNamespace())
 		if err != nil {
 			return true, nil, err
 		}
-		return true, selected(all, a.(clienttesting.WatchAction).GetWatchRestrictions().Labels), nil
+		return true, filterWatch(all, a.(clienttesting.WatchAction).GetWatchRestrictions().Labels), nil
 	})
 	w.api.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		a.(clienttesting.CreateAction).GetObject().(*corev1.Pod).ResourceVersion = "1"
@@ -342,8 +344,8 @@ func (w *world) likeTheAPIServer() {
 			pod.ResourceVersion = nextVersion(pod).ResourceVersion
 			return false, nil, nil
 		}
-		if w.refused.Load() {
-			return true, nil, errors.New("the API server is away")
+		if w.refuseWrites.Load() {
+			return true, nil, errors.New("the API server is unavailable")
 		}
 		update := u.GetObject().(*corev1.Pod)
 		stored, err := w.api.Tracker().Get(gvr, update.Namespace, update.Name)
@@ -395,7 +397,7 @@ func (w *world) likeTheAPIServer() {
 			return false, nil, nil
 		}
 		if pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 0) <= grace {
-			return true, nil, nil // a finalizer holds it, and nothing changes
+			return true, nil, nil // a finalizer keeps the Pod, and nothing changes
 		}
 		pod.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second)))
 		pod.DeletionGracePeriodSeconds = &grace
@@ -403,8 +405,8 @@ func (w *world) likeTheAPIServer() {
 	})
 }
 
-// sameUID returns the error of the API server for an update of a Pod with another UID. Every write names a UID.
-func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
+// sameUID returns the error of the API server for a write to a Pod with another UID. It reports writes without a UID.
+func (w *fixture) sameUID(stored *corev1.Pod, uid types.UID) error {
 	switch uid {
 	case "":
 		w.t.Errorf("a write to Pod %s has no UID", stored.Name)
@@ -415,13 +417,13 @@ func (w *world) sameUID(stored *corev1.Pod, uid types.UID) error {
 	return nil
 }
 
-func (w *world) hear() {
+func (w *fixture) sendHeartbeat() {
 	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 
-// pass lets time pass until nothing is under way.
-func (w *world) pass(d time.Duration) {
+// advance advances the fake time by d, and waits until all goroutines are blocked.
+func (w *fixture) advance(d time.Duration) {
 	time.Sleep(d) // in a synctest bubble: no real time passes
 	synctest.Wait()
 }
@@ -431,17 +433,17 @@ func container(name, version string) corev1.Container {
 		Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: version}}}
 }
 
-// spellings are those of the label that makes a Pod a module.
-var spellings = []string{labels.Component, labels.OlderComponent}
+// componentLabels are the two spellings of the module label. create alternates between them.
+var componentLabels = []string{labels.Component, labels.OlderComponent}
 
-func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod {
+func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Pod {
 	w.t.Helper()
 	w.serial++
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)),
 			CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels:            map[string]string{spellings[w.serial%2]: labels.Module}, // either spelling
+			Labels:            map[string]string{componentLabels[w.serial%2]: labels.Module},
 			OwnerReferences:   w.owners,
 		},
 		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},
@@ -452,8 +454,9 @@ func (w *world) create(name string, containers ...corev1.Container) *corev1.Pod 
 	return pod
 }
 
-// wants has the DaemonSet of the Pods that are created want a version of biz1.
-func (w *world) wants(version string) {
+// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It becomes the owner of the Pods that
+// are created afterwards.
+func (w *fixture) applyDaemonSet(version string) {
 	w.t.Helper()
 	w.owners = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: ptr.To(true)}}
 	w.serial++
@@ -470,30 +473,30 @@ func (w *world) wants(version string) {
 }
 
 // add creates a Pod.
-func (w *world) add(pod *corev1.Pod) {
+func (w *fixture) add(pod *corev1.Pod) {
 	w.t.Helper()
 	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// update writes a Pod as a user does.
-func (w *world) update(pod *corev1.Pod) {
+// update writes a Pod, as a user does.
+func (w *fixture) update(pod *corev1.Pod) {
 	w.t.Helper()
 	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) delete(name string) {
+func (w *fixture) delete(name string) {
 	w.t.Helper()
 	if err := w.api.CoreV1().Pods("default").Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// pod reads a Pod; nil if it is no more.
-func (w *world) pod(name string) *corev1.Pod {
+// pod returns a Pod from the API server; nil if it does not exist.
+func (w *fixture) pod(name string) *corev1.Pod {
 	p, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return nil
@@ -501,10 +504,10 @@ func (w *world) pod(name string) *corev1.Pod {
 	return p
 }
 
-// show is a Pod's phase, readiness and the reason of each container that waits.
-func (w *world) show(name string) string { return show(w.pod(name)) }
+// summary returns the phase and the readiness of a Pod, and the reason of each waiting container; "gone" without a Pod.
+func (w *fixture) summary(name string) string { return podSummary(w.pod(name)) }
 
-func show(p *corev1.Pod) string {
+func podSummary(p *corev1.Pod) string {
 	if p == nil {
 		return "gone"
 	}
@@ -520,16 +523,15 @@ func show(p *corev1.Pod) string {
 	return s
 }
 
-func (w *world) wantShow(name, want string) {
+func (w *fixture) wantSummary(name, want string) {
 	w.t.Helper()
-	if got := w.show(name); got != want {
-		w.t.Errorf("pod %s is %q, want %q", name, got, want)
+	if got := w.summary(name); got != want {
+		w.t.Errorf("status of pod %s: %q, want %q", name, got, want)
 	}
 }
 
-// readiness lists the status writes of Pods so far as name=Ready or name=NotReady, repeats left
-// out.
-func (w *world) readiness() (list []string) {
+// readiness returns the status writes of Pods so far as name=Ready or name=NotReady, without repetitions for a Pod.
+func (w *fixture) readiness() (list []string) {
 	last := map[string]string{}
 	for _, a := range w.api.Actions() {
 		u, ok := a.(clienttesting.UpdateAction)
@@ -549,8 +551,8 @@ func (w *world) readiness() (list []string) {
 	return list
 }
 
-// statusWrites counts the writes of Pod status so far.
-func (w *world) statusWrites() (n int) {
+// statusWrites returns the number of writes of Pod status so far.
+func (w *fixture) statusWrites() (n int) {
 	for _, a := range w.api.Actions() {
 		if a.GetVerb() == "update" && a.GetSubresource() == "status" {
 			n++
@@ -559,18 +561,18 @@ func (w *world) statusWrites() (n int) {
 	return n
 }
 
-// refuse has the API server take no write of status, or take them again.
-func (w *world) refuse(refused bool) {
-	w.refused.Store(refused)
+// refuseStatusWrites makes the API server reject all writes of Pod status, or accept them again.
+func (w *fixture) refuseStatusWrites(refused bool) {
+	w.refuseWrites.Store(refused)
 }
 
-// health has the base tell how long it has been running.
-func (w *world) health(runs time.Duration) {
+// setRunTime makes the base report how long it has been running.
+func (w *fixture) setRunTime(runs time.Duration) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{RunTime: runs})
 }
 
-// metaspace has the base tell how many bytes of 256 MiB it uses.
-func (w *world) metaspace(used int64) {
+// setMetaspaceUsed makes the base report how many bytes of its 256 MiB of metaspace are used.
+func (w *fixture) setMetaspaceUsed(used int64) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})
 }
