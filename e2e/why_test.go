@@ -223,7 +223,7 @@ var situations = []situation{
 		names: []string{`"bsae"`}},
 	{name: "a base that is away", made: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindDisconnect})
-		s.becomes("node/HOST", why.BaseSilent, "no sign of life")
+		s.becomes("node/HOST", why.BaseSilent, "no heartbeat")
 		s.pod("x")
 	}, want: why.BasesNotReady, names: []string{"HOST"}},
 	{name: "an anti-affinity", made: func(s *scene) {

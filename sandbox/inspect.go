@@ -44,7 +44,7 @@ func dead(dir state.Dir) (*Status, error) {
 	for _, r := range records {
 		c := control.Component{Name: r.Name, State: supervise.Exited, PID: r.PID, StartedAt: r.StartedAt,
 			Reason: "it does not run", Log: dir.Log(r.Name)}
-		if r.Alive {
+		if r.Running {
 			c.State, c.Reason = supervise.Running, "it runs, left over without its daemon"
 		}
 		status.Components = append(status.Components, c)

@@ -50,7 +50,7 @@ type fixture struct {
 // to 30 s, and the broker is paused from 34 s to 39 s.
 func story(t testing.TB, bases int) *scenario.Run {
 	t.Helper()
-	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Verdict: scenario.Passed, Started: began,
+	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Result: scenario.Passed, Started: began,
 		Elapsed: time.Minute}
 	add := func(after time.Duration, e events.Event) {
 		e.Time = began.Add(after)

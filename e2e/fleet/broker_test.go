@@ -190,7 +190,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		}, func(ctx context.Context) error {
 			_, err := engine.ContainerStart(ctx, c.id, client.ContainerStartOptions{})
 			return err
-		}, "are connected to the broker"},
+		}, "bases connected to the broker"},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			check.Must(t, fault.strike(t.Context()))

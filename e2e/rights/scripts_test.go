@@ -169,7 +169,7 @@ func shown(t *testing.T, folder, token string) {
 	text, err := os.ReadFile(filepath.Join(folder, "report.json"))
 	must(t, err)
 	var r struct {
-		Runs []struct{ Verdict scenario.Verdict }
+		Runs []struct{ Verdict scenario.Result }
 	}
 	must(t, json.Unmarshal(text, &r))
 	if len(r.Runs) != 1 || r.Runs[0].Verdict != scenario.Passed {

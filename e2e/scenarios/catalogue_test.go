@@ -139,7 +139,7 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 		}
 	}
 	t.Logf("%d runs, %d requests sent, %d lost", len(r.Runs), sent, lost)
-	if r.Verdict() == scenario.Passed {
+	if r.Result() == scenario.Passed {
 		return
 	}
 	why := text(t, r)

@@ -44,10 +44,10 @@ func TestAgain(t *testing.T) {
 	result, report := play(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var",
 		"fail=b two words 2", testdata("cells"))
 	failed := report.Runs[3]
-	if failed.Verdict != scenario.Failed {
-		t.Fatalf("the last run has %s", failed.Verdict)
+	if failed.Result != scenario.Failed {
+		t.Fatalf("the last run has %s", failed.Result)
 	}
-	found := regexp.MustCompile(`(?m)^  Again: (.*)$`).FindAllStringSubmatch(result.Out, -1)
+	found := regexp.MustCompile(`(?m)^  Rerun: (.*)$`).FindAllStringSubmatch(result.Out, -1)
 	if len(found) != 1 {
 		t.Fatalf("%d commands are printed, want 1:\n%s", len(found), result.Out)
 	}
@@ -78,13 +78,13 @@ func TestSelection(t *testing.T) {
 	}
 
 	_, report = play(t, 0, nil, "--var", to, "--from-step", "second", "--selector", "kind=steps", "testdata")
-	got := map[string]scenario.Verdict{}
+	got := map[string]scenario.Result{}
 	for _, r := range report.Runs {
 		for _, s := range r.Steps {
-			got[r.Scenario+" "+s.Name] = s.Verdict
+			got[r.Scenario+" "+s.Name] = s.Result
 		}
 	}
-	want := map[string]scenario.Verdict{
+	want := map[string]scenario.Result{
 		"three-steps first": scenario.Skipped, "three-steps second": scenario.Passed,
 		"three-steps third": scenario.Passed,
 	}

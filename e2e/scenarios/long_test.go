@@ -26,7 +26,7 @@ import (
 func TestSpeed(t *testing.T) {
 	all := loadLong(t)
 	_, err := scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
-	if err == nil || !strings.Contains(err.Error(), "needs a sandbox of speed 10") {
+	if err == nil || !strings.Contains(err.Error(), "requires speed 10") {
 		t.Errorf("a sandbox of speed 1 is taken: %v", err)
 	}
 }
@@ -49,7 +49,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 	needsLong(t)
 	for name, c := range map[string]struct {
 		env  map[string]string
-		want scenario.Verdict
+		want scenario.Result
 	}{
 		"the controller lets Pods stay on unreachable Nodes": {nil, scenario.Passed},
 		"without that they go": {map[string]string{"LEAVE_POD_TOLERATIONS": "true"},
@@ -61,7 +61,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 			fast, client := ofSpeed(t, programs, c.env, s.Scenario.Spec.Speed)
 			keepNode(t, client)
 			r := execute(t.Context(), t, fast.up, s)
-			if r.Verdict() != c.want {
+			if r.Result() != c.want {
 				t.Error(text(t, r))
 			}
 		})

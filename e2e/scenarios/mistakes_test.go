@@ -17,8 +17,8 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			result, report := play(t, 1, nil, testdata(name))
-			if of := report.Runs[0]; of.Verdict != scenario.Failed || !strings.HasSuffix(of.Failure, why) {
-				t.Errorf("it has %s: %s\nwant: %s", of.Verdict, of.Failure, why)
+			if of := report.Runs[0]; of.Result != scenario.Failed || !strings.HasSuffix(of.Failure, why) {
+				t.Errorf("it has %s: %s\nwant: %s", of.Result, of.Failure, why)
 			}
 			if !strings.Contains(result.Out, why) {
 				t.Errorf("it does not say %q:\n%s", why, result.Out)

@@ -73,7 +73,7 @@ func noticed(t *testing.T, controllers []broken) {
 			r := execute(t.Context(), t, own.up, s)
 			for _, run := range r.Runs {
 				// A run on a slow machine is inconclusive, but its checks and requests have failed.
-				if run.Verdict != scenario.Passed && detects(run, c.check) {
+				if run.Result != scenario.Passed && detects(run, c.check) {
 					return
 				}
 			}
@@ -85,12 +85,12 @@ func noticed(t *testing.T, controllers []broken) {
 // detects reports whether the check or step with the given prefix failed; with an empty prefix, whether requests were lost.
 func detects(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
-		if check != "" && strings.HasPrefix(c.Name, check) && c.Verdict == scenario.Failed {
+		if check != "" && strings.HasPrefix(c.Name, check) && c.Result == scenario.Failed {
 			return true
 		}
 	}
 	for _, s := range run.Steps {
-		if check != "" && strings.HasPrefix(s.Name, check) && s.Verdict == scenario.Failed {
+		if check != "" && strings.HasPrefix(s.Name, check) && s.Result == scenario.Failed {
 			return true
 		}
 	}

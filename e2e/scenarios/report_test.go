@@ -25,7 +25,7 @@ func TestFailure(t *testing.T) {
 	of := whole.Runs[0]
 
 	t.Run("text", func(t *testing.T) {
-		const why = `step "it serves": not within 2s: Deployment stock: status.readyReplicas: want 1, but it is not there`
+		const why = `step "it serves": timed out after 2s: Deployment stock: status.readyReplicas: want 1, but it is missing`
 		if of.Failure != why {
 			t.Errorf("the reason is %q, want %q", of.Failure, why)
 		}
@@ -34,13 +34,13 @@ func TestFailure(t *testing.T) {
 			"the line": `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) +
 				`\n`,
 			"the reason":        regexp.QuoteMeta(why),
-			"the step":          `(?m)^    ✗ assert +it serves +\d+\.\ds  not within 2s`,
-			"the diff":          `(?m)^  what differs\n    status\.readyReplicas: want 1, but it is not there\n`,
-			"the last object":   `(?m)^  Deployment stock, last seen\n    apiVersion: apps/v1\n`,
+			"the step":          `(?m)^    ✗ assert +it serves +\d+\.\ds  timed out after 2s`,
+			"the diff":          `(?m)^  Differences\n    status\.readyReplicas: want 1, but it is missing\n`,
+			"the last object":   `(?m)^  Deployment stock, last observed\n    apiVersion: apps/v1\n`,
 			"the Pod":           `(?m)^  Pods\n    base-1  stock:1\.0\.0 Pending, InstallModuleFailed \(stock-\S+\)$`,
-			"the Pod's events":  `(?m)^  events of the Pods\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
-			"the base's answer": `(?m)^  what the bases said last\n(.*\n)*?.*command base-1: installBiz stock:1\.0\.0 User\.InstallBizUserError after `,
-			"how to repeat it": `(?m)^  Again: koupsandbox scenario run --name ` + shared.Name +
+			"the Pod's events":  `(?m)^  Pod events\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
+			"the base's answer": `(?m)^  Last commands of the bases\n(.*\n)*?.*command base-1: installBiz stock:1\.0\.0 User\.InstallBizUserError after `,
+			"how to repeat it": `(?m)^  Rerun: koupsandbox scenario run --name ` + shared.Name +
 				` --seed \d+ testdata/no-start\.yaml$`,
 			"the summary": `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
 		} {
@@ -57,16 +57,16 @@ func TestFailure(t *testing.T) {
 		if diff := cmp.Diff(whole, saved, cmpopts.EquateApproxTime(0)); diff != "" {
 			t.Errorf("--json and --report-dir differ (-json +dir):\n%s", diff)
 		}
-		steps := map[string]scenario.Verdict{}
+		steps := map[string]scenario.Result{}
 		for _, s := range of.Steps {
-			steps[s.Name] = s.Verdict
+			steps[s.Name] = s.Result
 		}
-		if diff := cmp.Diff(map[string]scenario.Verdict{"apply deployment.yaml": scenario.Passed,
+		if diff := cmp.Diff(map[string]scenario.Result{"apply deployment.yaml": scenario.Passed,
 			"it serves": scenario.Failed}, steps); diff != "" {
 			t.Errorf("steps (-want +got):\n%s", diff)
 		}
-		if of.Verdict != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
-			t.Errorf("verdict %s, %d events, %d checks", of.Verdict, len(of.Timeline), len(of.Checks))
+		if of.Result != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
+			t.Errorf("verdict %s, %d events, %d checks", of.Result, len(of.Timeline), len(of.Checks))
 		}
 	})
 	for _, name := range []string{"junit.xml", "report.html", "summary.md"} {

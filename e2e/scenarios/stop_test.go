@@ -57,8 +57,8 @@ func TestInterrupt(t *testing.T) {
 		t.Fatalf("no report was written:\n%s%s", result.Out, result.Err)
 	}
 	of := report.Runs[0]
-	if of.Verdict != scenario.Errored || of.Namespace != namespace || !strings.Contains(of.Failure, "stopped") {
-		t.Errorf("the run in %s is reported as %s in %s: %s", namespace, of.Verdict, of.Namespace, of.Failure)
+	if of.Result != scenario.Errored || of.Namespace != namespace || !strings.Contains(of.Failure, "stopped") {
+		t.Errorf("the run in %s is reported as %s in %s: %s", namespace, of.Result, of.Namespace, of.Failure)
 	}
 	if len(of.Traffic) != 1 || of.Traffic[0].Sent == 0 {
 		t.Errorf("its requests are reported as %+v", of.Traffic)
@@ -148,10 +148,10 @@ func TestHangs(t *testing.T) {
 	result, report := play(t, 1, nil, testdata("hangs"))
 	const why = `step "wait for rollout of Deployment/stock": `
 	of := report.Runs[0]
-	if of.Verdict != scenario.Failed || !strings.HasPrefix(of.Failure, why) || !strings.Contains(of.Failure, " 4s: ") {
-		t.Errorf("it has %s: %s", of.Verdict, of.Failure)
+	if of.Result != scenario.Failed || !strings.HasPrefix(of.Failure, why) || !strings.Contains(of.Failure, " 4s: ") {
+		t.Errorf("it has %s: %s", of.Result, of.Failure)
 	}
-	for _, want := range []string{of.Failure, "Deployment stock, last seen", "unavailableReplicas: 1"} {
+	for _, want := range []string{of.Failure, "Deployment stock, last observed", "unavailableReplicas: 1"} {
 		if !strings.Contains(result.Out, want) {
 			t.Errorf("it does not say %q:\n%s", want, result.Out)
 		}

@@ -39,7 +39,7 @@ type Options struct {
 	// Default: none.
 	Baseline *Results
 	// Progress is called for each event of a run, one call at a time. Default: none.
-	Progress func(scenario.Event)
+	Progress func(scenario.ProgressEvent)
 	// Measured is called after each run, before its objects are deleted. Default: none.
 	Measured func(Run)
 }
@@ -48,7 +48,7 @@ type Options struct {
 type Run struct {
 	// Name of the benchmark, such as RollingUpdate/tunnel=mqtt/bases=4.
 	Name    string
-	Verdict scenario.Verdict
+	Verdict scenario.Result
 	// Failure is why the run did not pass. Such a run has no results.
 	Failure string
 	Elapsed time.Duration
@@ -129,9 +129,9 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
 	_, err := scenario.Execute(ctx,
-		scenario.Options{Sandbox: r.Sandbox, Scenarios: scenarios, Progress: func(e scenario.Event) {
+		scenario.Options{Sandbox: r.Sandbox, Scenarios: scenarios, Progress: func(e scenario.ProgressEvent) {
 			switch e.Kind {
-			case scenario.RunBegan:
+			case scenario.RunStarted:
 				before = takeSnapshot(ctx, r.API)
 			case scenario.RunEnded:
 				r.record(runOf(e.Run, before, takeSnapshot(ctx, r.API)))
@@ -175,9 +175,9 @@ func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 
 func runOf(run *scenario.Run, before, after snapshot) Run {
 	l := readEvents(run.Timeline, time.Time{})
-	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Verdict, Failure: run.Failure,
+	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Result, Failure: run.Failure,
 		Elapsed: run.Elapsed}
-	if run.Verdict == scenario.Passed {
+	if run.Result == scenario.Passed {
 		m.measure(l, before, after)
 	}
 	return m

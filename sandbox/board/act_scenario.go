@@ -54,19 +54,19 @@ func (b *Board) run(scenarios []*source.Scenario) {
 		b.tellStep(b.now(), "scenario", events.StepFailed, err.Error())
 	default:
 		for _, run := range r.Runs {
-			b.tellStep(b.now(), run.Namespace, events.StepState(run.Verdict), run.Failure)
+			b.tellStep(b.now(), run.Namespace, events.StepState(run.Result), run.Failure)
 		}
 	}
 }
 
-func (b *Board) tellRun(e scenario.Event) {
+func (b *Board) tellRun(e scenario.ProgressEvent) {
 	switch e.Kind {
-	case scenario.RunBegan:
+	case scenario.RunStarted:
 		b.tellStep(b.now(), e.Run.Namespace, events.StepBegan, e.Run.Scenario) // it has no time of its own yet
 	case scenario.StepEnded:
 		name := e.Run.Namespace + ": " + e.Step.Name
 		b.tellStep(e.Step.Started, name, events.StepBegan, "")
-		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, events.StepState(e.Step.Verdict), e.Step.Message)
+		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, events.StepState(e.Step.Result), e.Step.Message)
 	}
 }
 

@@ -42,7 +42,7 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 		return nil, fmt.Errorf("%s has no run %q; it has %v", path, run, names)
 	}
 	for _, x := range r.Runs {
-		if x.Verdict == scenario.Failed || x.Verdict == scenario.Errored {
+		if x.Result == scenario.Failed || x.Result == scenario.Errored {
 			return x, nil
 		}
 	}
@@ -53,7 +53,7 @@ func boardOf(run *scenario.Run) BoardRow {
 	return BoardRow{
 		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started),
 		Ended:   millis(run.Started.Add(run.Elapsed)),
-		Verdict: string(run.Verdict), Failure: run.Failure,
+		Verdict: string(run.Result), Failure: run.Failure,
 	}
 }
 

@@ -326,23 +326,23 @@ func TestSchedulesFit(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	lost := scenario.Traffic{Summary: traffic.Summary{}, Verdict: scenario.Failed}
+	lost := scenario.Traffic{Summary: traffic.Summary{}, Result: scenario.Failed}
 	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
-	broken := scenario.Check{Name: "order", Verdict: scenario.Failed, Summary: "1 in the wrong order",
+	broken := scenario.Check{Name: "order", Result: scenario.Failed, Summary: "1 in the wrong order",
 		Violations: []scenario.Violation{{Message: "it was"}}}
 	for name, c := range map[string]struct {
 		run  scenario.Run
 		want runResult
 	}{
-		"passed": {scenario.Run{Verdict: scenario.Passed}, runResult{}},
-		"not to be judged": {scenario.Run{Verdict: scenario.Errored, Failure: "late"},
+		"passed": {scenario.Run{Result: scenario.Passed}, runResult{}},
+		"not to be judged": {scenario.Run{Result: scenario.Errored, Failure: "late"},
 			runResult{inconclusive: true, seen: "late"}},
-		"a step": {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"},
+		"a step": {scenario.Run{Result: scenario.Failed, Failure: "not within 75s"},
 			runResult{invariant: "at rest", seen: "not within 75s"}},
-		"requests": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}},
+		"requests": {scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}},
 			runResult{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {
-			scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}},
+			scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}},
 			runResult{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
 		got := evaluate(&scenario.Report{Runs: []*scenario.Run{&c.run}})
@@ -381,9 +381,9 @@ func TestTakenTooSoon(t *testing.T) {
 		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}},
 			[]events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
 	} {
-		lost := scenario.Traffic{Verdict: scenario.Failed}
+		lost := scenario.Traffic{Result: scenario.Failed}
 		lost.Sent, lost.Summary.Lost = 10, 3
-		run := scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Steps: c.steps,
+		run := scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}, Steps: c.steps,
 			Timeline: c.events}
 		if got := evaluate(&scenario.Report{Runs: []*scenario.Run{&run}}); got.inconclusive != c.want ||
 			(got.invariant == "requests") == c.want {

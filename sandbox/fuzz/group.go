@@ -46,7 +46,7 @@ type runResult struct {
 
 func evaluate(r *scenario.Report) runResult {
 	for _, run := range r.Runs {
-		switch run.Verdict {
+		switch run.Result {
 		case scenario.Passed, scenario.Skipped:
 			continue
 		case scenario.Errored:
@@ -54,13 +54,13 @@ func evaluate(r *scenario.Report) runResult {
 		}
 		o := runResult{invariant: "at rest", seen: run.Failure}
 		for _, t := range run.Traffic {
-			if t.Verdict == scenario.Failed {
+			if t.Result == scenario.Failed {
 				o.invariant = "requests"
 				o.seen = fmt.Sprintf("stream %s: %d of %d requests were lost", t.Name, t.Summary.Lost, t.Sent)
 			}
 		}
 		for _, c := range run.Checks { // a check explains more than lost requests do
-			if c.Verdict == scenario.Failed {
+			if c.Result == scenario.Failed {
 				o.invariant, o.seen = c.Name, c.Name+": "+c.Summary
 				if len(c.Violations) > 0 {
 					o.seen += "; " + c.Violations[0].Message

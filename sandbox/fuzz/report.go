@@ -48,7 +48,7 @@ func (f *Failure) page() string {
 func (f *Failure) runs() (list []*scenario.Run) {
 	for _, run := range f.Report.Runs {
 		run := *run
-		run.Scenario, run.File, run.Again = f.name(), f.File, "koupsandbox scenario run --up --repeat 20 "+f.File
+		run.Scenario, run.File, run.RerunCommand = f.name(), f.File, "koupsandbox scenario run --up --repeat 20 "+f.File
 		list = append(list, &run)
 	}
 	return list

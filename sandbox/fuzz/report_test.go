@@ -67,7 +67,7 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 				}
 				if tries == 1 {
 					return runResult{invariant: "order", seen: "it was", log: "module-controller: why\n"},
-						&scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
+						&scenario.Report{Runs: []*scenario.Run{{Result: scenario.Failed}}}, nil
 				}
 				return runResult{}, &scenario.Report{}, nil
 			})

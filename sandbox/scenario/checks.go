@@ -11,6 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/judge"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
@@ -29,17 +30,17 @@ func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	return expect
 }
 
-// judgeOptions returns the timings of the controller that the scenario configures. Settings of the sandbox itself are
-// not known here.
+// judgeOptions returns the options of the checks, with the timings of the controller that the scenario configures.
+// Timings that only the sandbox configures are not included.
 func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, MaxCommands: s.Checks.MaxCommands, Speed: speed}
 	if s.Controller == nil {
 		return o
 	}
 	for name, to := range map[string]*time.Duration{
-		"LIST_INTERVAL": &o.ListEvery, "BASE_UNREACHABLE_AFTER": &o.SilentAfter,
-		"INSTALL_TIMEOUT": &o.InstallWithin, "UNINSTALL_TIMEOUT": &o.UninstallWithin,
-		"LEASE_DURATION": &o.ControllerLease,
+		"LIST_INTERVAL": &o.ListInterval, "BASE_UNREACHABLE_AFTER": &o.UnreachableAfter,
+		"INSTALL_TIMEOUT": &o.InstallTimeout, "UNINSTALL_TIMEOUT": &o.UninstallTimeout,
+		"LEASE_DURATION": &o.LeaseDuration,
 	} {
 		if d, err := time.ParseDuration(s.Controller.Env[name]); err == nil && d > 0 {
 			*to = d
@@ -48,32 +49,32 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// verdicts evaluates the checks until end and adds them to the report. A check that is not as the scenario expects
-// fails the run. An inconclusive check makes the run an error, unless the run has failed.
-func (e *execution) verdicts(ctx context.Context, end time.Time) {
-	expect, doubt := expectations(&e.in.Spec.Checks), ""
+// evaluateChecks evaluates the built-in checks until end and adds them to the report. An unexpected result fails the
+// run. An inconclusive check makes the run Errored unless the run has failed.
+func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
+	expect, inconclusive := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
-	options.Foreign, options.Delay = e.foreign(ctx), e.world.Lag()+observe.LastWriteInterval
-	for _, r := range judge.Judge(e.world.Events(), end, options) {
+	options.Foreign, options.Delay = e.foreignPods(ctx), e.recorder.Lag()+observe.LastWriteInterval
+	for _, r := range judge.Evaluate(e.recorder.Events(), end, options) {
 		c := checkOf(r, expect[r.Name])
-		e.check(c)
+		e.addCheck(c)
 		switch {
-		case c.Verdict == Failed:
+		case c.Result == Failed:
 			e.fail(Failed, fmt.Sprintf("check %s: %s", r.Name, c.Summary))
-		case c.Verdict == Errored && doubt == "":
-			doubt = fmt.Sprintf("check %s: %s", r.Name, c.Summary)
+		case c.Result == Errored && inconclusive == "":
+			inconclusive = fmt.Sprintf("check %s: %s", r.Name, c.Summary)
 		}
 	}
-	if doubt != "" {
-		e.fail(Errored, doubt)
+	if inconclusive != "" {
+		e.fail(Errored, inconclusive)
 	}
 }
 
-// foreign returns the Pods of other namespaces on the bases of the run. It asks the API only if a module is
-// left on a base, and returns none if the API does not answer.
-func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
+// foreignPods returns the Pods of other namespaces on the bases of the run. It returns nil if no module remains on a
+// base, or if the API does not respond.
+func (e *execution) foreignPods(ctx context.Context) (all []events.PodStatus) {
 	left := false
-	e.world.Look(func(v observe.View) { left = len(v.State().Leftovers(nil)) > 0 })
+	e.recorder.Read(func(v observe.Snapshot) { left = len(v.State().Leftovers(nil)) > 0 })
 	if !left {
 		return nil
 	}
@@ -82,7 +83,7 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
 		return nil
 	}
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		for i := range pods.Items {
 			p := events.PodStateOf(&pods.Items[i])
 			p.Name = pods.Items[i].Namespace + "/" + p.Name
@@ -94,60 +95,62 @@ func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 	return all
 }
 
-// astray returns an error if a Pod of the run was on the Node of a base that does not belong to the run. Its module
-// is then on a base that the checks do not observe and that other runs may use. baseOf returns the base of a Node.
-func astray(all []events.Event, baseOf func(node string) string) error {
+// findStrayPod returns an error if a Pod of the run was bound to a base outside of the run. The checks do not observe
+// such a base, and other runs may use it. baseOf returns the base of a Node, or "".
+func findStrayPod(all []events.Event, baseOf func(node string) string) error {
 	for _, x := range all {
 		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, events.NodePrefix) && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf(
-				"the Pod %s was on Node %s, which is not a Node of this run: give the Pod the node selector %s: ${{ "+
-					"run.group }} ($GROUP in a script)",
+				"Pod %s was on Node %s, which does not belong to this run; give the Pod the node selector %s: "+
+					"${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}
 	}
 	return nil
 }
 
-// releases adds a check for each release to the report. It returns an error if a release that had to change bases
-// changed none.
+// releases adds a check for each release to the report. It returns an error for releases that changed nothing on any
+// base, unless the scenario allows this.
 func (e *execution) releases(ctx context.Context) error {
-	list, err := e.env.Releases(ctx, e.world.Events())
+	list, err := e.env.Releases(ctx, e.recorder.Events())
 	for _, r := range list {
-		e.effect("release of "+r.Workload, fmt.Sprintf("%d changes on bases", r.Changes), r.Changes, r.MayChangeNothing)
+		e.addEffectCheck("release of "+r.Workload, plain.Count(r.Changes, "change")+" on bases", r.Changes,
+			r.MayChangeNothing)
 	}
 	return err
 }
 
-// faults adds a check for each fault to the report. It returns an error if a fault that had to be triggered was not.
+// faults adds a check for each fault to the report. It returns an error for faults that were never triggered, unless
+// the scenario allows this.
 func (e *execution) faults() error {
-	list, err := e.env.Faults(e.world.Events())
+	list, err := e.env.Faults(e.recorder.Events())
 	for _, f := range list {
 		summary := f.Kind + " was triggered"
-		if f.Fired == 0 {
+		if f.Triggered == 0 {
 			summary = f.Kind + " was never triggered"
 		}
-		e.effect("fault "+f.ID, summary, f.Fired, f.MayNotFire)
+		e.addEffectCheck("fault "+f.ID, summary, f.Triggered, f.MayNotFire)
 	}
 	return err
 }
 
-// effect adds a check to the report that fails if something had no effect, unless that is allowed.
-func (e *execution) effect(name, summary string, count int, mayBeNone bool) {
-	c := Check{Name: name, Expect: string(v1alpha1.Holds), Verdict: Passed, Summary: summary, Compared: count}
+// addEffectCheck adds a check to the report that fails if count is 0, unless mayBeNone is set.
+func (e *execution) addEffectCheck(name, summary string, count int, mayBeNone bool) {
+	c := Check{Name: name, Expect: string(v1alpha1.Holds), Result: Passed, Summary: summary, Compared: count}
 	switch {
 	case count > 0:
 	case mayBeNone:
-		c.Verdict = Skipped
+		c.Result = Skipped
 	default:
-		c.Verdict = Failed
+		c.Result = Failed
 	}
-	e.check(c)
+	e.addCheck(c)
 }
 
-// checkOf compares the result of a check with what the scenario expects. A check that compared nothing is skipped,
-// unless it must find a violation. A check with doubtful violations only is inconclusive.
+// checkOf compares the result of a check with the expectation of the scenario. A check that compared nothing is skipped
+// unless the scenario expects a violation. A check that has only doubtful violations is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
-	c := Check{Name: r.Name, Expect: string(expect), Verdict: Passed, Summary: r.Summary(), Compared: r.Compared}
+	c := Check{Name: r.Name, Expect: string(expect), Result: Passed, Summary: r.Summary(), Compared: r.Compared}
 	found := r.Violations
 	if len(found) == 0 && expect != v1alpha1.Ignored {
 		found = r.Doubtful
@@ -159,13 +162,13 @@ func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	switch {
 	case expect == v1alpha1.Ignored && r.Compared > 0:
 	case len(r.Violations) == 0 && len(r.Doubtful) > 0:
-		c.Verdict, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].String()
+		c.Result, c.Summary = Errored, errInconclusive.Error()+": "+r.Doubtful[0].String()
 	case expect == v1alpha1.Violated && len(r.Violations) == 0:
-		c.Verdict, c.Summary = Failed, "it was to find a violation and found none: "+c.Summary
+		c.Result, c.Summary = Failed, "expected a violation, found none: "+c.Summary
 	case expect == v1alpha1.Holds && len(r.Violations) > 0:
-		c.Verdict = Failed
+		c.Result = Failed
 	case r.Compared == 0:
-		c.Verdict = Skipped
+		c.Result = Skipped
 	}
 	return c
 }

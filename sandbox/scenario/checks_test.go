@@ -19,7 +19,7 @@ func TestCheckOf(t *testing.T) {
 		name   string
 		result judge.Result
 		expect v1alpha1.Expectation
-		want   Verdict
+		want   Result
 	}{
 		{"holds", judge.Result{Compared: 1}, v1alpha1.Holds, Passed},
 		{"does not hold", judge.Result{Compared: 1, Violations: violations}, v1alpha1.Holds, Failed},
@@ -40,7 +40,7 @@ func TestCheckOf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.result.Name = judge.NothingLeft
 			got := checkOf(tt.result, tt.expect)
-			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Verdict: tt.want, Summary: got.Summary,
+			want := Check{Name: judge.NothingLeft, Expect: string(tt.expect), Result: tt.want, Summary: got.Summary,
 				Compared: tt.result.Compared}
 			if len(tt.result.Violations)+len(tt.result.Doubtful) > 0 {
 				want.Violations = []Violation{{Length: time.Second, Base: "base-1", Message: violations[0].String()}}
@@ -56,7 +56,7 @@ func TestCheckOf(t *testing.T) {
 	}
 }
 
-func TestEvidenceIsTold(t *testing.T) {
+func TestEvidence(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 	pod := func(uid, phase string, ready, gone bool) events.Event {
 		return events.Event{Time: at,
@@ -78,7 +78,7 @@ func TestEvidenceIsTold(t *testing.T) {
 		{"Pods", lastPods(film), "base-1  stock:1 gone (p-a)\nbase-1  stock:1 Ready (p-b)"},
 		{"commands", lastCommands(film),
 			"03:04:05.000  command base-1: installBiz stock:1 Arklet.DiskFull after 0s: no space"},
-		{"components", others(film), "03:04:05.000  component broker: paused"},
+		{"components", componentAndFaultEvents(film), "03:04:05.000  component broker: paused"},
 		{"the last ones", lastOf(film),
 			"03:04:05.000  pod base-1: stock:1 Pending (p-a)\n03:04:05.000  pod base-1: stock:1 Ready (p-b)\n" +
 				"03:04:05.000  component broker: paused\n03:04:05.000  pod base-1: stock:1 gone (p-a)"},
@@ -89,18 +89,18 @@ func TestEvidenceIsTold(t *testing.T) {
 	}
 }
 
-// A Pod on the base of another run fails the run. Pods without a Node, on other kinds of Nodes and on Nodes of the
-// run do not.
-func TestAstray(t *testing.T) {
+// A Pod on a base of another run is an error. A Pod without a Node, on another kind of Node or on a Node of the run is
+// not.
+func TestFindStrayPod(t *testing.T) {
 	baseOf := func(node string) string { return map[string]string{"vnode.a": "base-1"}[node] }
 	pod := func(node string) events.Event {
 		return events.Event{Pod: &events.PodEvent{PodState: events.PodState{Name: "nightly-1", Node: node}}}
 	}
 	own := []events.Event{pod(""), pod("vnode.a"), pod("worker-1"), {Node: &events.NodeEvent{Name: "vnode.c"}}}
-	if err := astray(own, baseOf); err != nil {
+	if err := findStrayPod(own, baseOf); err != nil {
 		t.Error(err)
 	}
-	err := astray(append(own, pod("vnode.b")), baseOf)
+	err := findStrayPod(append(own, pod("vnode.b")), baseOf)
 	if err == nil || !strings.Contains(err.Error(), "nightly-1") || !strings.Contains(err.Error(), "vnode.b") ||
 		!strings.Contains(err.Error(), labels.BaseCluster) {
 		t.Errorf("got %v", err)

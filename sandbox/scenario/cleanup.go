@@ -15,32 +15,33 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanTime limits the clean-up of a run. Restoring the controllers in a cluster takes up to 40 s.
-const cleanTime = 2 * time.Minute
+// cleanUpTimeout limits the clean-up of a run. Restarting controllers in a cluster takes up to 40 s.
+const cleanUpTimeout = 2 * time.Minute
 
-// services is used with the untyped client, which can delete all Services of a namespace at once.
+// services is used with the dynamic client, because the typed client cannot delete all Services of a namespace by one
+// request.
 var services = corev1.SchemeGroupVersion.WithResource("services")
 
-// cleanUp removes what the run has created. It returns what is left and how to remove it.
+// cleanUp removes the objects and bases of the run. It returns a description of what remains and how to remove it.
 func (e *execution) cleanUp(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	errs := []error{e.forgetIdentity()}
+	errs := []error{e.removeIdentity()}
 	restore := func() {}
-	if e.env != nil { // even if the run is kept: others need components and controllers as they were
+	if e.env != nil { // even with Keep: other runs need the original components and controllers
 		errs = append(errs, e.env.Repair(ctx))
 		restore = func() { errs = append(errs, e.env.Restore(ctx)) }
 	}
 	if e.r.o.Keep {
 		restore()
-		e.end()
-		return join(errs, e.left())
+		e.stopWatches()
+		return join(errs, e.keptMessage())
 	}
 	errs = append(errs, e.removePods(ctx))
 	_, err := e.r.o.Sandbox.RemoveBases(ctx, control.RemoveRequest{Group: e.in.name})
-	errs = append(errs, ignoreUnknown(err))
-	restore() // last: it restarts the controllers, and these bases' Nodes need not come again
-	e.end()
+	errs = append(errs, ignoreNotFound(err))
+	restore() // last: restarted controllers would recreate the Nodes of these bases
+	e.stopWatches()
 	if e.r.o.LeaveNamespaces {
 		err = e.r.kube.Dynamic.Resource(services).Namespace(e.in.name).DeleteCollection(ctx, metav1.DeleteOptions{},
 			metav1.ListOptions{})
@@ -53,20 +54,20 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	return join(errs, "")
 }
 
-// left describes what a run with Keep has left, and how to remove it.
-func (e *execution) left() string {
+// keptMessage describes what a run with Keep leaves, and how to remove it.
+func (e *execution) keptMessage() string {
 	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace "+
 		"%s && koupsandbox base remove --name %s --group %s",
 		e.in.name, e.r.o.Sandbox.Kubeconfig, e.in.name, e.r.o.Sandbox.Name, e.in.name)
 }
 
-func (e *execution) end() {
+func (e *execution) stopWatches() {
 	e.stop()
-	e.ended.Wait()
+	e.watches.Wait()
 }
 
-// removePods deletes the workloads and Pods of the run without a grace period. Their bases are removed next, so no
-// module has to be uninstalled.
+// removePods deletes the workloads and Pods of the run without a grace period. The bases are removed afterwards, so
+// their modules are not uninstalled.
 func (e *execution) removePods(ctx context.Context) error {
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0),
 		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
@@ -83,7 +84,7 @@ func (e *execution) removePods(ctx context.Context) error {
 	)
 }
 
-func ignoreUnknown(err error) error {
+func ignoreNotFound(err error) error {
 	var answer *control.Error
 	if errors.As(err, &answer) && answer.Code == 404 {
 		return nil

@@ -18,37 +18,38 @@ import (
 )
 
 const (
-	// maxDelay is the longest Delay of a run whose failure counts, at speed 1: a quarter of the default timeout of a
-	// request.
+	// maxDelay is the longest Delay of a run whose failure is valid, at speed 1: a quarter of the default request
+	// timeout.
 	maxDelay = 500 * time.Millisecond
-	// catchUpTime limits how long a run waits to see everything that has happened.
-	catchUpTime = 15 * time.Second
-	// catchUpInterval is the time between two looks at the bases meanwhile.
+	// catchUpTimeout limits how long a run waits until it has observed all events.
+	catchUpTimeout = 15 * time.Second
+	// catchUpInterval is the polling interval of catchUp.
 	catchUpInterval = 100 * time.Millisecond
 )
 
 var errInconclusive = errors.New("inconclusive")
 
-// errBehind is the cause of the end of catchUp.
-var errBehind = fmt.Errorf("%w: the run has not seen all events within %s", errInconclusive, catchUpTime)
+// errEventsLate is the error of catchUp after catchUpTimeout.
+var errEventsLate = fmt.Errorf("%w: the run did not observe all events within %s", errInconclusive, catchUpTimeout)
 
-// Inconclusive reports whether the run has no verdict because the machine was too slow. Execute repeats such a run once.
+// Inconclusive reports whether the run has no valid result because the machine was too slow. Execute repeats such a run
+// once.
 func (r *Run) Inconclusive() bool {
-	return r.Verdict == Errored && strings.Contains(r.Failure, errInconclusive.Error())
+	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
-// weighDelay makes a failed run inconclusive if Delay is so long that it may be the reason for the failure: longer than
-// maxDelay, or longer than the module of a deleted Pod stays on its base.
-func (r *Run) weighDelay() {
-	if r.Verdict == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
-		r.Verdict = Errored
-		r.Failure = fmt.Sprintf("%s: this machine was up to %.1f s late: %s", errInconclusive, r.Delay.Seconds(),
+// markInconclusive makes a failed run inconclusive if Delay may have caused the failure: it is longer than maxDelay, or
+// longer than the module of a deleted Pod stays on its base.
+func (r *Run) markInconclusive() {
+	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
+		r.Result = Errored
+		r.Failure = fmt.Sprintf("%s: this machine was delayed by up to %.1f s: %s", errInconclusive, r.Delay.Seconds(),
 			r.Failure)
 	}
 }
 
-// lastWrite returns the resource version of the last write to the API, which every list has. It lists LimitRanges because
-// there are few: the API server goes through all objects of a resource to list those of a namespace.
+// lastWrite returns the resource version of the last write to the API, which is part of every list. It lists
+// LimitRanges because there are few of them: the API server reads all objects of a resource to list a namespace.
 func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	list, err := e.r.kube.Typed.CoreV1().LimitRanges(e.in.name).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -61,12 +62,12 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	return version, nil
 }
 
-// catchUp waits until the run has seen everything that has happened so far. The error is errInconclusive after catchUpTime,
-// and errBroken if bases or objects cannot be listed. If wait is set, an API that cannot be listed is asked again.
+// catchUp waits until the run has observed all events so far. It returns errInconclusive after catchUpTimeout, and
+// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API cannot list objects.
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTime, errBehind)
+	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errEventsLate)
 	defer cancel()
-	var last error // of the last look before ctx ended
+	var last error // of the last attempt
 	for ctx.Err() == nil {
 		done, err := e.caughtUp(ctx)
 		switch {
@@ -75,7 +76,7 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 		case ctx.Err() != nil:
 			continue
 		case err != nil && (!wait || !errors.Is(err, observe.ErrNoList)):
-			return fmt.Errorf("%w: %w", errBroken, err)
+			return fmt.Errorf("%w: %w", errUnobservable, err)
 		}
 		last = err
 		select {
@@ -86,24 +87,24 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	if last == nil || errors.Is(last, context.DeadlineExceeded) {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %w", errBroken, last)
+	return fmt.Errorf("%w: %w", errUnobservable, last)
 }
 
-// caughtUp reports whether the run has seen the Pods and EndpointSlices that the API has, and the bases as the daemon has
-// them. It blocks until the watches have delivered what the API lists.
+// caughtUp reports whether the observed state of the bases equals the state in the daemon. It blocks until the watches
+// have delivered the Pods and EndpointSlices that the API lists.
 func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name},
 		{Resource: observe.EndpointSlices, Namespace: e.in.name}} {
-		if err := e.world.CatchUp(ctx, r); err != nil {
+		if err := e.recorder.CatchUp(ctx, r); err != nil {
 			return false, err
 		}
 	}
-	bases, err := e.bases(ctx)
+	bases, err := e.queryBases(ctx)
 	return err == nil && e.matchesEvents(bases), err
 }
 
-// catchUpConditions waits at the end of the scope of conditions until they have been evaluated for everything that happened
-// in it. It does not wait for an API that is down.
+// catchUpConditions waits at the end of the scope of conditions until they have been evaluated for all events in it. It
+// does not wait for an unavailable API.
 func (e *execution) catchUpConditions(ctx context.Context, conditions int) error {
 	if conditions == 0 {
 		return nil
@@ -118,9 +119,9 @@ func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 	return e.r.o.Sandbox.Bases(ctx, e.in.name)
 }
 
-// matchesEvents reports whether the events that the run has seen agree with the bases that the daemon lists.
+// matchesEvents reports whether the observed state of the bases equals the listed bases.
 func (e *execution) matchesEvents(bases []control.Base) (same bool) {
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		seen := v.Bases()
 		same = !slices.ContainsFunc(bases, func(b control.Base) bool {
 			base, ok := seen[strings.TrimPrefix(b.HostName, e.in.name+"-")]

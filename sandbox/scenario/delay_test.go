@@ -23,74 +23,74 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A long delay of the machine makes a failed run inconclusive, and changes no other verdict.
-func TestDelayOfARun(t *testing.T) {
+// A long delay of the machine makes a failed run inconclusive, and does not change other results.
+func TestDelayMakesFailureInconclusive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run  Run
-		want Verdict
+		want Result
 	}{
-		"failed in time":            {Run{Verdict: Failed, Delay: maxDelay}, Failed},
-		"failed, late":              {Run{Verdict: Failed, Delay: maxDelay + 1}, Errored},
-		"failed at speed 5, late":   {Run{Verdict: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
-		"failed at speed 5 in time": {Run{Verdict: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
-		"passed, late":              {Run{Verdict: Passed, Delay: time.Hour}, Passed},
+		"failed in time":                 {Run{Result: Failed, Delay: maxDelay}, Failed},
+		"failed with a delay":            {Run{Result: Failed, Delay: maxDelay + 1}, Errored},
+		"failed at speed 5 with a delay": {Run{Result: Failed, Delay: api.Drain/5 + 1, Speed: 5}, Errored},
+		"failed at speed 5 in time":      {Run{Result: Failed, Delay: api.Drain / 5, Speed: 5}, Failed},
+		"passed with a delay":            {Run{Result: Passed, Delay: time.Hour}, Passed},
 	} {
 		tt.run.Failure = "why"
-		tt.run.weighDelay()
-		if tt.run.Verdict != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
+		tt.run.markInconclusive()
+		if tt.run.Result != tt.want || !strings.HasSuffix(tt.run.Failure, "why") ||
 			tt.run.Inconclusive() != (tt.want == Errored) {
-			t.Errorf("%s: %s: %s, want %s", name, tt.run.Verdict, tt.run.Failure, tt.want)
+			t.Errorf("%s: %s: %s, want %s", name, tt.run.Result, tt.run.Failure, tt.want)
 		}
 	}
 }
 
-// The Delay of a run is that of its watches or of its requests, whichever is longer.
-func TestDelayIsMeasured(t *testing.T) {
-	e := begin(t, Options{}, "steps: [{script: {content: exit 3}}]")
-	e.world.Note(events.Event{Synced: true})
-	e.world.Note(events.Event{Time: time.Now().Add(-time.Hour),
+// The Delay of a run is the longer of the delays of its watches and its requests.
+func TestRunDelay(t *testing.T) {
+	e := newTestExecution(t, Options{}, "steps: [{script: {content: exit 3}}]")
+	e.recorder.AddEvent(events.Event{Synced: true})
+	e.recorder.AddEvent(events.Event{Time: time.Now().Add(-time.Hour),
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
-	e.must(e.body(t.Context()))
+	e.failOn(e.body(t.Context()))
 	if run := e.finish(t.Context()); run.Delay < time.Hour || !run.Inconclusive() {
-		t.Errorf("delay %s, %s: %s", run.Delay, run.Verdict, run.Failure)
+		t.Errorf("delay %s, %s: %s", run.Delay, run.Result, run.Failure)
 	}
 }
 
-// An inconclusive run is made once more, with the same seed in a namespace of its own, and the second result counts.
+// An inconclusive run is repeated once, with the same seed and a new namespace. The second result is used.
 func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		results []Run // of the calls of perform
 		keep    bool
 		want    Run
-		kinds   []EventKind
+		kinds   []ProgressKind
 	}{
-		"the second passes": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}, {Verdict: Passed}},
-			want:    Run{Verdict: Passed, Repeated: "inconclusive: late"},
-			kinds:   []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+		"the second run passes": {
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"}, {Result: Passed}},
+			want:    Run{Result: Passed, FirstFailure: "inconclusive: late"},
+			kinds:   []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
-		"the second is inconclusive too": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"},
-				{Verdict: Errored, Failure: "inconclusive: later"}},
-			want:  Run{Verdict: Errored, Failure: "inconclusive: later", Repeated: "inconclusive: late"},
-			kinds: []EventKind{RunBegan, RunPostponed, Cleaned, RunBegan, RunEnded, Cleaned},
+		"the second run is inconclusive": {
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"},
+				{Result: Errored, Failure: "inconclusive: later"}},
+			want:  Run{Result: Errored, Failure: "inconclusive: later", FirstFailure: "inconclusive: late"},
+			kinds: []ProgressKind{RunStarted, RunPostponed, Cleaned, RunStarted, RunEnded, Cleaned},
 		},
-		"a failure counts": {
-			results: []Run{{Verdict: Failed, Failure: "lost"}},
-			want:    Run{Verdict: Failed, Failure: "lost"},
-			kinds:   []EventKind{RunBegan, RunEnded, Cleaned},
+		"a failure is not repeated": {
+			results: []Run{{Result: Failed, Failure: "lost"}},
+			want:    Run{Result: Failed, Failure: "lost"},
+			kinds:   []ProgressKind{RunStarted, RunEnded, Cleaned},
 		},
-		"what is kept stays": {
-			results: []Run{{Verdict: Errored, Failure: "inconclusive: late"}}, keep: true,
-			want:  Run{Verdict: Errored, Failure: "inconclusive: late"},
-			kinds: []EventKind{RunBegan, RunEnded, Cleaned},
+		"kept runs are not repeated": {
+			results: []Run{{Result: Errored, Failure: "inconclusive: late"}}, keep: true,
+			want:  Run{Result: Errored, Failure: "inconclusive: late"},
+			kinds: []ProgressKind{RunStarted, RunEnded, Cleaned},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Scenarios: []*source.Scenario{load(t, "steps: [{script: {content: echo}}]")}, Seed: 1,
 				Keep: tt.keep}
-			var kinds []EventKind
-			o.Progress = func(e Event) { kinds = append(kinds, e.Kind) }
+			var kinds []ProgressKind
+			o.Progress = func(e ProgressEvent) { kinds = append(kinds, e.Kind) }
 			r := &runner{o: o, status: &control.Status{}, report: &Report{}, inconclusive: map[int]*Run{}}
 			var err error
 			r.plan, err = plan(o, "dev", 1)
@@ -107,7 +107,7 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 			if diff := cmp.Diff(&tt.want, r.report.Runs[0]); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(append([]EventKind{Planned}, tt.kinds...), kinds); diff != "" {
+			if diff := cmp.Diff(append([]ProgressKind{Planned}, tt.kinds...), kinds); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
 			if len(made) != len(tt.results) ||
@@ -118,53 +118,54 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// The checks judge what has happened, so the run waits until it has seen all of it.
-func TestCatchUpWithTheBases(t *testing.T) {
+// catchUp waits until the run has observed all events of the bases.
+func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+		e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 		host := e.in.name + "-base-1"
-		e.world.Note(events.Event{Synced: true})
-		e.world.Note(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
-		e.bases = func(context.Context) ([]control.Base, error) {
+		e.recorder.AddEvent(events.Event{Synced: true})
+		e.recorder.AddEvent(events.Event{Time: time.Now(),
+			Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+		e.queryBases = func(context.Context) ([]control.Base, error) {
 			return []control.Base{{HostName: host, Running: true, Modules: []string{"stock:1 ACTIVATED"}}}, nil
 		}
 		began := time.Now()
 		err := e.catchUp(t.Context(), false)
-		if !errors.Is(err, errInconclusive) || !errored(err) || time.Since(began) != catchUpTime {
+		if !errors.Is(err, errInconclusive) || !errored(err) || time.Since(began) != catchUpTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		done := make(chan error, 1)
 		go func() { done <- e.catchUp(t.Context(), false) }()
 		synctest.Wait()
-		e.world.Note(events.Event{Time: time.Now(),
+		e.recorder.AddEvent(events.Event{Time: time.Now(),
 			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
 				State: "ACTIVATED"}})
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		e.bases = func(context.Context) ([]control.Base, error) { return nil, errors.New("gone") }
-		if err := e.catchUp(t.Context(), false); !errors.Is(err, errBroken) {
+		e.queryBases = func(context.Context) ([]control.Base, error) { return nil, errors.New("gone") }
+		if err := e.catchUp(t.Context(), false); !errors.Is(err, errUnobservable) {
 			t.Errorf("without a daemon: %v", err)
 		}
 	})
 }
 
-// At its end a run asks an API again that gives no list.
-func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
+// catchUp retries while the API cannot list objects.
+func TestCatchUpRetriesLists(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		fails int // how many questions
+		fails int // number of failing lists
 		with  error
 		want  error
 		after time.Duration
 	}{
 		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * catchUpInterval},
-		{"for ever", math.MaxInt, errors.New("connection refused"), errBroken, catchUpTime},
-		{"without an answer", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTime},
+		{"for ever", math.MaxInt, errors.New("connection refused"), errUnobservable, catchUpTimeout},
+		{"without a response", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := begin(t, Options{}, "steps: [{script: {content: \"true\"}}]")
+				e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
 				client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 					map[schema.GroupVersionResource]string{observe.Pods: "PodList"})
 				asked := 0
@@ -172,29 +173,29 @@ func TestTheEndOfARunWaitsForTheAPI(t *testing.T) {
 					asked++
 					return asked <= tt.fails, nil, tt.with
 				})
-				e.world = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
+				e.recorder = observe.New(observe.Options{Client: client, Namespace: e.in.name, Group: e.in.name})
 				followed, cancel := context.WithCancel(t.Context())
-				cancel() // nothing is to be told
-				_ = e.world.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
+				cancel() // no watch events are delivered
+				_ = e.recorder.Follow(followed, observe.Subject{Resource: observe.Pods, Namespace: e.in.name})
 				began := time.Now()
 				if err := e.catchUp(t.Context(), true); !errors.Is(err, tt.want) {
 					t.Errorf("%v, want %v", err, tt.want)
 				}
 				if after := time.Since(began); after != tt.after {
-					t.Errorf("it took %s, want %s", after, tt.after)
+					t.Errorf("catchUp took %s, want %s", after, tt.after)
 				}
 			})
 		})
 	}
 }
 
-// The checks know the times that the scenario gives the controller.
+// The options of the checks have the timings that the scenario configures.
 func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",
 	}}}, 10)
-	if o.ListEvery != 2*time.Second || o.SilentAfter != 4*time.Second || o.InstallWithin != time.Minute ||
-		o.UninstallWithin != 0 || o.Speed != 10 {
+	if o.ListInterval != 2*time.Second || o.UnreachableAfter != 4*time.Second || o.InstallTimeout != time.Minute ||
+		o.UninstallTimeout != 0 || o.Speed != 10 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -1,12 +1,11 @@
-// Package scenario runs scenarios, rollouts with their disturbance, in a sandbox
-// and says whether what they promise is so.
+// Package scenario runs scenarios (rollouts with faults) in a sandbox, and reports whether their expectations are met.
 //
-//	source/           files -> scenarios that have been checked
-//	report/           a Report for terminals, CI and browsers
-//	internal/steps/   what a step does
-//	internal/observe/ what happens, in one order
-//	internal/kube/    what kubectl would do
-//	internal/match/   a part of an object against an object
-//	internal/expr/    the expressions
-//	internal/judge/   the built-in checks
+//	source/           reads and validates scenario files
+//	report/           writes a Report for terminals, CI and browsers
+//	internal/steps/   executes steps
+//	internal/observe/ records events in one order
+//	internal/kube/    implements kubectl operations
+//	internal/match/   compares parts of objects with objects
+//	internal/expr/    evaluates expressions
+//	internal/judge/   implements the built-in checks
 package scenario

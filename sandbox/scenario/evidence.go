@@ -12,37 +12,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
 const (
-	// shownCommands and shownEvents are how many of the last ones a failure shows.
+	// The report of a failure has at most this number of the last commands, events and Pods.
 	shownCommands = 20
 	shownEvents   = 20
 	shownPods     = 30
 )
 
-// evidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, and the last
-// events.
-func (e *execution) evidence(ctx context.Context) {
-	if e.run.Failure == "" || e.world == nil {
+// addEvidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, and the
+// last commands and events.
+func (e *execution) addEvidence(ctx context.Context) {
+	if e.run.Failure == "" || e.recorder == nil {
 		return
 	}
-	seen := e.world.Events()
+	seen := e.recorder.Events()
 	details := []Detail{
 		{Title: "Pods", Text: lastPods(seen)},
-		{Title: "bases", Text: e.lastBases()},
-		{Title: "what the bases said last", Text: lastCommands(seen)},
-		{Title: "components and faults", Text: others(seen)},
+		{Title: "Bases", Text: e.lastBases()},
+		{Title: "Last commands of the bases", Text: lastCommands(seen)},
+		{Title: "Components and faults", Text: componentAndFaultEvents(seen)},
 	}
-	ofPods, err := e.podEvents(ctx)
+	podEvents, err := e.podEvents(ctx)
 	if err != nil {
-		ofPods = "cannot be read: " + err.Error()
+		podEvents = "cannot list the events: " + err.Error()
 	}
 	details = append(details,
-		Detail{Title: "events of the Pods", Text: ofPods}, Detail{Title: "what happened last", Text: lastOf(seen)})
+		Detail{Title: "Pod events", Text: podEvents}, Detail{Title: "Last events", Text: lastOf(seen)})
 	for _, d := range details {
-		e.explain(d)
+		e.addDetail(d)
 	}
 }
 
@@ -64,14 +65,15 @@ func lastPods(all []events.Event) string {
 		lines = append(lines, events.Join("  ", base, text))
 	}
 	if n := len(lines); n > shownPods {
-		lines = append([]string{fmt.Sprintf("(%d earlier ones)", n-shownPods)}, lines[n-shownPods:]...)
+		lines = append([]string{fmt.Sprintf("(%s omitted)", plain.Count(n-shownPods, "earlier Pod"))},
+			lines[n-shownPods:]...)
 	}
 	return strings.Join(lines, "\n")
 }
 
 func (e *execution) lastBases() string {
 	var lines []string
-	e.world.Look(func(v observe.View) {
+	e.recorder.Read(func(v observe.Snapshot) {
 		bases := v.Bases()
 		nodes := v.NodesByIdentity(e.in.name)
 		for _, name := range slices.Sorted(maps.Keys(bases)) {
@@ -97,7 +99,7 @@ func lastCommands(all []events.Event) string {
 	})
 }
 
-func others(all []events.Event) string {
+func componentAndFaultEvents(all []events.Event) string {
 	return tail(all, shownEvents, func(x events.Event) bool {
 		return x.Component != nil || x.Fault != nil
 	})
@@ -107,7 +109,7 @@ func lastOf(all []events.Event) string {
 	return tail(all, shownEvents, func(x events.Event) bool { return x.Command == nil && x.Request == nil })
 }
 
-// tail prints the last events of which want is true.
+// tail formats the last events for which want returns true, at most most of them.
 func tail(all []events.Event, most int, want func(events.Event) bool) string {
 	var lines []string
 	for _, x := range slices.Backward(all) {

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,12 +22,12 @@ import (
 )
 
 const (
-	// scripts is the ServiceAccount in the namespace of a run that its scripts are, and of the binding
-	// that gives it scriptRole there: it edits what is in the namespace, and sees nothing else.
-	scripts    = "scripts"
-	scriptRole = "edit"
-	// scriptTime is how long its token counts: longer than any run.
-	scriptTime = 24 * time.Hour
+	// scriptAccount is the name of the ServiceAccount of the scripts of a run, and of the RoleBinding that grants it
+	// scriptRole in the namespace of the run. The account has no access to other namespaces.
+	scriptAccount = "scripts"
+	scriptRole    = "edit"
+	// tokenLifetime is the lifetime of the token. It is longer than any run.
+	tokenLifetime = 24 * time.Hour
 )
 
 func (e *execution) hasScripts() (has bool) {
@@ -42,28 +41,28 @@ func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	if !e.hasScripts() {
 		return "", nil
 	}
-	e.private, err = os.MkdirTemp("", "koup-run-")
+	e.privateDir, err = os.MkdirTemp("", "koup-run-")
 	if err != nil {
-		return "", fmt.Errorf("making a folder for the kubeconfig of scripts: %w", err)
+		return "", fmt.Errorf("creating the directory for the kubeconfig of scripts: %w", err)
 	}
-	return filepath.Join(e.private, "kubeconfig"), nil
+	return filepath.Join(e.privateDir, "kubeconfig"), nil
 }
 
-// forgetIdentity removes the kubeconfig of scripts. Their ServiceAccount goes with the namespace.
-func (e *execution) forgetIdentity() error {
-	if e.private == "" {
+// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted with the namespace.
+func (e *execution) removeIdentity() error {
+	if e.privateDir == "" {
 		return nil
 	}
-	return os.RemoveAll(e.private)
+	return os.RemoveAll(e.privateDir)
 }
 
-// makeIdentity creates an identity for scripts in the namespace of the run, and writes their kubeconfig when the API
-// server accepts it.
-func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
+// createIdentity creates a ServiceAccount for scripts in the namespace of the run, waits until its permissions are
+// effective, and writes the kubeconfig.
+func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error {
 	if kubeconfig == "" {
 		return nil
 	}
-	at := metav1.ObjectMeta{Namespace: e.in.name, Name: scripts}
+	at := metav1.ObjectMeta{Namespace: e.in.name, Name: scriptAccount}
 	client := e.r.kube.Typed
 	_, err := client.CoreV1().ServiceAccounts(e.in.name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: at},
 		metav1.CreateOptions{})
@@ -71,36 +70,36 @@ func (e *execution) makeIdentity(ctx context.Context, kubeconfig string) error {
 		_, err = client.RbacV1().RoleBindings(e.in.name).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: at,
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: scriptRole},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: e.in.name, Name: scripts}},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: e.in.name, Name: scriptAccount}},
 		}, metav1.CreateOptions{})
 	}
 	var token *authenticationv1.TokenRequest
 	if err == nil {
-		token, err = client.CoreV1().ServiceAccounts(e.in.name).CreateToken(ctx, scripts,
+		token, err = client.CoreV1().ServiceAccounts(e.in.name).CreateToken(ctx, scriptAccount,
 			&authenticationv1.TokenRequest{
-				Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(scriptTime.Seconds()))},
+				Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
 			}, metav1.CreateOptions{})
 	}
 	if err == nil {
-		err = e.awaitRights(ctx)
+		err = e.waitForBinding(ctx)
 	}
 	if err == nil {
 		err = writeKubeconfig(kubeconfig, e.r.o.Sandbox.Kubeconfig, e.in.name, token.Status.Token)
 	}
 	if err != nil {
-		return fmt.Errorf("giving the scripts of the run an identity: %w", err)
+		return fmt.Errorf("creating an identity for the scripts of the run: %w", err)
 	}
 	return nil
 }
 
-// awaitRights waits until the API server knows of the binding.
-func (e *execution) awaitRights(ctx context.Context) error {
+// waitForBinding waits until the RoleBinding is effective.
+func (e *execution) waitForBinding(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,
 			&authorizationv1.LocalSubjectAccessReview{
 				ObjectMeta: metav1.ObjectMeta{Namespace: e.in.name},
 				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: "system:serviceaccount:" + e.in.name + ":" + scripts,
+					User: "system:serviceaccount:" + e.in.name + ":" + scriptAccount,
 					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.in.name, Verb: "create",
 						Resource: "pods"},
 				},
@@ -109,7 +108,7 @@ func (e *execution) awaitRights(ctx context.Context) error {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig with a token and a namespace for the cluster of another kubeconfig.
+// writeKubeconfig writes a kubeconfig with a token and a namespace for the current cluster of another kubeconfig.
 func writeKubeconfig(path, of, namespace, token string) error {
 	admin, err := clientcmd.LoadFromFile(of)
 	if err != nil {
@@ -120,12 +119,12 @@ func writeKubeconfig(path, of, namespace, token string) error {
 	}
 	current := admin.Contexts[admin.CurrentContext]
 	if current == nil || admin.Clusters[current.Cluster] == nil {
-		return errors.New("the kubeconfig " + of + " names no current cluster")
+		return fmt.Errorf("kubeconfig %q has no current context with a cluster", of)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[current.Cluster] = admin.Clusters[current.Cluster]
-	config.AuthInfos[scripts] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[namespace] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: scripts,
+	config.AuthInfos[scriptAccount] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[namespace] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: scriptAccount,
 		Namespace: namespace}
 	config.CurrentContext = namespace
 	return clientcmd.WriteToFile(*config, path) // 0600

@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// invariant is a condition that is evaluated at every change that may change it,
-// as long as its scope lasts. A moment at which it has no value, because a field
-// or an object is not there, or at which it compares nothing, proves nothing, for
-// or against it; there must be others.
+// invariant is a condition that is evaluated after each change that may affect it, within its scope. Evaluations
+// without a value (because a field or an object does not exist), or that compare nothing, are ignored. An invariant
+// without other evaluations fails.
 type invariant struct {
 	name     string
 	program  *expr.Program
-	never    bool // it must never be true; else always
+	never    bool // the condition must never be true; otherwise it must always be true
 	compared int
-	last     error // why it had no value last
+	last     error // why the last evaluation had no value
 	broken   *violated
 }
 
@@ -32,12 +32,12 @@ type violated struct {
 	at    time.Time
 }
 
-// Error says what was broken and when.
+// Error describes the violated invariant and the event.
 func (v *violated) Error() string { return v.text + " at the event: " + v.event }
 
-// guard watches over invariants. The context it returns ends when one is broken;
-// release ends the watch and returns why, if one was. Every invariant becomes a
-// check of the report, named after prefix.
+// guard starts to evaluate invariants. The returned context ends when one is violated. The returned function stops the
+// evaluation, adds a check for each invariant to the report, and returns the first violation. The names of the checks
+// begin with prefix.
 func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context,
 	func() error, error) {
 	if len(always)+len(never) == 0 {
@@ -56,16 +56,16 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 			all = append(all, &invariant{name: prefix + x.Name, program: p, never: i == 1})
 		}
 	}
-	// What was before the scope is no part of it.
-	if err := e.world.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+	// Changes before the scope are not evaluated.
+	if err := e.recorder.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
 		return ctx, nil, err
 	}
 	guarded, cancel := context.WithCancelCause(ctx)
-	stop := e.world.Watch(func(c observe.Change) {
+	stop := e.recorder.Watch(func(c observe.Update) {
 		for _, x := range all {
 			first := x.compared == 0 && x.last == nil
-			if x.broken == nil && (first || steps.Affected(x.program, c.Topic)) {
-				x.look(e.env.Data(c.View, x.program), c.What)
+			if x.broken == nil && (first || steps.UsesTopic(x.program, c.Topic)) {
+				x.evaluate(e.env.Data(c.Snapshot, x.program), c.Description)
 			}
 			if x.broken != nil {
 				cancel(x.broken)
@@ -75,66 +75,66 @@ func (e *execution) guard(ctx context.Context, prefix string, always, never []v1
 	return guarded, func() error {
 		stop()
 		cancel(nil)
-		return e.conclude(all)
+		return e.reportInvariants(all)
 	}, nil
 }
 
-func (x *invariant) look(data expr.Data, event string) {
+func (x *invariant) evaluate(data expr.Data, event string) {
 	r, err := x.program.Eval(data)
 	if err != nil {
 		x.last = err
 		return
 	}
-	if len(r.Nothing) > 0 {
-		x.last = fmt.Errorf("there were no elements in %s", strings.Join(r.Nothing, ", "))
+	if len(r.EmptyLists) > 0 {
+		x.last = fmt.Errorf("empty lists: %s", strings.Join(r.EmptyLists, ", "))
 		return
 	}
 	x.compared++
 	if r.Value == x.never {
-		word := "always"
+		kind := "always"
 		if x.never {
-			word = "never"
+			kind = "never"
 		}
-		x.broken = &violated{fmt.Sprintf("%s %q was broken", word, x.name), event, time.Now()}
+		x.broken = &violated{fmt.Sprintf("%s %q was violated", kind, x.name), event, time.Now()}
 	}
 }
 
-func (e *execution) conclude(all []*invariant) error {
+func (e *execution) reportInvariants(all []*invariant) error {
 	var first error
 	for _, x := range all {
-		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Verdict: Passed, Compared: x.compared,
-			Summary: fmt.Sprintf("held at all %d events that could have changed it", x.compared)}
+		c := Check{Name: x.name, Expect: string(v1alpha1.Holds), Result: Passed, Compared: x.compared,
+			Summary: "true at " + plain.Count(x.compared, "evaluation")}
 		switch {
 		case x.broken != nil:
-			c.Verdict, c.Summary = Failed, x.broken.Error()
+			c.Result, c.Summary = Failed, x.broken.Error()
 			c.Violations = []Violation{{Time: x.broken.at, Message: x.broken.event}}
 			if first == nil {
 				first = x.broken
 			}
 		case x.compared == 0:
-			c.Verdict, c.Summary = Failed, "it was never compared with anything, so it proves nothing"
+			c.Result, c.Summary = Failed, "never compared anything, so it proves nothing"
 			if x.last != nil {
 				c.Summary += ": " + x.last.Error()
 			}
 			if first == nil {
-				first = errors.New("the invariant " + x.name + ": " + c.Summary)
+				first = fmt.Errorf("invariant %q: %s", x.name, c.Summary)
 			}
 		}
-		e.check(c)
+		e.addCheck(c)
 	}
 	return first
 }
 
-// check adds a check to the report. Checks with the same name, of a step that was repeated, are merged.
-func (e *execution) check(c Check) {
+// addCheck adds a check to the report. It merges checks with the same name, which repeated steps cause.
+func (e *execution) addCheck(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.run.Checks {
 		if old := &e.run.Checks[i]; old.Name == c.Name {
 			c.Compared += old.Compared
 			c.Violations = append(old.Violations, c.Violations...)
-			if old.Verdict == Failed {
-				c.Verdict, c.Summary = Failed, old.Summary
+			if old.Result == Failed {
+				c.Result, c.Summary = Failed, old.Summary
 			}
 			*old = c
 			return

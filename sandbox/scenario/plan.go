@@ -13,13 +13,13 @@ import (
 
 type instance struct {
 	*source.Instance
-	attempt int
-	seed    uint64
-	name    string // of its namespace and its group
-	again   string // the command that repeats it
+	attempt      int
+	seed         uint64
+	name         string // name of the namespace and of the group of bases
+	rerunCommand string
 }
 
-// plan returns the runs: each scenario with each cell of its matrix, repeated as often as the options say.
+// plan returns the runs: each scenario with each cell of its matrix, o.Repeat times.
 func plan(o Options, env string, speed int) ([]*instance, error) {
 	var all []*instance
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
@@ -37,7 +37,7 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	return all, nil
 }
 
-// newInstance expands a scenario for one run, with a name that no other run has.
+// newInstance expands a scenario for one run with a unique name.
 func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance,
 	error) {
 	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}
@@ -47,36 +47,37 @@ func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64,
 	if err != nil {
 		return nil, err
 	}
-	if i.Spec.Speed == 0 && speed > 1 { // otherwise the scenario is written for a speed
+	if i.Spec.Speed == 0 && speed > 1 { // a scenario with a speed has times for this speed
 		i.DivideTimes(speed)
 	}
 	return i, nil
 }
 
-// seedOf derives the seed of a run. It is the same for the same run of another call.
+// seedOf derives the seed of a run. The same run of another call gets the same seed.
 func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 	text, err := json.Marshal(cell) // sorted by name
 	if err != nil {
-		text = nil // no JSON: all cells have the same seed, which is no harm
+		text = nil // no JSON: all cells get the same seed, which is harmless
 	}
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%d %s %s %d", seed, name, text, attempt) // never fails
-	return h.Sum64() >> 1                                           // expressions see it whole
+	return h.Sum64() >> 1                                           // expressions have signed integers
 }
 
-// longestName leaves room for the set and the number of a base in a label.
-const longestName = 30
+// maxNameLength is the maximum length of the scenario name in the name of a run. The name of a base, which is a label
+// value, also has the set and a number.
+const maxNameLength = 30
 
-// runName returns a name that no other run has. It does not depend on the seed, because the namespace of an earlier
-// run with that seed may still exist.
+// runName returns a unique name. It does not depend on the seed, because the namespace of an earlier run with the same
+// seed may still exist.
 func runName(scenario string) string {
 	const letters = "bcdfghjklmnpqrstvwxz0123456789"
 	random := make([]byte, 5)
 	for i := range random {
 		random[i] = letters[rand.IntN(len(letters))]
 	}
-	if len(scenario) > longestName {
-		scenario = strings.TrimRight(scenario[:longestName], "-")
+	if len(scenario) > maxNameLength {
+		scenario = strings.TrimRight(scenario[:maxNameLength], "-")
 	}
 	return scenario + "-" + string(random)
 }

@@ -39,18 +39,18 @@ func TestPlan(t *testing.T) {
 	}
 	_, again := plans(1)
 	if diff := cmp.Diff(seeds, again); diff != "" {
-		t.Errorf("the same seed gives other seeds (-first +second):\n%s", diff)
+		t.Errorf("seeds of two plans with the same seed (-first +second):\n%s", diff)
 	}
 	_, others := plans(2)
 	for i, seed := range append(seeds, others...) {
 		if slices.Contains(append(seeds, others...)[:i], seed) {
-			t.Errorf("seed %d is there twice", seed)
+			t.Errorf("duplicate seed %d", seed)
 		}
 	}
 }
 
-// A scenario that names no speed is written for speed 1: in a faster sandbox what it spends is divided
-// like the times of the system. Its timeouts stay.
+// A scenario without a speed has times for speed 1. In a faster sandbox, its durations are divided by the speed, but
+// not its timeouts.
 func TestPlanAtSpeed(t *testing.T) {
 	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: " +
 		"1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
@@ -60,7 +60,7 @@ func TestPlanAtSpeed(t *testing.T) {
 		sleep, holds time.Duration
 	}{
 		{"speed 1", steps, 1, 3 * time.Second, time.Second},
-		{"a daemon that says none", steps, 0, 3 * time.Second, time.Second},
+		{"a daemon without a speed", steps, 0, 3 * time.Second, time.Second},
 		{"speed 5", steps, 5, 600 * time.Millisecond, 200 * time.Millisecond},
 		{"a scenario for this speed", "speed: 5\n" + steps, 5, 3 * time.Second, time.Second},
 	} {
@@ -81,11 +81,11 @@ func TestPlanAtSpeed(t *testing.T) {
 
 func TestRunName(t *testing.T) {
 	name := runName("a-scenario-with-a-very-long-name-indeed")
-	if len(name) != longestName+6 && len(name) != longestName+5 {
-		t.Errorf("%q has %d letters", name, len(name))
+	if len(name) != maxNameLength+6 && len(name) != maxNameLength+5 {
+		t.Errorf("name %q has %d characters", name, len(name))
 	}
 	if name == runName("a-scenario-with-a-very-long-name-indeed") {
-		t.Errorf("%q is there twice", name)
+		t.Errorf("duplicate name %q", name)
 	}
 }
 
@@ -93,26 +93,26 @@ func TestSchedule(t *testing.T) {
 	type state struct {
 		sync.Mutex
 		running, most int
-		together      bool // an exclusive one with another
+		together      bool // an exclusive run and another run overlapped
 		begun         []int
 	}
 	tests := []struct {
 		name      string
 		parallel  int
 		exclusive []bool
-		stopAfter int // 0 = never
+		stopAfter int // 0 means never
 		most      int
 		begun     int
 	}{
 		{"one at a time", 1, []bool{false, false, false}, 0, 1, 3},
-		{"three at once", 3, []bool{false, false, false, false, false}, 0, 3, 5},
-		{"exclusive ones alone", 2, []bool{false, true, false, true}, 0, 2, 4},
+		{"three concurrent runs", 3, []bool{false, false, false, false, false}, 0, 3, 5},
+		{"exclusive runs alone", 2, []bool{false, true, false, true}, 0, 2, 4},
 		{"stopped", 1, []bool{false, false, false}, 1, 1, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var s state
-			both := make(chan struct{}) // closed when as many run as may
+			both := make(chan struct{}) // closed when the maximum number of runs is running
 			schedule{
 				n: len(tt.exclusive), parallel: tt.parallel,
 				exclusive: func(i int) bool { return tt.exclusive[i] },
@@ -141,16 +141,16 @@ func TestSchedule(t *testing.T) {
 					s.running--
 					s.Unlock()
 				},
-			}.make()
+			}.runAll()
 			if s.most != tt.most || s.together || len(s.begun) != tt.begun {
-				t.Errorf("%d at once, an exclusive one with others: %t, begun %v; want %d, false, %d of them", s.most,
+				t.Errorf("%d concurrent runs, exclusive run overlaps: %t, started %v; want %d, false, %d runs", s.most,
 					s.together, s.begun, tt.most, tt.begun)
 			}
 		})
 	}
 }
 
-func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
+func TestPendingRunsAreSkipped(t *testing.T) {
 	all, err := plan(Options{Scenarios: []*source.Scenario{load(t, "steps:\n- {script: {content: echo}}")}, Repeat: 2},
 		"dev", 1)
 	if err != nil {
@@ -163,21 +163,21 @@ func TestRunsThatHaveNotBegunAreSkipped(t *testing.T) {
 		ctx  context.Context
 		dry  bool
 		want string
-	}{{"dry", t.Context(), true, "it was read and checked only"},
-		{"stopped", cancelled, false, "it had not begun when the runs were stopped"}} {
+	}{{"dry", t.Context(), true, "dry run"},
+		{"stopped", cancelled, false, "stopped before it started"}} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &runner{o: Options{DryRun: tt.dry}, plan: all,
 				report: &Report{Runs: []*Run{newRun(all[0]), newRun(all[1])}}}
 			report := r.run(tt.ctx)
 			var got []string
 			for _, run := range report.Runs {
-				got = append(got, fmt.Sprintf("%s: %s", run.Verdict, run.Failure))
+				got = append(got, fmt.Sprintf("%s: %s", run.Result, run.Failure))
 			}
 			if diff := cmp.Diff([]string{"skipped: " + tt.want, "skipped: " + tt.want}, got); diff != "" {
 				t.Errorf("runs (-want +got):\n%s", diff)
 			}
-			if report.Verdict() != Passed {
-				t.Errorf("verdict %s", report.Verdict())
+			if report.Result() != Passed {
+				t.Errorf("result %s", report.Result())
 			}
 		})
 	}

@@ -8,38 +8,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Verdict of a run, a step or a check.
-type Verdict string
+// Result is the result of a run, a step or a check.
+type Result string
 
-// The verdicts.
+// The results.
 const (
-	Passed  = Verdict(events.StepPassed)
-	Failed  = Verdict(events.StepFailed)
-	Skipped = Verdict(events.StepSkipped)
-	// Errored: the run could not be judged, because of the scenario itself, of the
-	// sandbox, or of a machine so busy that what happened was seen too late.
-	Errored = Verdict(events.StepErrored)
+	Passed  = Result(events.StepPassed)
+	Failed  = Result(events.StepFailed)
+	Skipped = Result(events.StepSkipped)
+	// Errored: the run has no valid result, because of an error in the scenario, a failure of the sandbox, or a machine
+	// so slow that events were observed too late.
+	Errored = Result(events.StepErrored)
 )
 
-// Report is what one call of run has led to. Its JSON form is the JSON report.
+// Report has the results of one call of Execute. It is the schema of the JSON report.
 type Report struct {
-	// Sandbox is the name of the sandbox, Provider and Version its Kubernetes API.
+	// Sandbox is the name of the sandbox. Provider and Version describe its Kubernetes API.
 	Sandbox  string `json:"sandbox"`
 	Provider string `json:"provider"`
 	Version  string `json:"version"`
-	// Seed that repeats everything random.
+	// Seed is the random seed that reproduces the runs.
 	Seed    uint64        `json:"seed"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
 	Runs    []*Run        `json:"runs"`
 }
 
-// Verdict is Passed when every run has passed or was skipped, Errored when one
-// is, else Failed.
-func (r *Report) Verdict() Verdict {
+// Result returns Errored if a run is Errored, otherwise Failed if a run is Failed, and otherwise Passed.
+func (r *Report) Result() Result {
 	v := Passed
 	for _, run := range r.Runs {
-		switch run.Verdict {
+		switch run.Result {
 		case Errored:
 			return Errored
 		case Failed:
@@ -51,66 +50,66 @@ func (r *Report) Verdict() Verdict {
 
 // Run is one run of a scenario.
 type Run struct {
-	// Scenario is its name, File where it stands.
+	// Scenario is the name of the scenario, File the path of its file.
 	Scenario    string            `json:"scenario"`
 	File        string            `json:"file"`
 	Description string            `json:"description"`
 	Source      string            `json:"source,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Cell of the matrix; empty = there is none.
+	// Cell is the cell of the matrix; empty if the scenario has no matrix.
 	Cell map[string]any `json:"cell,omitempty"`
-	// Attempt counts repetitions from 1.
+	// Attempt is the number of the repetition, from 1.
 	Attempt int `json:"attempt"`
-	// Speed of the sandbox, by which all periods are divided; 0 = 1.
+	// Speed is the time scale of the sandbox: all periods are divided by it. 0 means 1.
 	Speed int `json:"speed,omitempty"`
-	// Seed of this run. It follows from that of the Report.
+	// Seed is the random seed of this run. It is derived from the seed of the Report.
 	Seed uint64 `json:"seed"`
-	// Again is the command that repeats the run with everything random as it was.
-	Again     string        `json:"again,omitempty"`
-	Namespace string        `json:"namespace"`
-	Verdict   Verdict       `json:"verdict"`
-	Started   time.Time     `json:"started"`
-	Elapsed   time.Duration `json:"elapsed"`
-	Steps     []*Step       `json:"steps"`
-	Checks    []Check       `json:"checks,omitempty"`
-	Traffic   []Traffic     `json:"traffic,omitempty"`
-	// Delay is the longest delay of this machine that was measured in the run: how late a request was sent, or the run saw
-	// what had happened. A run that failed with a long Delay is Errored.
+	// RerunCommand is the command that repeats the run with everything random as it was.
+	RerunCommand string        `json:"again,omitempty"`
+	Namespace    string        `json:"namespace"`
+	Result       Result        `json:"verdict"`
+	Started      time.Time     `json:"started"`
+	Elapsed      time.Duration `json:"elapsed"`
+	Steps        []*Step       `json:"steps"`
+	Checks       []Check       `json:"checks,omitempty"`
+	Traffic      []Traffic     `json:"traffic,omitempty"`
+	// Delay is the longest delay that was measured during the run: of the sending of a request, or of the observation
+	// of an event. A run that failed with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
-	// Repeated is why the run is the second one, after an inconclusive one; empty = it is the first.
-	Repeated string `json:"repeated,omitempty"`
-	// Failure says why the run has not passed, in one sentence; Details have what
-	// helps to understand it: the diff, the Pod's events, what the base said.
+	// FirstFailure is why the run is the second one, after an inconclusive one; empty = it is the first.
+	FirstFailure string `json:"repeated,omitempty"`
+	// Failure is the reason why the run has not passed, in one sentence. Details has evidence, such as the diff, the
+	// Pod events and the commands of the bases.
 	Failure string   `json:"failure,omitempty"`
 	Details []Detail `json:"details,omitempty"`
-	// Timeline has everything that was seen, in order.
+	// Timeline has all observed events, in order.
 	Timeline []events.Event `json:"timeline,omitempty"`
 }
 
-// Step is one step that was done.
+// Step is one execution of a step.
 type Step struct {
 	Name string `json:"name"`
-	// Action is the name of its action, such as apply.
+	// Action is the name of the action, such as apply.
 	Action  string        `json:"action"`
 	Line    int           `json:"line,omitempty"`
-	Verdict Verdict       `json:"verdict"`
+	Result  Result        `json:"verdict"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
-	// Message says what it did, or why it failed or was skipped.
+	// Message describes the effect of the step, or the reason why it failed or was skipped.
 	Message string  `json:"message,omitempty"`
 	Steps   []*Step `json:"steps,omitempty"`
 }
 
-// Check is what a built-in check, or an invariant, has found.
+// Check is the result of a built-in check or of an invariant.
 type Check struct {
-	// Name as in the scenario's checks, or of the invariant.
+	// Name is the name of the check or of the invariant, as in the scenario.
 	Name string `json:"name"`
-	// Expect is holds, violated or ignored.
-	Expect  string  `json:"expect"`
-	Verdict Verdict `json:"verdict"`
-	// Summary is a sentence with the figures: the shortest overlap, and so on.
+	// Expect is the expected result: holds, violated or ignored.
+	Expect string `json:"expect"`
+	Result Result `json:"verdict"`
+	// Summary describes the result in a sentence, with numbers such as the shortest overlap.
 	Summary string `json:"summary"`
-	// Compared is how many things it has looked at; 0 = it proves nothing.
+	// Compared is the number of compared items. If it is 0, the check proves nothing.
 	Compared int `json:"compared"`
 	// Violations in the order of time.
 	Violations []Violation `json:"violations,omitempty"`
@@ -119,7 +118,7 @@ type Check struct {
 // Violation is one violation of a check.
 type Violation struct {
 	Time time.Time `json:"time"`
-	// Length is the duration; 0 = an instant.
+	// Length is the duration; 0 means an instant.
 	Length time.Duration `json:"length,omitempty"`
 	Base   string        `json:"base,omitempty"`
 	Pod    string        `json:"pod,omitempty"`
@@ -127,20 +126,18 @@ type Violation struct {
 	Message string `json:"message"`
 }
 
-// Traffic is what became of a stream of requests.
+// Traffic is the result of a stream of requests.
 type Traffic struct {
 	traffic.Summary
-	// Judge is the expression, Verdict what it said.
-	Judge   string  `json:"judge"`
-	Verdict Verdict `json:"verdict"`
-	// Seconds has the requests by the second of the run, from its start.
+	// Judge is the expression, Result the result of its evaluation.
+	Judge  string `json:"judge"`
+	Result Result `json:"verdict"`
+	// Seconds has the requests of each second of the run.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
-	// Bins has them by shorter times of BinWidth each, from the start of the stream; none for a long
-	// stream.
+	// Bins has the requests of each interval of BinWidth from the start of the stream. It is empty for long streams.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []traffic.Bin `json:"bins,omitempty"`
-	// Lost are the requests that were lost, at most the first 1,000; the Summary
-	// counts all, as lost in JSON too.
+	// Lost has the first 1,000 lost requests. Summary.Lost, lost in JSON, is the number of all lost requests.
 	Lost []traffic.Record `json:"lostRequests,omitempty"`
 }
 

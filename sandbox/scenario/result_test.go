@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// Events of progress and the report of a run have no credentials of URLs, from the variables of the scenario to the
-// message of a step that fails.
+// Progress events and reports contain no credentials of URLs, for example from variables or from the message of a
+// failed step.
 func TestRunsHaveNoCredentials(t *testing.T) {
-	var events []Event
-	e := begin(t, Options{Progress: func(e Event) { events = append(events, e) }}, `
+	var events []ProgressEvent
+	e := newTestExecution(t, Options{Progress: func(e ProgressEvent) { events = append(events, e) }}, `
 matrix: {image: ["https://user:hunter2@repo.example/a.jar"]}
 steps:
   - script: {content: "echo 'denied: https://repo.example/a.jar?Signature=hunter2' >&2; echo ${{ matrix.image }}; exit 1"}
@@ -18,10 +18,10 @@ steps:
 	if err := e.body(t.Context()); err == nil {
 		t.Fatal("the step did not fail")
 	} else {
-		e.must(err)
+		e.failOn(err)
 	}
 	run := e.finish(t.Context())
-	if run.Verdict != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {
+	if run.Result != Failed || !strings.Contains(run.Failure+run.Details[0].Text, "***") || len(events) == 0 {
 		t.Errorf("%d events, run %+v", len(events), run)
 	}
 	text, err := json.Marshal([]any{events, run})

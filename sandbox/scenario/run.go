@@ -17,107 +17,108 @@ import (
 )
 
 const (
-	// lastTime bounds what is done for a run after its context has ended: its
-	// finally, the end of its traffic, its evidence.
-	lastTime = time.Minute
-	// awaitTime is how long the Pods that are being deleted at the end may take to
-	// go, so that what is left on the bases can be judged.
-	awaitTime = 15 * time.Second
-	// newsTime is how long the bases' word that a module is gone may come after that
-	// of the API that its Pod is.
-	newsTime = time.Second
+	// finalTimeout limits the work after the context of a run has ended: its finally steps, the end of its traffic, and
+	// the collection of evidence.
+	finalTimeout = time.Minute
+	// podDeletionTimeout limits the wait for the Pods that are being deleted at the end. Afterwards, the modules that
+	// remain on bases are checked.
+	podDeletionTimeout = 15 * time.Second
+	// moduleEventTimeout is the maximum delay from the removal of a Pod in the API to the event that its modules are
+	// removed.
+	moduleEventTimeout = time.Second
 )
 
 // execution is one run in progress.
 type execution struct {
-	r     *runner
-	in    *instance
-	world *observe.World
-	env   *steps.Env
-	bases func(context.Context) ([]control.Base, error) // of the run, as the daemon says
+	r          *runner
+	in         *instance
+	recorder   *observe.Recorder
+	env        *steps.Env
+	queryBases func(context.Context) ([]control.Base, error) // returns the bases of the run from the daemon
 
-	stop  context.CancelFunc // ends the watches
-	ended sync.WaitGroup     // of the watches
+	stop    context.CancelFunc // stops the watches
+	watches sync.WaitGroup     // running watches
 
-	private string // the folder of the kubeconfig of scripts; empty if there are none
+	privateDir string // directory of the kubeconfig of scripts; empty without scripts
 
-	mu          sync.Mutex
-	run         *Run
-	backgrounds []*background
-	from        string          // the step to begin with, until it has come
-	lasting     context.Context // of all steps; those in the background use it instead of the context of their group
-	blamed      bool            // the first failure has been explained
+	mu           sync.Mutex
+	run          *Run
+	backgrounds  []*background
+	firstStep    string          // name of the first step to execute; empty after it was reached
+	stepsContext context.Context // context of all steps; background steps use it instead of the context of their group
+	explained    bool            // the details of the first failure were recorded
 }
 
 func newExecution(r *runner, i *instance) *execution {
-	e := &execution{r: r, in: i, run: newRun(i), from: r.o.FromStep, stop: func() {}}
-	e.bases = e.listBases
+	e := &execution{r: r, in: i, run: newRun(i), firstStep: r.o.FromStep, stop: func() {}}
+	e.queryBases = e.listBases
 	return e
 }
 
-// errBroken is the cause of the end of a run that can no longer be observed.
-var errBroken = errors.New("the sandbox can no longer be watched")
+// errUnobservable is the cause of the end of a run that can no longer be observed.
+var errUnobservable = errors.New("the sandbox can no longer be observed")
 
 // errStopped is the cause of the end of a run that the user stopped.
 var errStopped = errors.New("stopped")
 
 // errored reports whether an error is not caused by the scenario.
 func errored(err error) bool {
-	return errors.Is(err, errBroken) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
+	return errors.Is(err, errUnobservable) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
 		errors.Is(err, errInconclusive)
 }
 
-// perform makes the run and returns its report. It does not clean up.
+// perform executes the run and returns its report. It does not clean up.
 func (e *execution) perform(ctx context.Context) *Run {
 	e.run.Started, e.run.Speed = time.Now(), e.r.status.Speed
 	spec := &e.in.Spec
 	limited, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), spec.Timeout.Duration,
-		fmt.Errorf("the run took longer than its timeout of %s", spec.Timeout.Duration))
+		fmt.Errorf("the run exceeded its timeout of %s", spec.Timeout.Duration))
 	defer cancel()
 	limited, broken := context.WithCancelCause(limited)
 	defer broken(nil)
-	// So that the end of ctx, whatever its cause, can be told from a timeout.
+	// errStopped distinguishes the end of ctx from a timeout.
 	defer context.AfterFunc(ctx, func() { broken(fmt.Errorf("%w: %w", errStopped, context.Cause(ctx))) })()
 
 	err := e.setUp(limited, broken)
 	if err != nil {
-		err = because(limited, err)
+		err = withCause(limited, err)
 		e.fail(Errored, "setting up: "+err.Error())
-		e.evidence(ctx)
+		e.addEvidence(ctx)
 		return e.finish(ctx)
 	}
-	e.must(e.body(limited))
-	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.lastTime(ctx))
+	e.failOn(e.body(limited))
+	last, cancelLast := context.WithTimeout(context.WithoutCancel(ctx), e.finalTimeLimit(ctx))
 	defer cancelLast()
-	blind := errors.Is(context.Cause(limited), errBroken)
-	e.must(e.env.Repair(last)) // nothing comes to rest without the platform
-	if !blind {
-		e.awaitPods(last) // under the traffic that goes on: an uninstall must not lose requests either
+	unobservable := errors.Is(context.Cause(limited), errUnobservable)
+	e.failOn(e.env.Repair(last)) // Pods cannot be deleted while components are unavailable
+	if !unobservable {
+		e.awaitPods(last) // traffic continues: an uninstall must not lose requests either
 	}
-	e.must(e.env.StopAll(last))
-	e.must(e.list(last, spec.Finally, place{"spec.finally", 0, &e.run.Steps}))
-	e.must(e.joinAll())
-	if !blind && len(spec.Finally) > 0 {
-		e.must(e.env.Repair(last))
+	e.failOn(e.env.StopAll(last))
+	e.failOn(e.runSteps(last, spec.Finally, stepPosition{"spec.finally", 0, &e.run.Steps}))
+	e.failOn(e.joinAll())
+	if !unobservable && len(spec.Finally) > 0 {
+		e.failOn(e.env.Repair(last))
 		e.awaitPods(last)
 	}
 	end := time.Now()
-	if !blind {
-		e.must(e.catchUp(last, true))
-		e.must(e.faults())
-		e.must(e.releases(last))
-		events := e.world.Events()
-		e.world.Look(func(v observe.View) { err = astray(events, v.State().BaseOf) })
-		e.must(err)
+	if !unobservable {
+		e.failOn(e.catchUp(last, true))
+		e.failOn(e.faults())
+		e.failOn(e.releases(last))
+		events := e.recorder.Events()
+		e.recorder.Read(func(v observe.Snapshot) { err = findStrayPod(events, v.State().BaseOf) })
+		e.failOn(err)
 	}
-	e.verdicts(last, end)
-	e.evidence(last)
+	e.evaluateChecks(last, end)
+	e.addEvidence(last)
 	return e.finish(last)
 }
 
-// lastTime returns the time limit after the steps. A run that was stopped does not wait for the timeouts of Finally.
-func (e *execution) lastTime(ctx context.Context) time.Duration {
-	limit := lastTime
+// finalTimeLimit returns the time limit after the steps. It includes the timeouts of Finally steps unless the run was
+// stopped.
+func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
+	limit := finalTimeout
 	if ctx.Err() != nil {
 		return limit
 	}
@@ -129,43 +130,44 @@ func (e *execution) lastTime(ctx context.Context) time.Duration {
 	return limit
 }
 
-// awaitPods waits until all Pods are known and no Pod is being deleted. Modules that are on bases then are left
-// behind.
+// awaitPods waits until all Pods are known, no Pod is being deleted, and the bases have reported the removal of their
+// modules. It does not return an error: the checks find the modules that remain.
 func (e *execution) awaitPods(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, awaitTime)
+	ctx, cancel := context.WithTimeout(ctx, podDeletionTimeout)
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
-	if err := e.world.CatchUp(ctx, pods); err != nil {
-		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err) // the checks judge what is
+	if err := e.recorder.CatchUp(ctx, pods); err != nil {
+		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err)
 	}
-	err := e.world.Until(ctx, func(v observe.View) (bool, error) {
+	err := e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)
 		return !slices.ContainsFunc(all,
 			func(o *unstructured.Unstructured) bool { return o.GetDeletionTimestamp() != nil }), nil
 	})
 	if err != nil {
-		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err) // the checks say what is left
+		e.r.o.Logger.Debug("Pods are still being deleted", "run", e.in.name, "err", err)
 		return
 	}
-	ctx, cancelNews := context.WithTimeout(ctx, newsTime)
+	ctx, cancelNews := context.WithTimeout(ctx, moduleEventTimeout)
 	defer cancelNews()
-	err = e.world.Until(ctx, func(v observe.View) (bool, error) { return len(v.State().Leftovers(nil)) == 0, nil })
+	err = e.recorder.WaitUntil(ctx,
+		func(v observe.Snapshot) (bool, error) { return len(v.State().Leftovers(nil)) == 0, nil })
 	if err != nil {
-		e.r.o.Logger.Debug("modules are left", "run", e.in.name, "err", err) // so does this
+		e.r.o.Logger.Debug("modules remain on bases", "run", e.in.name, "err", err)
 	}
 }
 
-// body does the steps under the invariants of the scenario.
+// body executes the steps under the invariants of the scenario.
 func (e *execution) body(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errors.New("the steps are over")) // for those in the background, after a failure
+	defer cancel(errors.New("the steps have ended")) // stops background steps after a failure
 	spec := &e.in.Spec
 	guarded, release, err := e.guard(ctx, "", spec.Always, spec.Never)
 	if err != nil {
 		return err
 	}
-	e.lasting = guarded
-	err = e.list(guarded, spec.Steps, place{"spec.steps", 0, &e.run.Steps})
+	e.stepsContext = guarded
+	err = e.runSteps(guarded, spec.Steps, stepPosition{"spec.steps", 0, &e.run.Steps})
 	if err == nil {
 		err = e.joinAll()
 	}
@@ -175,14 +177,14 @@ func (e *execution) body(ctx context.Context) error {
 	if broken := release(); broken != nil && !errors.Is(err, broken) {
 		return broken
 	}
-	if err == nil && e.from != "" {
-		return fmt.Errorf("there is no step %q to begin with", e.from)
+	if err == nil && e.firstStep != "" {
+		return fmt.Errorf("step %q to start from not found", e.firstStep)
 	}
 	return err
 }
 
-// must fails the run with an error, unless the run has failed.
-func (e *execution) must(err error) {
+// failOn fails the run if err is not nil and the run has not failed before.
+func (e *execution) failOn(err error) {
 	switch {
 	case err == nil:
 	case errored(err):
@@ -191,22 +193,22 @@ func (e *execution) must(err error) {
 		e.fail(Failed, err.Error())
 	}
 	if err != nil {
-		e.blame(nil, err)
+		e.recordFailure(nil, err)
 	}
 }
 
 // fail records the first reason why the run has not passed.
-func (e *execution) fail(v Verdict, why string) {
+func (e *execution) fail(v Result, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.Failure == "" {
-		e.run.Verdict, e.run.Failure = v, why
+		e.run.Result, e.run.Failure = v, why
 	}
 }
 
-// blame fails the run with the failure of a step, and keeps the details of the first one.
-func (e *execution) blame(s *Step, err error) {
-	if s != nil && s.Steps == nil { // a group fails by a step in it
+// recordFailure fails the run with the error of a step, and records the details of the first error.
+func (e *execution) recordFailure(s *Step, err error) {
+	if s != nil && s.Steps == nil { // a group fails because of one of its steps
 		v := Failed
 		if errored(err) {
 			v = Errored
@@ -219,14 +221,14 @@ func (e *execution) blame(s *Step, err error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.blamed {
+	if e.explained {
 		return
 	}
-	e.blamed = true
+	e.explained = true
 	e.run.Details = append(e.run.Details, failure.Details...)
 }
 
-func (e *execution) explain(d Detail) {
+func (e *execution) addDetail(d Detail) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if d.Text != "" {
@@ -238,59 +240,59 @@ func (e *execution) finish(ctx context.Context) *Run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.run.Failure == "" {
-		e.run.Verdict = Passed
+		e.run.Result = Passed
 	}
 	if e.env != nil {
-		e.run.Traffic = e.streams(ctx)
+		e.run.Traffic = e.trafficResults(ctx)
 	}
-	if e.world != nil {
-		e.run.Timeline, e.run.Delay = e.world.Events(), e.world.Lag()
+	if e.recorder != nil {
+		e.run.Timeline, e.run.Delay = e.recorder.Events(), e.recorder.Lag()
 	}
 	for _, t := range e.run.Traffic {
 		e.run.Delay = max(e.run.Delay, t.Late)
 	}
-	e.run.weighDelay()
+	e.run.markInconclusive()
 	e.run.Elapsed = time.Since(e.run.Started)
 	return Redacted(e.run)
 }
 
-// streams returns the traffic of the run, and sends its records to the ledger of the options.
-func (e *execution) streams(ctx context.Context) []Traffic {
+// trafficResults returns the traffic of the run, and passes its requests to Options.RequestLog.
+func (e *execution) trafficResults(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {
 		if s.End == nil {
-			continue // it could not be stopped, which has failed the run
+			continue // it could not be stopped, and the run has failed
 		}
-		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Verdict: Passed, Seconds: s.End.Seconds,
+		t := Traffic{Summary: s.End.Summary, Judge: s.Spec.Judge, Result: Passed, Seconds: s.End.Seconds,
 			BinWidth: s.End.BinWidth, Bins: s.End.Bins, Lost: s.End.LostRequests}
 		if s.Failure != nil {
-			t.Verdict = Failed
+			t.Result = Failed
 		}
 		all = append(all, t)
-		if e.r.o.Ledger != nil {
-			e.ledger(ctx, s.Spec.Name)
+		if e.r.o.RequestLog != nil {
+			e.writeRequestLog(ctx, s.Spec.Name)
 		}
 	}
 	return all
 }
 
-func (e *execution) ledger(ctx context.Context, stream string) {
+func (e *execution) writeRequestLog(ctx context.Context, stream string) {
 	err := e.r.o.Sandbox.TrafficRecords(ctx, e.in.name, stream, func(record traffic.Record) {
-		e.r.progressing.Lock()
-		defer e.r.progressing.Unlock()
-		e.r.o.Ledger(e.run, stream, record)
+		e.r.progressMu.Lock()
+		defer e.r.progressMu.Unlock()
+		e.r.o.RequestLog(e.run, stream, record)
 	})
 	if err != nil {
-		e.r.o.Logger.Warn("cannot read the ledger", "run", e.in.name, "stream", stream, "err", err)
+		e.r.o.Logger.Warn("cannot read the request log", "run", e.in.name, "stream", stream, "err", err)
 	}
 }
 
-func (e *execution) progress(event Event) {
+func (e *execution) progress(event ProgressEvent) {
 	e.mu.Lock()
 	run := *e.run
-	run.Steps, run.Timeline = nil, nil // they change
+	run.Steps, run.Timeline = nil, nil // they are still modified
 	step := *event.Step
 	e.mu.Unlock()
 	event.Run, event.Step = &run, &step
-	e.r.tell(Redacted(event))
+	e.r.reportProgress(Redacted(event))
 }

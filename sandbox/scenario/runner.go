@@ -24,15 +24,15 @@ type runner struct {
 
 	cleaning sync.WaitGroup
 
-	// perform makes one run and returns its report and what removes everything that it has made.
+	// perform executes one run. It returns the report and a function that cleans up and returns what remains.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
-	// progressing guards the report and inconclusive. It is held while Progress or Ledger is called.
-	progressing  sync.Mutex
-	inconclusive map[int]*Run // first runs without a verdict, by their index in the plan
+	// progressMu guards the report and inconclusive. It is held during calls of Progress and RequestLog.
+	progressMu   sync.Mutex
+	inconclusive map[int]*Run // inconclusive first runs, by index in the plan
 }
 
-// newRunner reads everything and starts nothing.
+// newRunner plans all runs without starting one.
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -42,7 +42,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	}
 	status, err := o.Sandbox.Status(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("asking sandbox %s how it is: %w", o.Sandbox.Name, err)
+		return nil, fmt.Errorf("reading the status of sandbox %q: %w", o.Sandbox.Name, err)
 	}
 	r := &runner{o: o, status: status, inconclusive: map[int]*Run{}}
 	r.perform = func(ctx context.Context, i *instance) (*Run, func(context.Context) string) {
@@ -53,7 +53,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.speedFits(); err != nil {
+	if err := r.checkSpeed(); err != nil {
 		return nil, err
 	}
 	r.kube, err = kube.Open(o.Sandbox.Kubeconfig)
@@ -63,17 +63,18 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	r.report = &Report{Sandbox: o.Sandbox.Name, Provider: string(status.Provider), Version: status.Version,
 		Seed: o.Seed, Started: time.Now()}
 	for _, i := range r.plan {
-		i.again = r.again(i)
+		i.rerunCommand = r.rerunCommand(i)
 		r.report.Runs = append(r.report.Runs, newRun(i))
 	}
 	return r, nil
 }
 
-func (r *runner) speedFits() error {
+func (r *runner) checkSpeed() error {
 	have := max(r.status.Speed, 1)
 	for _, s := range r.o.Scenarios {
 		if want := s.Scenario.Spec.Speed; want != 0 && want != have {
-			return fmt.Errorf("scenario %s needs a sandbox of speed %d, and %s has %d: bring one up with --speed %d",
+			return fmt.Errorf(
+				"scenario %s requires speed %d, but sandbox %q has speed %d; create a sandbox with --speed %d",
 				s.Scenario.Metadata.Name, want, r.o.Sandbox.Name, have, want)
 		}
 	}
@@ -83,70 +84,71 @@ func (r *runner) speedFits() error {
 func newRun(i *instance) *Run {
 	s := i.Scenario
 	return Redacted(&Run{
-		Scenario: s.Metadata.Name, File: i.Of.File, Description: s.Spec.Description, Source: s.Spec.Source,
-		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, Again: i.again,
-		Namespace: i.name, Verdict: Skipped,
+		Scenario: s.Metadata.Name, File: i.Origin.File, Description: s.Spec.Description, Source: s.Spec.Source,
+		Labels: s.Metadata.Labels, Cell: i.Cell.Values, Attempt: i.attempt, Seed: i.seed, RerunCommand: i.rerunCommand,
+		Namespace: i.name, Result: Skipped,
 		Steps: []*Step{},
 	})
 }
 
-// run makes all runs. The report has them in the order of the plan.
+// run executes all runs. The report has them in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
-	r.tell(Event{Kind: Planned, Total: len(r.plan)})
+	r.reportProgress(ProgressEvent{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
 		schedule{
 			n: len(r.plan), parallel: r.o.Parallel,
 			exclusive: func(n int) bool { return *r.plan[n].Spec.Exclusive },
 			stopped:   func() bool { return r.stopped(ctx) },
 			cleaned:   r.cleaning.Wait,
-			run:       func(n int) { r.one(ctx, n) },
-		}.make()
+			run:       func(n int) { r.runInstance(ctx, n) },
+		}.runAll()
 		r.repeatInconclusive(ctx)
 	}
 	for _, run := range r.report.Runs {
-		if run.Verdict == Skipped && run.Failure == "" {
-			run.Failure = r.whySkipped(ctx)
+		if run.Result == Skipped && run.Failure == "" {
+			run.Failure = r.skipReason(ctx)
 		}
 	}
 	r.report.Elapsed = time.Since(r.report.Started)
 	return r.report
 }
 
-func (r *runner) whySkipped(ctx context.Context) string {
+func (r *runner) skipReason(ctx context.Context) string {
 	switch {
 	case r.o.DryRun:
-		return "it was read and checked only"
+		return "dry run"
 	case ctx.Err() != nil:
-		return "it had not begun when the runs were stopped"
+		return "stopped before it started"
 	default:
-		return "an earlier run has not passed"
+		return "an earlier run did not pass"
 	}
 }
 
 // schedule determines the order of runs: concurrent ones first, then exclusive ones, one at a time.
 type schedule struct {
-	n         int // of runs
-	parallel  int // at once; 0 = 1
+	n         int // number of runs
+	parallel  int // maximum number of concurrent runs; 0 means 1
 	exclusive func(n int) bool
-	stopped   func() bool // no further one is to begin
-	cleaned   func()      // waits until what runs have left behind is gone
+	stopped   func() bool // reports whether no further run may start
+	cleaned   func()      // waits until all ended runs are cleaned up
 	run       func(n int)
 }
 
-// make makes the runs and returns when all have ended and are cleaned up. Other runs start while a run is cleaned up.
-func (s schedule) make() {
-	places := make(chan struct{}, max(s.parallel, 1))
+// runAll executes the runs. It blocks until all runs have ended and are cleaned up. Runs may start during the clean-up
+// of others.
+func (s schedule) runAll() {
+	slots := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
 	for n := range s.n {
 		if s.exclusive(n) {
 			continue
 		}
-		places <- struct{}{}
+		slots <- struct{}{}
 		if s.stopped() {
 			break
 		}
 		wg.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			s.run(n)
 		})
 	}
@@ -165,61 +167,60 @@ func (r *runner) stopped(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	r.progressing.Lock()
-	defer r.progressing.Unlock()
+	r.progressMu.Lock()
+	defer r.progressMu.Unlock()
 	return r.o.FailFast && slices.ContainsFunc(r.report.Runs,
-		func(run *Run) bool { return run.Verdict == Failed || run.Verdict == Errored })
+		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
-// one makes a run of the plan and starts its clean-up. An inconclusive first run gets no verdict yet.
-func (r *runner) one(ctx context.Context, n int) {
-	r.progressing.Lock()
+// runInstance executes a run of the plan and starts its clean-up. An inconclusive first run gets no result yet.
+func (r *runner) runInstance(ctx context.Context, n int) {
+	r.progressMu.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
-	r.progressing.Unlock()
-	r.tell(Event{Kind: RunBegan, Run: newRun(i)})
+	r.progressMu.Unlock()
+	r.reportProgress(ProgressEvent{Kind: RunStarted, Run: newRun(i)})
 	done, cleanUp := r.perform(ctx, i)
 	kind := RunEnded
-	r.progressing.Lock()
+	r.progressMu.Lock()
 	if first == nil && done.Inconclusive() && !r.o.Keep && ctx.Err() == nil {
 		kind = RunPostponed
 		r.inconclusive[n] = done
 	} else {
 		if first != nil {
-			done.Repeated = first.Failure
+			done.FirstFailure = first.Failure
 		}
 		*run = *done
 	}
-	r.progressing.Unlock()
-	r.tell(Event{Kind: kind, Run: done})
+	r.progressMu.Unlock()
+	r.reportProgress(ProgressEvent{Kind: kind, Run: done})
 	r.cleaning.Go(func() {
-		r.tell(Event{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
+		r.reportProgress(ProgressEvent{Kind: Cleaned, Run: done, Message: cleanUp(ctx)})
 	})
 }
 
-// repeatInconclusive repeats the inconclusive runs, one at a time and with no other run. If the runs are stopped
-// before, the first result is kept.
+// repeatInconclusive repeats the inconclusive runs one at a time. A run that cannot be repeated keeps its first result.
 func (r *runner) repeatInconclusive(ctx context.Context) {
 	for _, n := range slices.Sorted(maps.Keys(r.inconclusive)) {
 		i := r.plan[n]
-		again, err := newInstance(i.Of, i.Cell, i.attempt, i.seed, r.status.Env, r.status.Speed)
+		again, err := newInstance(i.Origin, i.Cell, i.attempt, i.seed, r.status.Env, r.status.Speed)
 		if err != nil || r.stopped(ctx) {
 			*r.report.Runs[n] = *r.inconclusive[n]
 			continue
 		}
-		again.again = i.again
+		again.rerunCommand = i.rerunCommand
 		r.plan[n] = again
-		r.one(ctx, n)
+		r.runInstance(ctx, n)
 		r.cleaning.Wait()
 	}
 }
 
-// tell reports progress, one event at a time.
-func (r *runner) tell(e Event) {
+// reportProgress reports progress, one event at a time.
+func (r *runner) reportProgress(e ProgressEvent) {
 	if r.o.Progress == nil {
 		return
 	}
-	r.progressing.Lock()
-	defer r.progressing.Unlock()
+	r.progressMu.Lock()
+	defer r.progressMu.Unlock()
 	e.Total, e.Message = len(r.plan), redact.Text(e.Message)
 	if e.Run != nil {
 		run := *e.Run

@@ -11,82 +11,76 @@ import (
 
 // Options of Execute.
 type Options struct {
-	// Sandbox that the scenarios run in; it must be up. Required.
+	// Sandbox runs the scenarios. It must be running. Required.
 	Sandbox *sandbox.Sandbox
-	// Scenarios to run, as source.Load returns them. Required.
+	// Scenarios to run, as returned by source.Load. Required.
 	Scenarios []*source.Scenario
-	// Repeat is how often each scenario is run. Default: 1.
+	// Repeat is the number of runs of each scenario. Default: 1.
 	Repeat int
-	// Seed repeats everything random of an earlier call. Default: drawn.
+	// Seed is the random seed of an earlier call, to reproduce its runs. Default: random.
 	Seed uint64
-	// Flags are words of the command that repeats a run, which bring the same sandbox up. Default: none, it
-	// is up.
+	// Flags are the flags that create the same sandbox, for the commands that rerun a run. Default: none.
 	Flags []string
-	// FromStep is the name of the first step to do, in each scenario; those before
-	// are skipped. Default: the first.
+	// FromStep is the name of the first step to execute in each scenario. Earlier steps are skipped. Default: the first
+	// step.
 	FromStep string
-	// Keep leaves everything that the runs have made. Default: it is removed.
+	// Keep keeps the namespaces, objects and bases of the runs. Default: they are removed.
 	Keep bool
-	// LeaveNamespaces leaves the namespaces of the runs, without what the runs have made in them, for a
-	// sandbox that many runs follow each other in until it is thrown away: to remove one costs the API
-	// server a request or two for each resource that it has. Default: they are removed.
+	// LeaveNamespaces keeps the empty namespaces of the runs. This saves time if many runs use one temporary sandbox:
+	// to delete a namespace, Kubernetes sends one or two requests for each API resource. Default: namespaces are
+	// deleted.
 	LeaveNamespaces bool
-	// Parallel is how many runs go on at once; exclusive ones are alone in any case.
-	// Default: 1.
+	// Parallel is the maximum number of concurrent runs. Exclusive runs never run concurrently. Default: 1.
 	Parallel int
-	// DryRun expands and checks everything, and runs nothing.
+	// DryRun expands and validates the scenarios without running them.
 	DryRun bool
-	// FailFast begins no further run after one that has not passed.
+	// FailFast skips the remaining runs after a run that has not passed.
 	FailFast bool
-	// Progress hears what happens, one call at a time. What it is given is its own.
-	// Default: nobody.
-	Progress func(Event)
-	// Ledger gets every request of every stream when its run ends, one call at a
-	// time. Default: nobody.
-	Ledger func(run *Run, stream string, record traffic.Record)
-	// Logger for what is of no concern to the verdict. Default: nothing is logged.
+	// Progress is called for each progress event, one call at a time. It may keep its argument. Default: none.
+	Progress func(ProgressEvent)
+	// RequestLog is called for each request of each stream at the end of a run, one call at a time. Default: none.
+	RequestLog func(run *Run, stream string, record traffic.Record)
+	// Logger logs messages that do not affect results. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// EventKind says what an Event tells.
-type EventKind string
+// ProgressKind is the kind of a ProgressEvent.
+type ProgressKind string
 
-// The kinds of events, in their order.
+// The kinds of progress events, in their order.
 const (
-	// Planned: all scenarios were read; Total says how many runs there will be.
-	Planned EventKind = "planned"
-	// RunBegan: a run began.
-	RunBegan EventKind = "runBegan"
+	// Planned: all runs are known; Total is their number.
+	Planned ProgressKind = "planned"
+	// RunStarted: a run started.
+	RunStarted ProgressKind = "runBegan"
 	// StepEnded: a step of a run ended.
-	StepEnded EventKind = "stepEnded"
-	// RunPostponed: a run was inconclusive, because the machine was too slow. It is made once more after all others.
-	RunPostponed EventKind = "runPostponed"
-	// RunEnded: the verdict of a run is known; its clean-up goes on.
-	RunEnded EventKind = "runEnded"
-	// Cleaned: what a run has made is gone, or is kept; Message says what is left.
-	Cleaned EventKind = "cleaned"
+	StepEnded ProgressKind = "stepEnded"
+	// RunPostponed: a run was inconclusive, because the machine was too slow. It is repeated once after all other runs.
+	RunPostponed ProgressKind = "runPostponed"
+	// RunEnded: the result of a run is known. Its clean-up continues.
+	RunEnded ProgressKind = "runEnded"
+	// Cleaned: the clean-up of a run ended. Message describes what remains.
+	Cleaned ProgressKind = "cleaned"
 )
 
-// Event is one thing that happens during Execute.
-type Event struct {
-	Kind EventKind
-	// Total is how many runs there are.
+// ProgressEvent reports the progress of Execute.
+type ProgressEvent struct {
+	Kind ProgressKind
+	// Total is the number of runs.
 	Total int
-	// Run that it is about, as it is at that moment, without its timeline until it
-	// has ended; nil with Planned.
+	// Run is the current state of the run. It has no timeline until the run has ended. It is nil for Planned.
 	Run *Run
-	// Step that ended, with StepEnded; Depth is how many groups it is in.
+	// Step is the step that ended, for StepEnded. Depth is the number of groups that contain it.
 	Step  *Step
 	Depth int
-	// Message for people.
+	// Message is a text for users.
 	Message string
 }
 
-// Execute runs scenarios and returns the report. It blocks until all have ended
-// and what they have made is gone. Unless Keep is set, an inconclusive run is made once more, alone, after the others. The error tells of what kept it from beginning,
-// such as a sandbox that does not answer; what goes wrong later stands in the
-// report. When ctx ends the runs end, do their Finally, are cleaned up, and are
-// reported; those that had not begun are skipped.
+// Execute runs scenarios and returns the report. It blocks until all runs have ended and are cleaned up. Unless Keep is
+// set, an inconclusive run is repeated once, alone, after all other runs. Execute returns an error if it cannot start,
+// for example if the sandbox does not respond. Later errors are in the report. When ctx ends, the current runs stop,
+// execute their Finally steps, and are cleaned up and reported. The other runs are skipped.
 func Execute(ctx context.Context, o Options) (*Report, error) {
 	r, err := newRunner(ctx, o)
 	if err != nil {

@@ -23,20 +23,20 @@ import (
 
 const runLabel = "sandbox.koupleless.io/scenario"
 
-// setUp creates what the run needs, concurrently where possible. It calls broken when the run can no longer be
-// observed.
+// setUp creates the namespace and the bases of the run and starts to observe it, concurrently where possible. It calls
+// broken when the run can no longer be observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
-	e.world = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
+	e.recorder = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
 		LastWrite: e.lastWrite, Logger: e.r.o.Logger})
 	kubeconfig, err := e.prepareIdentity()
 	if err != nil {
 		return err
 	}
 	e.env, err = steps.New(steps.Options{
-		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, World: e.world, Static: e.in.Static, Vars: e.in.Vars,
+		Sandbox: e.r.o.Sandbox.Client, Kube: e.r.kube, Recorder: e.recorder, Static: e.in.Static, Vars: e.in.Vars,
 		Matrix: e.in.Cell.Values,
-		Run:    e.in.Run, Namespace: e.in.name, Group: e.in.name, Folder: e.in.Of.Folder,
-		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + lastTime, Join: e.join,
+		Run:    e.in.Run, Namespace: e.in.name, Group: e.in.name, Dir: e.in.Origin.Dir,
+		Kubeconfig: kubeconfig, Seed: e.in.seed, TrafficFor: e.in.Spec.Timeout.Duration + finalTimeout, Join: e.join,
 	})
 	if err != nil {
 		return err
@@ -44,82 +44,82 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	if err := e.compile(); err != nil {
 		return err
 	}
-	watched := e.watch(ctx, broken)
+	watched := e.startWatches(ctx, broken)
 	if err := e.setController(ctx); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := e.makeNamespace(ctx); err != nil {
+		if err := e.createNamespace(ctx); err != nil {
 			return err
 		}
-		return e.makeIdentity(ctx, kubeconfig)
+		return e.createIdentity(ctx, kubeconfig)
 	})
-	g.Go(func() error { return e.follow(ctx) })
+	g.Go(func() error { return e.followObjects(ctx) })
 	g.Go(func() error {
 		select {
 		case <-watched:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return e.env.Setup(ctx, e.in.Spec.Bases)
+		return e.env.AddInitialBases(ctx, e.in.Spec.Bases)
 	})
 	return g.Wait()
 }
 
-// watch starts to observe the run. The channel is closed when the daemon has reported the present state. Observation
-// ends with e.stop, after the run.
-func (e *execution) watch(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+// startWatches starts to observe the run. The returned channel is closed when the daemon has reported its current
+// state. The observation ends when e.stop is called.
+func (e *execution) startWatches(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
+	observing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
 	synced := make(chan struct{})
-	e.ended.Go(func() {
-		if err := e.world.Start(life); err != nil {
-			broken(fmt.Errorf("%w: %w", errBroken, err))
+	e.watches.Go(func() {
+		if err := e.recorder.Start(observing); err != nil {
+			broken(fmt.Errorf("%w: %w", errUnobservable, err))
 		}
 	})
-	e.ended.Go(func() {
-		err := e.r.o.Sandbox.Watch(life, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep},
+	e.watches.Go(func() {
+		err := e.r.o.Sandbox.Watch(observing, control.WatchRequest{Group: e.in.name, Own: !e.r.o.Keep},
 			func(event events.Event) {
 				if event.Synced {
 					close(synced)
 				}
-				e.world.Note(event)
+				e.recorder.AddEvent(event)
 			})
-		if life.Err() == nil {
-			broken(fmt.Errorf("%w: the stream of its events ended: %w", errBroken, errors.Join(err, errEarly)))
+		if observing.Err() == nil {
+			broken(fmt.Errorf("%w: the event stream ended: %w", errUnobservable, errors.Join(err, errStreamEnded)))
 		}
 	})
 	if e.env.Uses("traffic") {
-		e.ended.Go(func() { e.env.FollowTraffic(life) })
+		e.watches.Go(func() { e.env.FollowTraffic(observing) })
 	}
 	return synced
 }
 
-var errEarly = errors.New("the daemon has ended it")
+var errStreamEnded = errors.New("the daemon closed the connection")
 
 func (e *execution) setController(ctx context.Context) error {
-	needs := e.in.Spec.Controller
-	if needs == nil {
+	spec := e.in.Spec.Controller
+	if spec == nil {
 		return nil
 	}
-	want := control.ControllerRequest{Env: needs.Env, APIView: needs.APIView, Group: e.in.name}
-	if needs.Replicas != nil {
-		want.Replicas = *needs.Replicas
+	want := control.ControllerRequest{Env: spec.Env, APIView: spec.APIView, Group: e.in.name}
+	if spec.Replicas != nil {
+		want.Replicas = *spec.Replicas
 	}
 	if _, err := e.r.o.Sandbox.SetController(ctx, want); err != nil {
-		return fmt.Errorf("bringing the module controller to what the scenario needs: %w", err)
+		return fmt.Errorf("configuring the module controller for the scenario: %w", err)
 	}
 	return nil
 }
 
-// makeNamespace creates the namespace of the run, and waits for its ServiceAccount, without which the API rejects
-// Pods.
-func (e *execution) makeNamespace(ctx context.Context) error {
+// createNamespace creates the namespace of the run and waits for its default ServiceAccount, without which the API
+// rejects Pods.
+func (e *execution) createNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
 	if _, err := e.r.kube.Typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making namespace %s: %w", e.in.name, err)
+		return fmt.Errorf("creating namespace %s: %w", e.in.name, err)
 	}
 	accounts := e.r.kube.Typed.CoreV1().ServiceAccounts(e.in.name)
 	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -135,20 +135,20 @@ func (e *execution) makeNamespace(ctx context.Context) error {
 	return nil
 }
 
-// compile compiles all conditions of the scenario, so that the names that they use are known before the first step.
+// compile compiles all conditions of the scenario, so that the objects that they use are known before the first step.
 func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {
-		if text != "" && !expr.Has(text) {
-			_, err := e.env.Compile(text, expr.KindOf(at.String()))
+		if text != "" && !expr.HasExpression(text) {
+			_, err := e.env.Compile(text, expr.ScopeOf(at.String()))
 			errs = append(errs, err)
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// follow starts to follow the objects that the scenario refers to, and returns when they are known.
-func (e *execution) follow(ctx context.Context) error {
+// followObjects starts to watch the objects that the scenario uses. It blocks until the existing objects are known.
+func (e *execution) followObjects(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	subjects := map[observe.Subject]bool{
 		{Resource: observe.Pods, Namespace: e.in.name}:           true,
@@ -161,11 +161,11 @@ func (e *execution) follow(ctx context.Context) error {
 		}
 	}
 	for subject := range subjects {
-		g.Go(func() error { return e.world.Follow(ctx, subject) })
+		g.Go(func() error { return e.recorder.Follow(ctx, subject) })
 	}
 	e.in.EachStep(func(_ *field.Path, s *v1alpha1.Step) {
 		for _, ref := range s.Refs() {
-			g.Go(func() error { return e.env.Prefollow(ctx, ref) })
+			g.Go(func() error { return e.env.FollowKind(ctx, ref) })
 		}
 	})
 	return g.Wait()

@@ -20,47 +20,47 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
-// background is a step that runs in the background.
+// background is a step in the background.
 type background struct {
 	name string
-	done chan struct{} // closed when it has ended
-	err  error         // of it, then
+	done chan struct{} // closed when the step has ended
+	err  error         // the error of the step, valid after done is closed
 }
 
-// place is the position of a step.
-type place struct {
-	field string // such as spec.steps[2]
+// stepPosition is the position of a step.
+type stepPosition struct {
+	field string // path of the field, such as spec.steps[2]
 	depth int
-	list  *[]*Step // that it is reported in
+	list  *[]*Step // list of the report that contains the step
 }
 
-func (e *execution) list(ctx context.Context, steps []v1alpha1.Step, at place) error {
+func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
 	for i := range steps {
-		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
-		if err := e.step(ctx, &steps[i], to); err != nil {
+		to := stepPosition{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		if err := e.runStep(ctx, &steps[i], to); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all executes steps concurrently and returns the first error. An error cancels the other steps.
-func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) error {
+// runParallel executes steps concurrently and returns the first error. An error cancels the other steps.
+func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	errs := make([]error, len(steps))
 	for i := range steps {
-		to := place{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
+		to := stepPosition{fmt.Sprintf("%s[%d]", at.field, i), at.depth, at.list}
 		wg.Go(func() {
-			errs[i] = e.step(ctx, &steps[i], to)
+			errs[i] = e.runStep(ctx, &steps[i], to)
 			if errs[i] != nil {
-				cancel(fmt.Errorf("another step at the same time failed: %s", steps[i].Name))
+				cancel(fmt.Errorf("parallel step %q failed", steps[i].Name))
 			}
 		})
 	}
 	wg.Wait()
-	for _, err := range errs { // the cause before what it has ended
+	for _, err := range errs { // the error that cancelled the other steps
 		if err != nil && !errors.Is(err, context.Cause(ctx)) {
 			return err
 		}
@@ -68,17 +68,17 @@ func (e *execution) all(ctx context.Context, steps []v1alpha1.Step, at place) er
 	return errors.Join(errs...)
 }
 
-// step executes a step as often as it says, or starts it in the background.
-func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error {
-	if e.skipping(s) {
-		done := e.begin(s, at, 0)
+// runStep executes a step and its repetitions, or starts them in the background.
+func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPosition) error {
+	if e.isSkipped(s) {
+		done := e.startStep(s, at, 0)
 		done.Name = s.Name
-		e.close(done, at, Skipped, "before the step to begin with")
+		e.endStep(done, at, Skipped, "before the first step to execute")
 		return nil
 	}
-	first := e.begin(s, at, 0)
+	first := e.startStep(s, at, 0)
 	if !s.Background {
-		return e.repeat(ctx, s, at, first)
+		return e.repeatStep(ctx, s, at, first)
 	}
 	b := &background{name: s.Name, done: make(chan struct{})}
 	e.mu.Lock()
@@ -86,27 +86,28 @@ func (e *execution) step(ctx context.Context, s *v1alpha1.Step, at place) error 
 	e.mu.Unlock()
 	go func() {
 		defer close(b.done)
-		b.err = e.repeat(e.lasting, s, at, first)
+		b.err = e.repeatStep(e.stepsContext, s, at, first)
 	}()
 	return nil
 }
 
-// skipping reports whether a step is before the first step to execute.
-func (e *execution) skipping(s *v1alpha1.Step) bool {
+// isSkipped reports whether a step is before the first step to execute.
+func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.from != "" && s.Name == e.from {
-		e.from = ""
+	if e.firstStep != "" && s.Name == e.firstStep {
+		e.firstStep = ""
 	}
-	return e.from != "" && !holds(s, e.from)
+	return e.firstStep != "" && !containsStep(s, e.firstStep)
 }
 
-func holds(s *v1alpha1.Step, name string) bool {
-	return slices.ContainsFunc(s.Inner(), func(x v1alpha1.Step) bool { return x.Name == name || holds(&x, name) })
+func containsStep(s *v1alpha1.Step, name string) bool {
+	return slices.ContainsFunc(s.Inner(),
+		func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// begin adds execution n of a step, from 0, to the report.
-func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
+// startStep adds execution n of a step, counted from 0, to the report.
+func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
 		done.Name = fmt.Sprintf("%s (%d of %d)", s.Name, n+1, *s.Repeat)
@@ -114,43 +115,44 @@ func (e *execution) begin(s *v1alpha1.Step, at place, n int) *Step {
 	e.mu.Lock()
 	*at.list = append(*at.list, done)
 	e.mu.Unlock()
-	e.note(done.Name, events.StepBegan, "")
+	e.recordStep(done.Name, events.StepBegan, "")
 	return done
 }
 
-// repeat executes a step as often as it says. The first execution is already in the report.
-func (e *execution) repeat(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
+// repeatStep executes a step and its repetitions. The first execution is already in the report.
+func (e *execution) repeatStep(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
 	for n := 1; ; n++ {
-		if err := e.once(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
+		if err := e.runOnce(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
 			return err
 		}
-		done = e.begin(s, at, n)
+		done = e.startStep(s, at, n)
 	}
 }
 
-func (e *execution) once(ctx context.Context, s *v1alpha1.Step, at place, done *Step) error {
-	message, skipped, err := e.judged(ctx, s, at, done)
+func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
+	message, skipped, err := e.runGuarded(ctx, s, at, done)
 	switch {
 	case err != nil && errored(err):
-		e.close(done, at, Errored, err.Error())
+		e.endStep(done, at, Errored, err.Error())
 	case err != nil:
-		e.close(done, at, Failed, err.Error())
+		e.endStep(done, at, Failed, err.Error())
 	case skipped:
-		e.close(done, at, Skipped, message)
+		e.endStep(done, at, Skipped, message)
 	default:
-		e.close(done, at, Passed, message)
+		e.endStep(done, at, Passed, message)
 	}
 	if err != nil {
-		e.blame(done, err)
+		e.recordFailure(done, err)
 	}
 	return err
 }
 
-// judged executes a step within its timeout and under its invariants, unless its condition is false.
-func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (message string, skipped bool,
+// runGuarded executes a step with its timeout and its invariants, unless its condition is false.
+func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string,
+	skipped bool,
 	err error) {
 	if s.If != "" {
-		do, err := e.condition(ctx, s.If)
+		do, err := e.evalCondition(ctx, s.If)
 		if err != nil || !do {
 			return "its condition is false: " + s.If, true, err
 		}
@@ -158,37 +160,37 @@ func (e *execution) judged(ctx context.Context, s *v1alpha1.Step, at place, done
 	if s.Timeout != nil && s.Timeout.Duration > 0 {
 		var cancel context.CancelFunc
 		limit := s.Timeout.Duration
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 		defer cancel()
 	}
 	guarded, release, err := e.guard(ctx, done.Name+": ", s.Always, s.Never)
 	if err != nil {
 		return "", false, err
 	}
-	message, err = e.do(guarded, s, at, done)
+	message, err = e.runAction(guarded, s, at, done)
 	if err == nil {
 		err = e.catchUpConditions(guarded, len(s.Always)+len(s.Never))
 	}
 	if broken := release(); broken != nil {
 		return "", false, broken
 	}
-	return message, false, because(guarded, err)
+	return message, false, withCause(guarded, err)
 }
 
-// because wraps an error in the cause of the end of its context, unless the error contains it.
-func because(ctx context.Context, err error) error {
+// withCause adds the cause of the end of ctx to an error, unless the error contains it.
+func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {
 		return err
 	}
 	var failure *steps.Failure
-	if errors.As(err, &failure) { // it had judged before the time was over
+	if errors.As(err, &failure) { // the step failed before ctx ended
 		return err
 	}
 	return fmt.Errorf("%w: %w", cause, err)
 }
 
-func (e *execution) condition(ctx context.Context, text string) (bool, error) {
+func (e *execution) evalCondition(ctx context.Context, text string) (bool, error) {
 	p, err := e.env.Compile(text, expr.Condition)
 	if err != nil {
 		return false, err
@@ -197,47 +199,47 @@ func (e *execution) condition(ctx context.Context, text string) (bool, error) {
 		return false, err
 	}
 	var r expr.Result
-	e.world.Look(func(v observe.View) { r, err = p.Eval(e.env.Data(v, p)) })
+	e.recorder.Read(func(v observe.Snapshot) { r, err = p.Eval(e.env.Data(v, p)) })
 	return r.Value == true, err
 }
 
-func (e *execution) do(ctx context.Context, s *v1alpha1.Step, at place, done *Step) (string, error) {
-	inner := place{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
+func (e *execution) runAction(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (string, error) {
+	inner := stepPosition{at.field + "." + s.Kind(), at.depth + 1, &done.Steps}
 	switch {
 	case len(s.Steps) > 0:
-		return "", e.list(ctx, s.Steps, inner)
+		return "", e.runSteps(ctx, s.Steps, inner)
 	case len(s.Parallel) > 0:
-		return "", e.all(ctx, s.Parallel, inner)
+		return "", e.runParallel(ctx, s.Parallel, inner)
 	}
-	a, err := e.late(&s.Action)
+	a, err := e.expandAction(&s.Action)
 	if err != nil {
 		return "", err
 	}
 	return registry.Exec(ctx, e.env, a)
 }
 
-// join waits for a step in the background.
+// join waits for a background step and returns its error.
 func (e *execution) join(ctx context.Context, name string) (string, error) {
 	e.mu.Lock()
 	var b *background
-	for _, x := range e.backgrounds { // the last of a step that was repeated
+	for _, x := range e.backgrounds { // the last one, if an outer step was repeated
 		if x.name == name {
 			b = x
 		}
 	}
 	e.mu.Unlock()
 	if b == nil {
-		return "", fmt.Errorf("no step %q has begun in the background", name)
+		return "", fmt.Errorf("background step %q has not started", name)
 	}
 	select {
 	case <-b.done:
 	case <-ctx.Done():
-		return "", fmt.Errorf("%w: the step %q goes on", context.Cause(ctx), name)
+		return "", fmt.Errorf("%w: step %q has not ended", context.Cause(ctx), name)
 	}
 	if b.err != nil {
-		return "", fmt.Errorf("the step %q failed: %w", name, b.err)
+		return "", fmt.Errorf("step %q failed: %w", name, b.err)
 	}
-	return fmt.Sprintf("the step %q has ended", name), nil
+	return fmt.Sprintf("step %q has ended", name), nil
 }
 
 func (e *execution) joinAll() error {
@@ -246,7 +248,7 @@ func (e *execution) joinAll() error {
 	e.mu.Unlock()
 	var first error
 	for _, b := range all {
-		<-b.done // their context ends with the run's
+		<-b.done // the context of the step ends with the run
 		if b.err != nil && first == nil {
 			first = b.err
 		}
@@ -254,29 +256,30 @@ func (e *execution) joinAll() error {
 	return first
 }
 
-// note adds the start or the end of a step to the events of the run.
-func (e *execution) note(name string, state events.StepState, message string) {
+// recordStep records the start or the end of a step as an event.
+func (e *execution) recordStep(name string, state events.StepState, message string) {
 	first, _, _ := strings.Cut(message, "\n")
-	e.world.Note(events.Event{Time: time.Now(), Step: &events.StepEvent{Name: name, State: state, Message: first}})
+	e.recorder.AddEvent(events.Event{Time: time.Now(),
+		Step: &events.StepEvent{Name: name, State: state, Message: first}})
 }
 
-func (e *execution) close(s *Step, at place, v Verdict, message string) {
+func (e *execution) endStep(s *Step, at stepPosition, v Result, message string) {
 	e.mu.Lock()
-	s.Elapsed, s.Verdict, s.Message = time.Since(s.Started), v, message
+	s.Elapsed, s.Result, s.Message = time.Since(s.Started), v, message
 	e.mu.Unlock()
-	e.note(s.Name, events.StepState(v), message)
-	e.progress(Event{Kind: StepEnded, Step: s, Depth: at.depth})
+	e.recordStep(s.Name, events.StepState(v), message)
+	e.progress(ProgressEvent{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
-// late evaluates the expressions of an action that use the outputs of earlier steps.
-func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
+// expandAction evaluates the expressions in an action that use outputs of earlier steps.
+func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	text, err := json.Marshal(a)
-	if err != nil || !expr.Has(string(text)) {
+	if err != nil || !expr.HasExpression(string(text)) {
 		return a, err
 	}
 	var content any
 	if err := utiljson.Unmarshal(text, &content); err != nil {
-		return nil, fmt.Errorf("reading the step: %w", err)
+		return nil, fmt.Errorf("decoding the step: %w", err)
 	}
 	content, err = e.env.Expand(content)
 	if err != nil {
@@ -284,11 +287,11 @@ func (e *execution) late(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	}
 	text, err = json.Marshal(content)
 	if err != nil {
-		return nil, fmt.Errorf("writing the step: %w", err)
+		return nil, fmt.Errorf("encoding the step: %w", err)
 	}
 	expanded := &v1alpha1.Action{}
 	if err := utiljson.Unmarshal(text, expanded); err != nil {
-		return nil, fmt.Errorf("the step with what its expressions gave: %w", err)
+		return nil, fmt.Errorf("decoding the step after the evaluation of its expressions: %w", err)
 	}
 	return expanded, nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// load reads a scenario whose steps, and what comes before them, are given.
+// load loads a scenario with the given fields of spec.
 func load(t *testing.T, spec string) *source.Scenario {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.yaml")
@@ -37,9 +37,9 @@ func load(t *testing.T, spec string) *source.Scenario {
 	return all[0]
 }
 
-// begin makes an execution of a scenario that needs no sandbox: its steps are
-// scripts, sleeps and conditions over bases that the test tells of.
-func begin(t *testing.T, o Options, spec string) *execution {
+// newTestExecution returns an execution of a scenario that needs no sandbox: its steps are scripts, sleeps and
+// conditions about bases whose events the test adds.
+func newTestExecution(t *testing.T, o Options, spec string) *execution {
 	t.Helper()
 	o.Scenarios, o.Seed = []*source.Scenario{load(t, spec)}, 1
 	runs, err := plan(o, "dev", 1)
@@ -47,10 +47,10 @@ func begin(t *testing.T, o Options, spec string) *execution {
 		t.Fatal(err)
 	}
 	e := newExecution(&runner{o: o}, runs[0])
-	e.bases = func(context.Context) ([]control.Base, error) { return nil, nil }
-	e.world = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
-	e.env, err = steps.New(steps.Options{World: e.world, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
-		Namespace: e.in.name, Group: e.in.name, Folder: t.TempDir(), Join: e.join})
+	e.queryBases = func(context.Context) ([]control.Base, error) { return nil, nil }
+	e.recorder = observe.New(observe.Options{Namespace: e.in.name, Group: e.in.name})
+	e.env, err = steps.New(steps.Options{Recorder: e.recorder, Static: e.in.Static, Vars: e.in.Vars, Run: e.in.Run,
+		Namespace: e.in.name, Group: e.in.name, Dir: t.TempDir(), Join: e.join})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,17 +60,17 @@ func begin(t *testing.T, o Options, spec string) *execution {
 	return e
 }
 
-// outline is what became of steps, without times and lines.
+// outline formats steps and their results, without times and lines.
 func outline(steps []*Step, indent string) []string {
 	var lines []string
 	for _, s := range steps {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%s: %s %s", indent, s.Name, s.Verdict, s.Message), " "))
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%s: %s %s", indent, s.Name, s.Result, s.Message), " "))
 		lines = append(lines, outline(s.Steps, indent+"  ")...)
 	}
 	return lines
 }
 
-// wantOutline compares the outline of an execution. The sign … in what is wanted stands for the wording of a message.
+// wantOutline compares the outline of an execution. In want, … matches any message.
 func wantOutline(t *testing.T, e *execution, want ...string) {
 	t.Helper()
 	e.mu.Lock()
@@ -98,8 +98,8 @@ func TestSteps(t *testing.T) {
 			"one after the other, until one fails",
 			"steps:\n- {name: a, script: {content: echo one}}\n- {name: b, script: {content: exit 2}}\n- {name: c, " +
 				"script: {content: echo three}}",
-			Options{}, "status 2",
-			[]string{"a: passed one", "b: failed … status 2"},
+			Options{}, "exit code 2",
+			[]string{"a: passed one", "b: failed … exit code 2"},
 		},
 		{
 			"a condition that is false",
@@ -112,8 +112,8 @@ func TestSteps(t *testing.T) {
 			"repeated",
 			"steps:\n- {name: a, repeat: 3, script: {content: 'echo x >> f; wc -l < f | tr -d \" \"; test $(wc " +
 				"-l < f) -lt 3'}}",
-			Options{}, "status 1",
-			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed … status 1"},
+			Options{}, "exit code 1",
+			[]string{"a (1 of 3): passed 1", "a (2 of 3): passed 2", "a (3 of 3): failed … exit code 1"},
 		},
 		{
 			"what a script prints",
@@ -126,8 +126,8 @@ func TestSteps(t *testing.T) {
 			"a group",
 			"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo one}}\n  - {name: b, script: " +
 				"{content: exit 1}}\n- {name: c, script: {content: echo}}",
-			Options{}, "status 1",
-			[]string{"g: failed … status 1", "  a: passed one", "  b: failed … status 1"},
+			Options{}, "exit code 1",
+			[]string{"g: failed … exit code 1", "  a: passed one", "  b: failed … exit code 1"},
 		},
 		{
 			"at the same time",
@@ -145,10 +145,10 @@ func TestSteps(t *testing.T) {
 			[]string{"a: passed over", "b: passed", "c: passed …"},
 		},
 		{
-			"a failure in the background is told at the end",
+			"a failure in the background is reported at the end",
 			"steps:\n- {name: a, background: true, script: {content: 'exit 4'}}",
-			Options{}, "status 4",
-			[]string{"a: failed … status 4"},
+			Options{}, "exit code 4",
+			[]string{"a: failed … exit code 4"},
 		},
 		{
 			"a timeout",
@@ -172,15 +172,15 @@ func TestSteps(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := begin(t, tt.o, tt.spec)
+			e := newTestExecution(t, tt.o, tt.spec)
 			err := e.body(t.Context())
 			if joined := e.joinAll(); joined != nil && err == nil {
-				t.Errorf("the background failed: %v", joined)
+				t.Errorf("a background step failed: %v", joined)
 			}
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
-			if tt.want != nil { // the order of parallel steps is by chance
+			if tt.want != nil { // the order of parallel steps is undefined
 				wantOutline(t, e, tt.want...)
 			}
 		})
@@ -188,22 +188,23 @@ func TestSteps(t *testing.T) {
 }
 
 func TestParallelStepsEndTogether(t *testing.T) {
-	e := begin(t, Options{}, "steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep "+
-		"60}}\n  - {name: b, script: {content: exit 7}}")
+	e := newTestExecution(t, Options{},
+		"steps:\n- name: g\n  parallel:\n  - {name: a, timeout: 1m, script: {content: sleep "+
+			"60}}\n  - {name: b, script: {content: exit 7}}")
 	began := time.Now()
 	err := e.body(t.Context())
-	if err == nil || !strings.HasSuffix(err.Error(), " status 7") {
+	if err == nil || !strings.HasSuffix(err.Error(), " exit code 7") {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the steps took %s", took)
 	}
 }
 
-// module tells that a module on base-1 has got into these states.
+// module adds events with the states of a module on base-1.
 func module(e *execution, states ...events.ModuleState) {
 	for _, s := range states {
-		e.world.Note(events.Event{
+		e.recorder.AddEvent(events.Event{
 			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: "1"},
 				State: s}})
 	}
@@ -213,10 +214,10 @@ func TestInvariants(t *testing.T) {
 	const serves = "bases.all(b, bases[b].modules.exists(m, m.state == 'ACTIVATED'))"
 	const broken = "bases.exists(b, bases[b].modules.exists(m, m.state == 'BROKEN'))"
 	passed := func(n int) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Passed, Compared: n, Summary: fmt.Sprint(n)}
+		return Check{Name: "i", Expect: "holds", Result: Passed, Compared: n, Summary: fmt.Sprint(n)}
 	}
 	failed := func(n int, word, event string) Check {
-		return Check{Name: "i", Expect: "holds", Verdict: Failed, Compared: n, Summary: word + ` "i" `,
+		return Check{Name: "i", Expect: "holds", Result: Failed, Compared: n, Summary: word + ` "i" `,
 			Violations: []Violation{{Message: event}}}
 	}
 	tests := []struct {
@@ -224,15 +225,15 @@ func TestInvariants(t *testing.T) {
 		states              []events.ModuleState
 		want                Check
 	}{
-		{"always so", serves, "", []events.ModuleState{"ACTIVATED"}, passed(2)},
-		{"not for a moment", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"},
+		{"always true", serves, "", []events.ModuleState{"ACTIVATED"}, passed(2)},
+		{"violated temporarily", serves, "", []events.ModuleState{"BROKEN", "ACTIVATED"},
 			failed(2, "always", "module base-1: stock:1 BROKEN")},
-		{"not at the beginning", broken, "", []events.ModuleState{"BROKEN"}, failed(1, "always", "the beginning")},
-		{"never so", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
-		{"once so", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"},
+		{"violated initially", broken, "", []events.ModuleState{"BROKEN"}, failed(1, "always", "initial state")},
+		{"never true", "", broken, []events.ModuleState{"RESOLVED", "ACTIVATED"}, passed(3)},
+		{"true once", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"},
 			failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
-			Check{Name: "i", Expect: "holds", Verdict: Failed, Summary: " in traffic"}},
+			Check{Name: "i", Expect: "holds", Result: Failed, Summary: "empty lists: traffic"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,8 +241,8 @@ func TestInvariants(t *testing.T) {
 			if tt.never != "" {
 				spec = "never:\n- {name: i, cel: \"" + tt.never + "\"}\n"
 			}
-			e := begin(t, Options{}, spec+"steps:\n- {name: a, script: {content: echo}}")
-			e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+			e := newTestExecution(t, Options{}, spec+"steps:\n- {name: a, script: {content: echo}}")
+			e.recorder.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 			module(e, "ACTIVATED")
 			guarded, release, err := e.guard(t.Context(), "", e.in.Spec.Always, e.in.Spec.Never)
 			if err != nil {
@@ -250,9 +251,9 @@ func TestInvariants(t *testing.T) {
 			module(e, tt.states...)
 			ended := guarded.Err() != nil
 			err = release()
-			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Verdict == Failed) ||
+			if ended != (len(tt.want.Violations) > 0) || (err != nil) != (tt.want.Result == Failed) ||
 				err != nil && !strings.Contains(err.Error(), tt.want.Summary) {
-				t.Errorf("the scope had ended: %t, error %v", ended, err)
+				t.Errorf("scope ended: %t, error %v", ended, err)
 			}
 			for i, c := range e.run.Checks {
 				if strings.Contains(c.Summary, tt.want.Summary) {
@@ -269,35 +270,37 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-func TestBrokenInvariantEndsItsStep(t *testing.T) {
-	e := begin(t, Options{}, "steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, "+
-		"bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
+func TestViolatedInvariantEndsStep(t *testing.T) {
+	e := newTestExecution(t, Options{},
+		"steps:\n- name: a\n  timeout: 1m\n  never:\n  - {name: i, cel: \"bases.exists(b, "+
+			"bases[b].ready)\"}\n  script: {content: 'touch began; sleep 60'}\n- {name: b, script: {content: echo}}")
 	done := make(chan error, 1)
 	go func() { done <- e.body(t.Context()) }()
-	e.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	e.recorder.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	err := <-done
 	var why *violated
 	if !errors.As(err, &why) {
-		t.Fatalf("error %v, want that the invariant was broken", err)
+		t.Fatalf("error %v, want a violated invariant", err)
 	}
 	wantOutline(t, e, `a: failed never "a: i" …: `+why.event)
 }
 
-func TestProgressTellsSteps(t *testing.T) {
+func TestProgressReportsSteps(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	o := Options{Progress: func(event Event) {
+	o := Options{Progress: func(event ProgressEvent) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Verdict))
+		told = append(told, fmt.Sprintf("%s %d %s %s", event.Kind, event.Depth, event.Step.Name, event.Step.Result))
 	}}
-	e := begin(t, o, "steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: "+
-		"{content: exit 1}}")
+	e := newTestExecution(t, o,
+		"steps:\n- name: g\n  steps:\n  - {name: a, script: {content: echo}}\n- {name: b, script: "+
+			"{content: exit 1}}")
 	if err := e.body(t.Context()); err == nil {
-		t.Error("the steps have passed")
+		t.Error("the steps passed, want a failure")
 	}
 	if diff := cmp.Diff([]string{"stepEnded 1 a passed", "stepEnded 0 g passed", "stepEnded 0 b failed"},
 		told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("progress events (-want +got):\n%s", diff)
 	}
 }

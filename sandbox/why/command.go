@@ -27,7 +27,7 @@ func command(v *explainer) *Answer {
 	switch c, w := v.waiting(); {
 	case w != nil && w.Reason == api.ReasonNotActivated:
 		return v.answer(msgKeptDeactivated, args{"base": v.onBase(), "module": c.Name,
-			"version": workload.Of(&v.Pod.ObjectMeta, c).Version})
+			"version": workload.ModuleOf(&v.Pod.ObjectMeta, c).Version})
 	case w != nil && w.Reason == api.ReasonReplacing:
 		return v.answer(msgReplacingSameVersion, args{"base": v.onBase(), "module": c.Name})
 	}

@@ -40,8 +40,7 @@ type Selector struct{ o Options }
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, sorted by name. The result is never nil. node is the Node that the base has or
-// will have.
+// Select returns the modules for a base, sorted by name, never nil. node is the Node that the base has or will have.
 //
 // If there are several versions of a module, Select chooses the highest version number, and for equal numbers the
 // newest workload. It ignores paused Deployments, because their template does not show which version a base should
@@ -63,7 +62,7 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 			if workload.Check(&template.ObjectMeta, container) != nil {
 				continue
 			}
-			c := candidate{workload.Of(&template.ObjectMeta, container), object}
+			c := candidate{workload.ModuleOf(&template.ObjectMeta, container), object}
 			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
 				newest[c.Name] = c
 			}

@@ -24,7 +24,7 @@ func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Nod
 	if resolved, err := workload.Resolve(pod, container, refuseConfigMap); err == nil {
 		container = resolved
 	}
-	m := workload.Of(&pod.ObjectMeta, container)
+	m := workload.ModuleOf(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nameOf(pod, container.Name),
@@ -61,8 +61,7 @@ var errNotRead = errors.New("module objects are written without reading ConfigMa
 func refuseConfigMap(types.NamespacedName, string) (string, error) { return "", errNotRead }
 
 // nameOf returns the name of the Module object for a container: the Pod name, a dot and the container name. Container
-// names have no dots, so the names are unique in a namespace. If the name is too long, a hash replaces a part of the
-// Pod name.
+// names have no dots, so the names are unique in a namespace. In a long name, a hash replaces a part of the Pod name.
 func nameOf(pod *corev1.Pod, container string) string {
 	name := pod.Name + "." + container
 	if len(name) <= validation.DNS1123SubdomainMaxLength {

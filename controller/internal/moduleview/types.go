@@ -59,8 +59,7 @@ type Record struct {
 // State summarizes the state of a module in one word.
 type State string
 
-// The states. They have the names of the Module resource of the first generation of the module controller, if it had
-// them.
+// The states. Where possible, they have the names of the Module resource of the first module controller.
 const (
 	// Pending is the state of a module whose Pod is not scheduled, or that the base has not reported yet.
 	Pending State = "Pending"

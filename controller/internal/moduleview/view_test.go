@@ -106,8 +106,7 @@ func runTest(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test 
 	})
 }
 
-// separateStatus makes the fake treat the status as the API server does: create removes the status, and update does not
-// change it.
+// separateStatus makes the fake treat the status as the API server does: create removes it, and update keeps it.
 func separateStatus(client *fake.FakeDynamicClient) {
 	tracker := client.Tracker()
 	client.PrependReactor("create", "modules", func(action clienttesting.Action) (bool, runtime.Object, error) {

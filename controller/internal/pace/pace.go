@@ -1,5 +1,4 @@
-// Package pace divides the periods of the controller by a time scale, so that tests can simulate outages of minutes in
-// seconds.
+// Package pace divides the periods of the controller by a time scale, so that tests of long outages take seconds.
 package pace
 
 import "time"
@@ -10,8 +9,8 @@ const MaxTimeScale = 20
 // TimeScale is the divisor of periods. The zero value means 1.
 type TimeScale int
 
-// Of divides a period by the scale. A period that is not positive is returned unchanged, because it disables something
-// or selects a default.
+// Of divides a period by the scale. A period that is not positive disables something or selects a default: it is
+// unchanged.
 func (s TimeScale) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// base returns the Node of a base that has been Ready, or not, since a time.
+// base returns the Node of a base whose Ready condition changed at a time.
 func base(name string, ready corev1.ConditionStatus, since time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -29,7 +29,7 @@ func TestReplicas(t *testing.T) {
 	const grace = time.Minute
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ready := func(name string) *corev1.Node { return base(name, corev1.ConditionTrue, now.Add(-time.Hour)) }
-	silent := func(name string, since time.Duration) *corev1.Node {
+	unreachable := func(name string, since time.Duration) *corev1.Node {
 		return base(name, corev1.ConditionUnknown, now.Add(-since))
 	}
 	other, worker, leaving, blank := ready("other"), ready("worker"), ready("leaving"), ready("blank")
@@ -56,21 +56,21 @@ func TestReplicas(t *testing.T) {
 		{"shrinks to them", 5, []*corev1.Node{ready("a"), ready("b")}, 2, 0},
 		{"other bases, workers and bases that leave do not count", 1,
 			[]*corev1.Node{ready("a"), other, worker, leaving}, 1, 0},
-		{"a silent base keeps its replica", 2, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 2,
+		{"an unreachable base keeps its replica", 2, []*corev1.Node{ready("a"), unreachable("b", 20*time.Second)}, 2,
 			40 * time.Second},
 		{"the first of several to lose it", 3,
-			[]*corev1.Node{silent("a", 20*time.Second), silent("b", 50*time.Second), silent("c", 0)}, 3,
+			[]*corev1.Node{unreachable("a", 20*time.Second), unreachable("b", 50*time.Second), unreachable("c", 0)}, 3,
 			10 * time.Second},
 		{"one of them has lost it", 3,
-			[]*corev1.Node{silent("a", 20*time.Second), silent("b", time.Minute), silent("c", 0)}, 2, 40 * time.Second},
-		{"but does not get one", 1, []*corev1.Node{ready("a"), silent("b", 20*time.Second)}, 1, 0},
-		{"not more than there are", 5, []*corev1.Node{ready("a"), silent("b", 0)}, 2, time.Minute},
+			[]*corev1.Node{unreachable("a", 20*time.Second), unreachable("b", time.Minute), unreachable("c", 0)}, 2, 40 * time.Second},
+		{"but does not get one", 1, []*corev1.Node{ready("a"), unreachable("b", 20*time.Second)}, 1, 0},
+		{"not more than there are", 5, []*corev1.Node{ready("a"), unreachable("b", 0)}, 2, time.Minute},
 		{"a cordoned base takes no Pod", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
 		{"nor keeps a replica without one", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), false)}, 1, 0},
 		{"but keeps the one that it has", 2, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 2,
 			10 * time.Second},
 		{"and does not get another", 1, []*corev1.Node{ready("a"), cordoned(ready("b"), true)}, 1, 0},
-		{"silent for long, it keeps none", 2, []*corev1.Node{ready("a"), cordoned(silent("b", time.Hour), true)}, 1, 0},
+		{"unreachable for too long", 2, []*corev1.Node{ready("a"), cordoned(unreachable("b", time.Hour), true)}, 1, 0},
 		{"a base that has said nothing counts from its creation", 1, []*corev1.Node{blank}, 1, 50 * time.Second},
 	}
 	for _, tt := range tests {
@@ -86,7 +86,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A Pod counts for a cordoned base if a rollout would leave it.
+// A cordoned base counts if it has a Pod with the current template.
 func TestRuns(t *testing.T) {
 	d := peerDeployment("peer")
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}

@@ -37,8 +37,7 @@ type InstalledVersion struct {
 	URL string
 	// Unhealthy is set after the liveness probe has failed: the version must be installed again.
 	Unhealthy bool
-	// InDoubtUntil is until when the base may still execute an install that it has not answered; zero after a module
-	// list has shown the result.
+	// InDoubtUntil is until when the base may still execute an unanswered install; zero if a list has shown the result.
 	InDoubtUntil time.Time
 	// ExpectedUntil is until when a version of the base's baseline stays although no Pod requests it yet.
 	ExpectedUntil time.Time
@@ -79,8 +78,7 @@ type Failure struct {
 	Attempts int // the number of consecutive failures
 	// At is when the last attempt failed. Next is when the next attempt is due.
 	At, Next time.Time
-	// FreeMetaspace is the free metaspace of the base in bytes if the attempt failed because it was too small;
-	// otherwise -1.
+	// FreeMetaspace is the free metaspace of the base in bytes if that was the cause of the failure; otherwise -1.
 	FreeMetaspace int64
 }
 

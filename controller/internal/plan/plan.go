@@ -14,8 +14,7 @@ import (
 type Input struct {
 	Now  time.Time
 	Name string // the name of the module
-	// Wanted are the modules of the Pods that are not being deleted, without duplicates. The module of the newest Pod
-	// is first.
+	// Wanted are the modules of the Pods that are not being deleted, the newest Pod first, without duplicates.
 	Wanted []arklet.Module
 	// Requested are the modules of all Pods, including Pods that are being deleted.
 	Requested []arklet.Module
@@ -31,8 +30,7 @@ type Input struct {
 	ReplacedEndpoints Endpoints
 	CanSwitch         bool // the tunnel supports switchBiz
 	KeepSameVersion   bool // the jar of a version is never replaced by another jar
-	// Drain is how long a Pod may still receive requests after it has turned Not Ready. A value of 0 or less disables
-	// the drain.
+	// Drain is how long a Pod may still receive requests after it has turned Not Ready. 0 or less means no drain.
 	Drain time.Duration
 	// EndpointLag is how long the endpoints of Services may still be out of date; 0 means that they are up to date.
 	EndpointLag time.Duration
@@ -60,11 +58,10 @@ type ActionKind int
 // The kinds of actions.
 const (
 	NoAction    ActionKind = iota
-	DoInstall              // Action.Module
-	DoSwitch               // to Action.Module
-	DoUninstall            // Action.Module
-	// Uninstall Action.Conflicting, which is deactivated, and then Action.Module. Afterwards, Conflicting is installed
-	// again.
+	DoInstall              // install Action.Module
+	DoSwitch               // switch to Action.Module
+	DoUninstall            // uninstall Action.Module
+	// Uninstall Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls Conflicting.
 	UninstallConflicting
 	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
 	RequestList          // request the module list of the base, and wait for it
@@ -75,8 +72,7 @@ type Action struct {
 	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
-	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means that Next is called after the next
-	// change.
+	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means after the next change.
 	Wait time.Duration
 	// NeedsList is set if a module list must be requested before that call: the base is installing the module.
 	NeedsList bool
@@ -90,8 +86,7 @@ const (
 	MaxRetain = 25 * time.Second
 	// UninstallReserve is the last part of a grace period, which is reserved for the uninstall.
 	UninstallReserve = 5 * time.Second
-	// RecheckInterval is the delay before the next call of Next while the controller waits for something that it cannot
-	// observe.
+	// RecheckInterval is the delay before the next call of Next while a change cannot be observed.
 	RecheckInterval = time.Second
 	// replaceRetryDelay is the delay before another attempt to replace a jar, if the attempt before failed and the jar
 	// of an older Pod was restored. During each attempt, the base lacks the module for the duration of two installs.
@@ -250,16 +245,14 @@ func (p *planner) waitFor(d time.Duration) {
 	}
 }
 
-// superseded reports whether a newer Pod requests the same version as Wanted[i] from another jar, and that install has
-// not failed.
+// superseded reports whether a newer Pod requests the version of Wanted[i] from another jar that has not failed.
 func (p *planner) superseded(i int) bool {
 	return slices.ContainsFunc(p.Wanted[:i], func(newer arklet.Module) bool {
 		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[InstallAttempt(newer)].Err == nil
 	})
 }
 
-// needsReinstall reports whether a listed version must be installed again: it is known to be from another jar, or it is
-// unhealthy.
+// needsReinstall reports whether a listed version must be installed again: it is from another jar, or is unhealthy.
 func (p *planner) needsReinstall(w arklet.Module) bool {
 	i := p.Memory.Installed[w.Version]
 	return i.Unhealthy || !p.KeepSameVersion && i.URL != "" && i.URL != w.URL
@@ -423,8 +416,7 @@ func (p *planner) newerRequested(serving string) bool {
 
 // deactivatedSuccessor returns the requested version that the base keeps deactivated while the given version, which
 // must be uninstalled, is active. Over MQTT, only a fresh install activates the successor. The successor is uninstalled
-// while the given version is still active, so that the base lacks an active version only for the duration of one
-// install.
+// while the given version is still active, so that no version is active only for the duration of one install.
 func (p *planner) deactivatedSuccessor(biz arklet.Biz) (arklet.Module, bool) {
 	if p.CanSwitch || biz.State != arklet.StateActivated || p.isOtherActive(biz.Version) {
 		return arklet.Module{}, false

@@ -523,8 +523,7 @@ func TestActiveVersionWaitsForTheNewestVersion(t *testing.T) {
 	}
 }
 
-// The drain of a version begins when another version receives the requests, even if Next was not called since both were
-// being installed.
+// The drain of a version begins when another version receives the requests, even without a call of Next in between.
 func TestDrainBeginsWhenAnotherVersionReceivesRequests(t *testing.T) {
 	for _, state := range []arklet.State{arklet.StateUnresolved, arklet.StateResolved} {
 		t.Run(string(state), func(t *testing.T) { testDrainStart(t, state) })

@@ -25,14 +25,12 @@ type Module struct {
 	NotReadyReason string
 	// Superseded is set if the version or the jar of a newer Pod is active on this base.
 	Superseded bool
-	// Replacing is set if the jar of the version is about to be replaced. Uninstalling is set while the version is
-	// being uninstalled.
+	// Replacing is set if the jar of the version is about to be replaced. Uninstalling is set while it is uninstalled.
 	Replacing, Uninstalling bool
 	// SwitchedAway is set if the base has switched to a version that no Pod requests any more, and the version of this
 	// Pod or of a newer Pod is expected to become active.
 	SwitchedAway bool
-	// PreviousVersion is the version that the Pod requested before its spec was changed. It is empty unless that
-	// version is active.
+	// PreviousVersion is the version that the Pod requested before its spec was changed; empty unless it is active.
 	PreviousVersion string
 	// Origin is api.ReasonInstalled or api.ReasonReplacedInPlace; empty if this controller did not install the module.
 	Origin string

@@ -14,8 +14,7 @@ import (
 
 // withSidecars returns the statuses of all containers in the order of the spec. It adds running statuses for the
 // containers that are not modules, because kubectl counts only running containers in its column READY. The caller sets
-// ready once the modules are installed, so that READY is n/n when the Pod is Ready. The added statuses have no
-// container ID.
+// ready once the modules are installed, so that READY is n/n when the Pod is Ready. They have no container ID.
 func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time,
 	ready bool) []corev1.ContainerStatus {
 	if len(modules) == len(pod.Spec.Containers) {

@@ -33,7 +33,7 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	if s.StartTime == nil {
 		s.StartTime = ptr.To(metav1.NewTime(now))
 	}
-	reachable := b.Liveness == base.Alive
+	reachable := b.Liveness == base.Reachable
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
 	states := make([]moduleState, 0, len(modules))
 	installed, ready := true, reachable
@@ -106,8 +106,7 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 	}
 }
 
-// notReadyReason returns the reason and the message of the condition of a Pod that is not Ready; both are empty if all
-// modules are ready.
+// notReadyReason returns why a Pod is not Ready, as for a condition; both are empty if all modules are ready.
 func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reason, message string) {
 	if !reachable {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -89,7 +89,7 @@ type requestKey struct{}
 // dialWithin returns a function that dials with the context of the request, and closes the connection when that context
 // is done. Otherwise, http.Transport would continue to dial and to do the TLS handshake after the request has ended.
 // The default of dial is net.Dialer.DialContext.
-func dialWithin(dial door.DialFunc) door.DialFunc {
+func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}

@@ -30,8 +30,7 @@ func newLimits(n int) *limits {
 	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
 }
 
-// acquire blocks until a request is allowed or ctx is done. If it returns nil, the caller must call release with the
-// same value of slow.
+// acquire blocks until a request is allowed or ctx is done. If it returns nil, call release with the same slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
 		return l.all.Acquire(ctx, 1)

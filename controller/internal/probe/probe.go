@@ -2,8 +2,7 @@
 //
 // It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready
 // before its first probe, unless it was Ready when this controller started. After its liveness probe has failed, a
-// module is not probed for liveness until it has restarted. The number of concurrent requests is limited per base and
-// in total.
+// module is not probed for liveness until it has restarted. Concurrent requests are limited per base and in total.
 package probe
 
 import (
@@ -60,8 +59,7 @@ type Result struct {
 
 // Options configure a Prober. Changed is required.
 type Options struct {
-	// Changed is called for every change of a result. Calls for the same container and kind do not overlap. It must not
-	// block.
+	// Changed is called for every change of a result. Calls for a container and kind do not overlap. It must not block.
 	Changed func(Result)
 	// Dial connects to the web listener of a base. Default: it dials the address directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -43,8 +43,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe. Its default, like those of the other settings, is the default of the API
-// server.
+// period returns the period of the probe. The defaults of all settings are those of the API server.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }
@@ -53,8 +52,7 @@ func (w *worker) timeout() time.Duration {
 	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
-// recordResult records the result of a request, sets when the next request is due, and reports whether healthy has
-// changed.
+// recordResult records the result of a request, sets the next due time, and reports whether healthy has changed.
 func (w *worker) recordResult(err error, now time.Time) (changed bool) {
 	for w.due = w.due.Add(w.period()); w.due.Before(now); { // the response took longer than a period
 		w.due = w.due.Add(w.period())

@@ -21,8 +21,7 @@ const (
 	// attempts is the maximum number of attempts for a message. The delay between them grows from firstDelay.
 	attempts   = 4
 	firstDelay = time.Second
-	// perMinute is the maximum number of messages per minute. If a robot sends more, DingTalk blocks it for ten
-	// minutes.
+	// perMinute is the maximum number of messages per minute. Beyond it, DingTalk blocks a robot for ten minutes.
 	perMinute = 20
 	// queueSize is the maximum number of queued events of a hook.
 	queueSize = 256

@@ -36,8 +36,7 @@ type markdown struct {
 	} `json:"markdown"`
 }
 
-// body returns the request body for a DingTalk robot. It has the heading and the fields of ModuleController V2
-// (upstream).
+// body returns the request body for a DingTalk robot, with the heading and fields of ModuleController V2 (upstream).
 func (e Event) body() ([]byte, error) {
 	var text strings.Builder
 	text.WriteString("# MC告警\n")
@@ -76,8 +75,7 @@ const (
 	lineStartChars = "#+-="
 )
 
-// escape escapes a text for Markdown, so that it cannot contain links, images or headings, and all its lines stay in
-// the list item.
+// escape escapes a text for Markdown: it has no links, images or headings, and all its lines stay in the list item.
 func escape(text string) string {
 	text = arklet.Text(text)
 	var b strings.Builder

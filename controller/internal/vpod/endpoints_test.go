@@ -58,8 +58,7 @@ func newServingFixture(t *testing.T) (*fixture, *corev1.Pod) {
 
 var ready = discoveryv1.EndpointConditions{Ready: ptr.To(true)}
 
-// The module of a deleted Pod stays while a Service sends requests to the Pod: the EndpointSlice controller
-// may be slow or unavailable.
+// The module of a deleted Pod stays while a Service sends requests to the Pod: Kubernetes may update endpoints late.
 func TestDrainFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	notReady := discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
@@ -133,8 +132,7 @@ func TestReplacementFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// One list of EndpointSlices is used for all Pods of a namespace. If listing is forbidden, the drain has a fixed
-// duration.
+// One list of EndpointSlices is used for all Pods of a namespace. Without permission, the drain has a fixed duration.
 func TestEndpointsAreListedOncePerNamespace(t *testing.T) {
 	t.Parallel()
 	for _, forbidden := range []bool{false, true} {

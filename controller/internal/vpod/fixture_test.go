@@ -101,7 +101,7 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 		b.mu.Unlock()
 		b.w.registry.SetModules(from, list)
 		if tells {
-			b.w.dialog.Listed(identity)
+			b.w.requests.HandleList(identity)
 		}
 		return
 	}
@@ -109,7 +109,7 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 	b.mu.Unlock()
 	a.Command, a.Module, a.PublishedAt = r.Command, arklet.Module{Name: r.Module.Name,
 		Version: r.Module.Version}, from.At
-	b.w.dialog.Answered(identity, a)
+	b.w.requests.HandleAnswer(identity, a)
 }
 
 func (b *fakeBase) run(r arklet.Request) arklet.Answer {
@@ -219,8 +219,7 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// fixture is a Provider with a fake API server and a fake base "a", which has the Node "vnode.a". It runs in a synctest
-// bubble.
+// fixture is a Provider with a fake API server and the fake base "a" on Node "vnode.a", in a synctest bubble.
 type fixture struct {
 	*Provider
 	t      *testing.T
@@ -264,11 +263,11 @@ func newFixture(t *testing.T, opts Options) *fixture {
 	opts.Drain = cmp.Or(opts.Drain, api.Drain)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	registry := base.NewRegistry(base.Options{Observer: func(c base.Change) { w.BaseChanged(c) }})
-	dialog := base.NewDialog(registry)
-	dialog.Use(w.base)
+	requests := base.NewRequestTracker(registry)
+	requests.AddTunnel(w.base)
 	workloads := informers.NewSharedInformerFactory(w.api, 0)
 	opts.Workloads = workloads.Apps().V1()
-	w.Provider = New(opts, w.api, registry, dialog)
+	w.Provider = New(opts, w.api, registry, requests)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -418,7 +417,7 @@ func (w *fixture) sameUID(stored *corev1.Pod, uid types.UID) error {
 }
 
 func (w *fixture) sendHeartbeat() {
-	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
+	_, _ = w.registry.HandleHeartbeat(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", Active: true})
 }
 
@@ -454,8 +453,8 @@ func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Po
 	return pod
 }
 
-// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It becomes the owner of the Pods that
-// are created afterwards.
+// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It owns the Pods that are created
+// later.
 func (w *fixture) applyDaemonSet(version string) {
 	w.t.Helper()
 	w.owners = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: ptr.To(true)}}

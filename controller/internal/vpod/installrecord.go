@@ -93,6 +93,5 @@ func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
 	}
 }
 
-// baselinePodTimeout is how long the base may take to install its baseline, and the scheduler to bind the Pods that
-// request these modules.
+// baselinePodTimeout limits the time until the base has its baseline and the scheduler has bound the Pods for it.
 const baselinePodTimeout = 10 * time.Minute

@@ -455,7 +455,7 @@ func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 			b.ignore = ""
 			b.install(arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/v1.jar"})
 		})
-		w.dialog.Lost("a", "the connection was lost")
+		w.requests.FailPending("a", "the connection was lost")
 		synctest.Wait()
 		w.base.answer("a", arklet.Request{Command: arklet.CommandQueryAllBiz}) // before the next attempt
 		w.advance(time.Minute)
@@ -695,7 +695,7 @@ func TestInstallRetries(t *testing.T) {
 		w.base.change(func(b *fakeBase) { b.ignore = arklet.CommandInstallBiz })
 		w.create("p1", container("biz1", "1"))
 		w.advance(time.Second)
-		w.dialog.Lost("a", "the base has restarted")
+		w.requests.FailPending("a", "the base has restarted")
 		w.base.change(func(b *fakeBase) { // the base installs its baseline, and the controller does not know it
 			b.ignore = ""
 			b.modules = []arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateResolved}}

@@ -44,8 +44,7 @@ func TestAcceptDelayUnderLoad(t *testing.T) {
 	})
 }
 
-// A Pod that is deleted while its module slot waits for the command limit is deleted immediately, and its module is not
-// installed.
+// A Pod whose module slot waits for the command limit is deleted immediately, and its module is not installed.
 func TestOutdatedActionIsNotExecuted(t *testing.T) {
 	runTest(t, "", Options{Workers: 1}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = time.Minute })

@@ -30,7 +30,7 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 	seen := map[string]bool{}
 	for _, c := range containers {
 		resolved, err := workload.Resolve(pod, c, value)
-		m := module{Module: workload.Of(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
+		m := module{Module: workload.ModuleOf(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
 		switch {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter,

@@ -65,9 +65,8 @@ func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m 
 // unavailable API server must not block it.
 const saveTimeout = time.Second
 
-// saveInstallRecord saves the install record before an install is sent. Without the record, if this controller stops
-// and the Pod is deleted, another controller does not know that the module was installed for a Pod, and leaves it on
-// the base.
+// saveInstallRecord saves the install record before an install is sent. Otherwise, if this controller stops and the Pod
+// is deleted, another controller would leave the module on the base.
 func (p *Provider) saveInstallRecord(ctx context.Context, identity string) {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
@@ -94,7 +93,7 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 }
 
 // uninstall sends uninstallBiz, and requests the module list afterwards. A base may uninstall a module and report a
-// failure nevertheless, for example of a stop handler (protocol 5.2). uninstall then returns an error and a snapshot
+// failure nevertheless, for example of a stop handler (protocol 5.2). The result is then an error and a snapshot
 // without the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
@@ -113,7 +112,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	}
 	if _, exists := b.Module(m.Name, m.Version); exists {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed,
-			"base %q reported that %s was uninstalled, but still lists it", p.registry.Called(b.Identity), m.Identity())
+			"base %q reported that %s was uninstalled, but still lists it", p.registry.DisplayName(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
@@ -131,7 +130,7 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 }
 
 // runCommand sends a command and waits for the answer. The error has an error code, unless ctx is done or the command
-// is not needed any more.
+// is obsolete.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
@@ -144,8 +143,8 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	began := time.Now()
 	commandCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	commandCtx, giveUp := context.WithCancelCause(commandCtx)
-	defer giveUp(nil)
+	commandCtx, cancelCommand := context.WithCancelCause(commandCtx)
+	defer cancelCommand(nil)
 	if r.Command == arklet.CommandInstallBiz {
 		key := slotKey{identity, r.Module.Name}
 		setCurrent := func(i *pendingInstall) {
@@ -155,11 +154,11 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 				}
 			})
 		}
-		setCurrent(&pendingInstall{r.Module, giveUp})
+		setCurrent(&pendingInstall{r.Module, cancelCommand})
 		defer setCurrent(nil)
 	}
 	p.opts.CommandSent(identity, r)
-	answer, err := p.dialog.Do(commandCtx, identity, r, again)
+	answer, err := p.requests.Do(commandCtx, identity, r, again)
 	o := CommandResult{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
@@ -170,7 +169,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
-	case errors.Is(err, errUnwanted), errors.Is(err, base.ErrNotAgain):
+	case errors.Is(err, errUnwanted), errors.Is(err, base.ErrResendDeclined):
 		o.Err, o.Code = err, timeoutCode
 		p.opts.CommandFinished(o)
 		return answer, err
@@ -234,7 +233,7 @@ func (p *Provider) cancelUnwantedInstall(key slotKey) {
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
 	commandCtx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(listTimeout))
 	defer cancel()
-	fresh, err := p.dialog.Modules(commandCtx, b.Identity, notBefore)
+	fresh, err := p.requests.Modules(commandCtx, b.Identity, notBefore)
 	if err != nil {
 		return b, errcode.Wrap(transportCode(err), err)
 	}
@@ -265,7 +264,7 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity),
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.DisplayName(b.Identity),
 		message)
 	if as(code) == code { // arklet and the controller share the code, for example DiskFull
 		return err
@@ -286,7 +285,7 @@ func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, e
 		f = before
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		failures := 1
-		if !errcode.Passes(errcode.Of(err)) {
+		if !errcode.IsTransient(errcode.Of(err)) {
 			f.Attempts++
 			failures = f.Attempts
 		}

@@ -18,8 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// webListener is the web listener of a base. The probes of a fixture reach it without a network, because a synctest
-// bubble cannot use one.
+// webListener is the web listener of a base. Probes reach it without a network.
 type webListener struct {
 	healthy  atomic.Bool
 	requests atomic.Int64

@@ -44,8 +44,7 @@ type Options struct {
 	Workers int
 	// InstallTimeout and UninstallTimeout limit how long to wait for the answer to a command.
 	InstallTimeout, UninstallTimeout time.Duration
-	// MaxAttempts is the number of failed installs after which the Pod status shows RetryTimesExceeded. The attempts
-	// continue. Default: 6.
+	// MaxAttempts is the number of failed installs from which the Pod status shows RetryTimesExceeded. Default: 6.
 	MaxAttempts int
 	// KeepSameVersion ignores a new image of a container if the version is the same. By default, the module is
 	// uninstalled and installed again from the new image.
@@ -91,8 +90,7 @@ const (
 	defaultMaxAttempts = 6
 )
 
-// The maximum retry delays after errors that are not module failures: the base does not send its module list, or the
-// API server rejects a write.
+// The maximum retry delays after other errors: the base does not send its list, or the API server rejects a write.
 const (
 	maxOperateDelay = time.Minute
 	maxPublishDelay = 2 * time.Second
@@ -109,7 +107,7 @@ const (
 type Provider struct {
 	opts       Options
 	registry   *base.Registry
-	dialog     *base.Dialog
+	requests   *base.RequestTracker
 	informer   *Informer
 	store      *store
 	writer     *writer
@@ -137,12 +135,12 @@ type servedBase struct {
 }
 
 // New returns a Provider. The Provider sends no commands before Start.
-func New(opts Options, client kubernetes.Interface, registry *base.Registry, dialog *base.Dialog) *Provider {
+func New(opts Options, client kubernetes.Interface, registry *base.Registry, requests *base.RequestTracker) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
 	opts.FailedPods = cmp.Or(opts.FailedPods, podstatus.FailedUnowned)
 	p := &Provider{
-		opts: opts, registry: registry, dialog: dialog, informer: NewInformer(client),
+		opts: opts, registry: registry, requests: requests, informer: NewInformer(client),
 		templates: newTemplates(opts.Workloads),
 		nodes:     map[string]string{}, served: map[string]*servedBase{},
 		handovers: openHandovers{counts: map[handoverKey]int{}},
@@ -232,7 +230,7 @@ func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.
 	})
 	for _, c := range pod.Spec.Containers {
 		if c.Name == module && len(versions) == 0 {
-			versions = append(versions, workload.Of(&pod.ObjectMeta, c).Version)
+			versions = append(versions, workload.ModuleOf(&pod.ObjectMeta, c).Version)
 		}
 	}
 	return from, versions
@@ -325,8 +323,7 @@ func (p *Provider) trigger(key slotKey) {
 	p.publishers.Add(key)
 }
 
-// StopServing stops serving a base. It cancels the work in progress, and removes the Pods of the base from memory. The
-// modules stay installed.
+// StopServing stops serving a base. It cancels the work in progress, and forgets the Pods. The modules stay installed.
 func (p *Provider) StopServing(identity, nodeName string) {
 	p.mu.Lock()
 	delete(p.nodes, nodeName)
@@ -412,8 +409,7 @@ func (p *Provider) RequestedMemory(nodeName string) int64 {
 // PodCount returns the number of served Pods.
 func (p *Provider) PodCount() int { return p.store.count() }
 
-// Depth returns the number of module slots that an operator handles, or that wait for an operator or for the command
-// limit of their base.
+// Depth returns the number of module slots with an active or queued operator, or that wait for the command limit.
 func (p *Provider) Depth() int {
 	n := p.operators.Depth()
 	p.mu.RLock()

@@ -47,7 +47,7 @@ func (p *Provider) deleteFinishedPods(ctx context.Context, snapshots []podSnapsh
 	return errors.Join(errs...)
 }
 
-// deleteFinishedPod deletes a Pod from the API. A Pod with finalizers remains, so its status is set to terminated first.
+// deleteFinishedPod deletes a Pod from the API. A Pod with finalizers remains, and gets a terminated status before.
 func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
@@ -71,7 +71,7 @@ func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 // publishStatuses writes the status of the Pods of a module slot, in an order that avoids lost requests.
 func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snapshot,
 	snapshots []podSnapshot) (time.Duration, error) {
-	if b.Liveness == base.Alive && anyStale(snapshots, b) {
+	if b.Liveness == base.Reachable && anyStale(snapshots, b) {
 		return p.requestStaleList(ctx, snapshots, b), nil
 	}
 	now := time.Now()
@@ -86,7 +86,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snap
 		before := p.writer.status(v.podRecord, v.pod)
 		p.updateProbes(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.podRecord, b, before)
-		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
+		if b.Modules == nil && b.Liveness == base.Reachable && podstatus.IsReady(&before) {
 			continue // this controller has not received the module list yet
 		}
 		if left := v.firstSeen.Add(p.currentAcceptDelay()).Sub(now); left > 0 && isOnlyWaiting(&before, &target) {
@@ -134,8 +134,7 @@ func (s *minDelay) add(d time.Duration) {
 // staleListDelay is how long the publisher waits for the operator of the slot to request a new module list.
 const staleListDelay = time.Second
 
-// requestStaleList requests the module list of the base if the operator did not do so in time. It returns when to
-// publish again.
+// requestStaleList requests the module list if the operator did not do so in time. It returns when to publish again.
 func (p *Provider) requestStaleList(ctx context.Context, snapshots []podSnapshot, b base.Snapshot) time.Duration {
 	within := p.opts.TimeScale.Of(staleListDelay)
 	if !slices.ContainsFunc(snapshots,
@@ -179,7 +178,7 @@ func (p *Provider) currentAcceptDelay() time.Duration {
 	return p.opts.TimeScale.Of(acceptDelay)
 }
 
-// isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods become Ready before
+// isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before
 // that is worth a write.
 func isOnlyWaiting(before, target *corev1.PodStatus) bool {
 	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
@@ -206,7 +205,7 @@ func (p *Provider) writeInOrder(ctx context.Context, key slotKey, b base.Snapsho
 	first := byKey[pods[0].Key].pod
 	current := handoverKey{first.Namespace, key.module, first.Spec.NodeName}
 	started := false
-	steps := handover.Order(pods, func() bool {
+	writes := handover.Order(pods, func() bool {
 		started = p.readyOnOtherNode(current, true)
 		return started
 	})
@@ -214,9 +213,9 @@ func (p *Provider) writeInOrder(ctx context.Context, key slotKey, b base.Snapsho
 		defer p.handovers.end(current)
 	}
 	marked := false
-	for _, s := range steps {
-		v := byKey[s.Key]
-		if s.PreferDeletion {
+	for _, write := range writes {
+		v := byKey[write.Key]
+		if write.PreferDeletion {
 			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, true); err != nil {
 				return false, err
 			}
@@ -227,10 +226,10 @@ func (p *Provider) writeInOrder(ctx context.Context, key slotKey, b base.Snapsho
 			return false, nil // another Node has a Ready Pod now, so old Pods must turn Not Ready first
 		}
 		marked = false
-		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
+		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[write.Key]); !asPlanned || err != nil {
 			return false, err
 		}
-		if ready[s.Key] { // after a rollback, the Pod must not be the first one to be deleted
+		if ready[write.Key] { // after a rollback, the Pod must not be the first one to be deleted
 			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, false); err != nil {
 				return false, err
 			}
@@ -385,32 +384,33 @@ func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord
 // handoverKey identifies a handover: the old Pod of a module on a Node is Not Ready, and the new Pod is not Ready yet.
 type handoverKey struct{ namespace, module, node string }
 
-// openHandovers counts the handovers in progress. A Service sends no requests to a Node during a handover of its
-// module.
+// openHandovers counts the handovers in progress. A Service sends no requests to a Node during one.
 type openHandovers struct {
 	mu     sync.Mutex
 	counts map[handoverKey]int
 }
 
-func (g *openHandovers) end(of handoverKey) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.counts[of]--
-	if g.counts[of] == 0 {
-		delete(g.counts, of)
+func (h *openHandovers) end(key handoverKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[key]--
+	if h.counts[key] == 0 {
+		delete(h.counts, key)
 	}
 }
 
 // readyOnOtherNode reports whether a module has a Ready Pod on another Node without a handover in progress. If it
-// returns true and enter is set, it starts the handover g; the caller must call openHandovers.end.
-func (p *Provider) readyOnOtherNode(g handoverKey, enter bool) bool {
+// returns true and start is set, it starts the handover key; the caller must call openHandovers.end.
+func (p *Provider) readyOnOtherNode(key handoverKey, start bool) bool {
 	p.handovers.mu.Lock()
 	defer p.handovers.mu.Unlock()
-	ready := slices.ContainsFunc(p.informer.onOtherNodes(g.namespace, g.module, g.node), func(pod *corev1.Pod) bool {
-		return p.handovers.counts[handoverKey{g.namespace, g.module, pod.Spec.NodeName}] == 0 && p.isReadyNow(pod)
-	})
-	if ready && enter {
-		p.handovers.counts[g]++
+	ready := slices.ContainsFunc(p.informer.onOtherNodes(key.namespace, key.module, key.node),
+		func(pod *corev1.Pod) bool {
+			return p.handovers.counts[handoverKey{key.namespace, key.module, pod.Spec.NodeName}] == 0 &&
+				p.isReadyNow(pod)
+		})
+	if ready && start {
+		p.handovers.counts[key]++
 	}
 	return ready
 }

@@ -30,7 +30,7 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 	relisted := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.hasSlot(key) {
+		if !known || b.Liveness != base.Reachable || !p.store.hasSlot(key) {
 			return 0, nil
 		}
 		action := p.plan(key, b)
@@ -73,8 +73,7 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 	}
 }
 
-// ignoreCancelled returns nil if ctx is done: the base is not served any more, or the controller stops. Otherwise it
-// returns err.
+// ignoreCancelled returns err; nil if ctx is done, because the base is not served any more or the controller stops.
 func ignoreCancelled(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -165,8 +164,7 @@ func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot
 }
 
 // addTerminating adds a Pod that is being deleted to the record of its version. wanted is set if another Pod of the
-// slot requests the module: plan.Next does not use SuccessorExpected in this case. The caller holds the lock of the
-// store.
+// slot requests the module: SuccessorExpected has no effect then. The caller holds the lock of the store.
 func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, wanted bool, key slotKey,
 	now time.Time) plan.TerminatingVersion {
 	if v.notReadySince.After(t.Since) {
@@ -188,9 +186,8 @@ func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, want
 	return t
 }
 
-// markFinished marks the deleted Pods whose modules are all gone from the base, and reports whether it marked any. The
-// last Pod of a slot also waits until the versions of earlier Pods are uninstalled. The caller holds the lock of the
-// store.
+// markFinished marks the deleted Pods whose modules are uninstalled, and reports whether it marked any. The last Pod of
+// a slot also waits for the uninstall of earlier versions. The caller holds the lock of the store.
 func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
 	for _, v := range snapshots {
@@ -235,7 +232,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	case plan.UninstallConflicting:
 		failed = plan.UninstallAttempt(m)
 		b, err = p.uninstall(ctx, b, action.Conflicting, again)
-		if errors.Is(err, base.ErrNotAgain) {
+		if errors.Is(err, base.ErrResendDeclined) {
 			break
 		}
 		if err != nil { // the planner tries again later
@@ -251,7 +248,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, base.ErrNotAgain) {
+	if errors.Is(err, base.ErrResendDeclined) {
 		return nil
 	}
 	if errors.Is(err, errUnwanted) {
@@ -268,8 +265,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	return nil
 }
 
-// isStillPlanned reports whether an action in progress is still the planned one. The Pods may have changed since it
-// began.
+// isStillPlanned reports whether an action in progress is still the planned one: the Pods may have changed.
 func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
@@ -330,7 +326,7 @@ func (p *Provider) reportInvalid(e *podRecord) {
 
 // requestList requests the module list of a base, and does not wait for it.
 func (p *Provider) requestList(ctx context.Context, b base.Snapshot) {
-	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
+	if err := p.requests.Query(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not request the module list", "base", b.Identity, "err", err)
 	}
 }

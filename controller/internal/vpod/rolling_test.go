@@ -385,9 +385,9 @@ func TestFailedRule(t *testing.T) {
 
 // overHTTP connects the base over the HTTP tunnel instead of MQTT.
 func (w *fixture) overHTTP() {
-	_, _ = w.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
+	_, _ = w.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
 	w.base.key = tunnel.HTTP
-	w.dialog.Use(w.base)
+	w.requests.AddTunnel(w.base)
 	w.sendHeartbeat()
 }
 

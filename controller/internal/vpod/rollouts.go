@@ -12,15 +12,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// rollouts counts the Pods of each Deployment. Counting them in the cache for each deleted Pod would take quadratic
-// time in a rolling update.
+// rollouts counts the Pods of each Deployment. Counting them for each deleted Pod would take quadratic time.
 type rollouts struct {
 	mu     sync.Mutex
 	counts map[string]*rolloutCount // by namespace/name of the Deployment
 }
 
-// rolloutCount counts the Pods of a Deployment. Pods that are being deleted, have Failed or have Succeeded are
-// excluded.
+// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted or have ended.
 type rolloutCount struct {
 	byReplicaSet           map[string]int // by ReplicaSet
 	unbound, unschedulable int

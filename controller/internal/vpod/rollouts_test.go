@@ -16,8 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// createDeploymentPod creates a Pod of a Deployment. Each version has its own ReplicaSet. If node is empty, the Pod is
-// not scheduled.
+// createDeploymentPod creates a Pod of a Deployment. Each version has its own ReplicaSet. node may be empty.
 func (w *fixture) createDeploymentPod(name, deployment, version, node string, conditions ...corev1.PodCondition) {
 	w.t.Helper()
 	w.serial++

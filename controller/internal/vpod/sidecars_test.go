@@ -28,8 +28,7 @@ func showContainers(p *corev1.Pod) (list []string) {
 	return list
 }
 
-// A container that is not a module does not prevent the Pod from being Ready, and kubectl shows n/n in its column
-// READY.
+// Containers that are not modules do not keep the Pod from being Ready, and kubectl shows n/n in its column READY.
 func TestSidecars(t *testing.T) {
 	agent := corev1.Container{Name: "agent", Image: "registry.example/agent:1.4"}
 	runTest(t, "with a module", Options{}, func(t *testing.T, w *fixture) {

@@ -26,8 +26,7 @@ func stopServingAndCheck(t *testing.T, w *fixture) {
 	wantNoActivity(t, w)
 }
 
-// wantNoActivity checks that no worker is running or queued, the base has no module slots, and there are no commands
-// and no writes for an hour.
+// wantNoActivity checks that no worker and no module slot remains, and that there is no command or write for an hour.
 func wantNoActivity(t *testing.T, w *fixture) {
 	t.Helper()
 	synctest.Wait() // without advancing the time
@@ -84,7 +83,7 @@ func TestStopServingEndsAllWork(t *testing.T) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
 			runTest(t, name+" over "+string(key), opts, func(t *testing.T, w *fixture) {
 				w.base.key = key
-				w.dialog.Use(w.base)
+				w.requests.AddTunnel(w.base)
 				f(t, w)
 			})
 		}

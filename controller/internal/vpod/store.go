@@ -39,8 +39,7 @@ type podRecord struct {
 	// origins maps module names to api.ReasonInstalled or api.ReasonReplacedInPlace.
 	origins map[string]string
 	// endpointsDrained is the start of the first list of endpoints after notReadySince in which no Service sends
-	// requests to the Pod. endpointsServing is the start of the last list in which a Service does. Zero means that
-	// there is none.
+	// requests to the Pod. endpointsServing is the start of the last list in which a Service does. Zero means none.
 	endpointsDrained, endpointsServing time.Time
 	wasReady                           bool // the Pod was Ready at least once, as far as this controller knows
 	lastWrite                          lastWrite
@@ -68,14 +67,11 @@ type moduleSlot struct {
 	memory plan.Memory
 	// currentInstall is the install in progress; nil if there is none.
 	currentInstall *pendingInstall
-	// uninstalling is the unwanted version that is being uninstalled; empty if there is none. The base may still list
-	// it.
+	// uninstalling is the unwanted version that is being uninstalled; else empty. The base may still list it.
 	uninstalling string
-	// switchedAwayAt is when the base switched away from a version. An entry is removed when the version is active
-	// again.
+	// switchedAwayAt is when the base switched away from a version. The entry is removed when it is active again.
 	switchedAwayAt map[string]time.Time
-	// waitingSince is when the slot first requested the replace permit; zero if it does not wait. See
-	// store.acquireReplacePermit.
+	// waitingSince is when the slot began to wait for the replace permit; zero if it does not wait.
 	waitingSince time.Time
 }
 
@@ -94,7 +90,7 @@ func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable()
 // module: the base may have restarted since. Pods that were already Ready or replaced when they were added are ignored.
 func (v podSnapshot) isStale(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
-	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.firstSeen)
+	return listed && v.wants() && v.stage == stageNew && b.ListReceivedAt.Before(v.firstSeen)
 }
 
 // anyStale reports whether isStale holds for any of the Pods.
@@ -237,8 +233,7 @@ func (s *store) leaveSlot(e *podRecord, name string) {
 	}
 }
 
-// restoreInstalled reads the installed version and jar of a module from the status of a Pod. An earlier controller may
-// have written the status.
+// restoreInstalled reads the installed version and jar of a module from a Pod status that an earlier controller wrote.
 func (l *moduleSlot) restoreInstalled(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		version, url := podstatus.Installed(c)
@@ -282,8 +277,7 @@ func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bo
 	return e, e.moduleNames(), true
 }
 
-// moduleNames returns the sorted names of the modules of a Pod without duplicates. The caller holds the lock of the
-// store.
+// moduleNames returns the sorted module names of a Pod without duplicates. The caller holds the lock of the store.
 func (e *podRecord) moduleNames() []string {
 	var names []string
 	for _, m := range e.modules {
@@ -430,8 +424,7 @@ func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (
 }
 
 // recordInstall records an install before the command is sent. If the base does not answer, it may still install the
-// version until inDoubt. recordInstall returns the previous record of the version, and false if the slot does not exist
-// any more.
+// version until inDoubt. It returns the previous record, and false if the slot no longer exists.
 func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (before plan.InstalledVersion, ok bool) {
 	s.change(func() {
 		l := s.slot(key)

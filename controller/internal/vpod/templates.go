@@ -14,8 +14,7 @@ import (
 )
 
 // templates compares Pods with the current templates of Deployments and DaemonSets. This decides which of two Pods on a
-// base must serve: during a rollback, it is the older one, and a ReplicaSet that is scaled down may recreate an old
-// Pod.
+// base must serve: during a rollback, it is the older one; a ReplicaSet that is scaled down may recreate a Pod.
 type templates struct{ deployments, daemonSets cache.SharedIndexInformer }
 
 // newTemplates requests the informers from the factory. The caller starts the factory afterwards.
@@ -72,9 +71,9 @@ func (t templates) outdated(pod *corev1.Pod) bool {
 	obj, _, _ := known.GetByKey(name) // an in-memory indexer returns no error
 	switch w := obj.(type) {
 	case *appsv1.Deployment:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	case *appsv1.DaemonSet:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	}
 	return false
 }

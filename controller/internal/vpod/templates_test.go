@@ -30,8 +30,7 @@ func (w *fixture) startRollout(m mode) {
 	w.advance(2 * time.Second)
 }
 
-// A rollback while both Pods exist: the Pod that the DaemonSet requests again turns Ready, although it is the older
-// one.
+// A rollback while both Pods exist: the older Pod, which the DaemonSet requests again, turns Ready.
 func TestRollback(t *testing.T) {
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
 		runTest(t, name, Options{Drain: -1}, func(t *testing.T, w *fixture) {
@@ -49,8 +48,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A rollback with a slow base: the older Pod turns Ready when its version is active. Until then, the newer Pod stays
-// Ready.
+// A rollback with a slow base: the newer Pod stays Ready until the version of the older Pod is active.
 func TestRollbackWithSlowBase(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.createPodElsewhere()
@@ -142,8 +140,7 @@ func TestRolloutContinuesAfterRollback(t *testing.T) {
 	})
 }
 
-// During a rollout, a Pod of the old version is deleted and recreated. It is the newest Pod, but the Pod of the new
-// version must serve.
+// During a rollout, a Pod of the old version is deleted and recreated. It is the newest Pod, but must not serve.
 func TestRecreatedOutdatedPod(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.startRollout(activateNew)
@@ -154,8 +151,7 @@ func TestRecreatedOutdatedPod(t *testing.T) {
 	})
 }
 
-// Up-to-date Pods of a workload sort after its outdated Pods. Otherwise, and between workloads, Pods sort by creation
-// time.
+// Up-to-date Pods of a workload sort after its outdated Pods. Otherwise, Pods sort by creation time.
 func TestOrderOfPods(t *testing.T) {
 	outdated := map[string]bool{}
 	s := newStore(func(p *corev1.Pod) bool { return outdated[p.Name] })

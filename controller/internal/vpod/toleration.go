@@ -16,8 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// defaultToleration is how long Pods stay on an unreachable Node by default (admission plugin
-// DefaultTolerationSeconds).
+// defaultToleration is the limit that the admission plugin DefaultTolerationSeconds adds for unreachable Nodes.
 const defaultToleration = 300 * time.Second
 
 // wantedTolerations returns the tolerations that a module Pod must have, and whether they differ from its current ones.
@@ -83,8 +82,7 @@ const (
 )
 
 // syncPod does the writes of a Pod that do not depend on a module slot: its tolerations, its deletion at the end of the
-// grace period, and the status of a Pod that is not a module. It returns when to call it again; 0 means after the next
-// change.
+// grace period, and the status of a Pod that is not a module. It returns the delay before the next call.
 func (p *Provider) syncPod(ctx context.Context, key podKey) (again time.Duration, err error) {
 	name := types.NamespacedName(key)
 	pod, unmanaged := p.unmanaged.Get(name)

@@ -35,8 +35,7 @@ func (p *Provider) enqueueUnmanaged(pod *corev1.Pod) {
 	}
 }
 
-// syncUnmanaged reports a Pod once, by an Event and in its status. If the Pod is being deleted, syncUnmanaged deletes
-// it from the API.
+// syncUnmanaged reports a Pod once, by an Event and in its status. It removes a terminating Pod from the API.
 func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return p.writer.delete(ctx, pod)

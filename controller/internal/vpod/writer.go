@@ -34,8 +34,7 @@ type lastWrite struct {
 // set records a Pod that the API server returned. The caller holds mu.
 func (w *lastWrite) set(pod *corev1.Pod) { w.pod, w.resourceVersion = pod, pod.ResourceVersion }
 
-// observe records a Pod that the informer has received. foreign reports whether another client may have written the
-// Pod.
+// observe records a Pod that the informer has received. foreign reports whether another client may have written it.
 func (w *lastWrite) observe(pod *corev1.Pod) (foreign bool) {
 	if !w.mu.TryLock() { // a write is in progress: its result may be older or newer than the Pod
 		return true

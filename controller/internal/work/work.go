@@ -15,8 +15,8 @@ import (
 
 // Options configure a Queue. Do and MaxDelay are required.
 type Options[K comparable] struct {
-	// Do handles a key. It returns the delay before the key is handled again; 0 means after the next Add. Calls for the
-	// same key do not overlap.
+	// Do handles a key, and returns the delay before the next call; 0 waits for the next Add. Calls for a key do not
+	// overlap.
 	Do func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int

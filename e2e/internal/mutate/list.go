@@ -34,7 +34,7 @@ var All = []Mutation{
 	{
 		Name: "forget-ready", What: "Pods turn Not Ready until their base has listed its modules",
 		Rare: "bases must be slow to list their modules when a controller starts",
-		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Alive`,
+		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Reachable`,
 			`if b.Modules != nil && b.Modules == nil`}},
 	},
 	{
@@ -101,13 +101,13 @@ var All = []Mutation{
 		Edits: []Edit{
 			{
 				"controller/internal/base/sweep.go",
-				`slept := r.awake.look(now, now.Round(0)); slept > 0 {`,
-				`slept := r.awake.look(now, now.Round(0)); slept < 0 {`,
+				`slept := r.suspension.check(now, now.Round(0)); slept > 0 {`,
+				`slept := r.suspension.check(now, now.Round(0)); slept < 0 {`,
 			},
-			{"controller/internal/base/sweep.go", `down := !r.opts.Sees(key)`, `down := r.opts.Sees(key) && false`},
+			{"controller/internal/base/sweep.go", `down := !r.opts.Connected(key)`, `down := r.opts.Connected(key) && false`},
 			{
 				"controller/internal/base/sweep.go",
-				`	held := r.held(bases, now)
+				`	held := r.inMassOutage(bases, now)
 `,
 				`	var held map[string]bool
 `,
@@ -120,7 +120,7 @@ var All = []Mutation{
 		What: "A controller whose tunnel is down keeps its bases, although another controller receives " +
 			"their heartbeats",
 		Rare: "there must be two controllers, and one of them must lose its tunnel for longer than a Lease is valid",
-		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`,
-			`if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
+		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`,
+			`if r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`}},
 	},
 }

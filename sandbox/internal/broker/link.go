@@ -86,7 +86,7 @@ type Link struct {
 	exit      string
 }
 
-var _ supervise.Part = (*Link)(nil)
+var _ supervise.ComponentSet = (*Link)(nil)
 
 // run is one life of the broker, or of the relay to it.
 type run struct {
@@ -272,8 +272,8 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Down implements supervise.Part.
-func (l *Link) Down(context.Context) []string {
+// ToStart implements supervise.Part.
+func (l *Link) ToStart(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running != nil {

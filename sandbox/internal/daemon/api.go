@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// api serves the control API. A *control.Error decides the HTTP status of a failure; other errors have the status 500.
+// api returns the handler of the control API. An *rpc.Error has its own HTTP status; other errors become status 500.
 func (d *Daemon) api() http.Handler {
 	mux := http.NewServeMux()
 	control.MethodStatus.Handle(mux, func(ctx context.Context, r control.StatusRequest) (*control.Status, error) {
@@ -48,7 +48,7 @@ func (d *Daemon) api() http.Handler {
 	return mux
 }
 
-// noResult makes a method of a function that returns only an error.
+// noResult adapts a function that returns only an error to a control method.
 func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.Empty, error) {
 	return func(ctx context.Context, in In) (rpc.Empty, error) { return rpc.Empty{}, f(ctx, in) }
 }

@@ -13,50 +13,50 @@ import (
 )
 
 const (
-	// mostViolations of a check are shown, mostLosses groups of lost requests of a stream: enough
-	// to see what happens, few enough to find the first. The HTML report has all.
-	mostViolations = 5
-	mostLosses     = 8
-	// firstLines and lastLines of a long text are shown: what it is about, and what came last.
+	// maxViolations and maxLosses limit the violations of a check, and the groups of lost requests of a stream, in the
+	// text report. The HTML report has all.
+	maxViolations = 5
+	maxLosses     = 8
+	// firstLines and lastLines are the numbers of lines that are shown of a long text.
 	firstLines, lastLines = 4, 14
 )
 
-func (p *printer) evidence(run *scenario.Run) {
+func (p *printer) printEvidence(run *scenario.Run) {
 	failed := failedStep(run.Steps)
 	place := run.File
 	if failed != nil && failed.Line > 0 {
 		place = fmt.Sprintf("%s:%d", run.File, failed.Line)
 	}
-	p.say("  %s\n", p.paint(faint,
+	p.printf("  %s\n", p.paint(faint,
 		plain.Text(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
-	p.say("%s\n\n", p.paint(bold, indent(plain.Lines(run.Failure), "  ")))
+	p.printf("%s\n\n", p.paint(bold, indent(plain.Lines(run.Failure), "  ")))
 	if len(run.Steps) > 0 {
-		p.say("  Steps\n")
-		p.steps(run.Steps, "    ")
+		p.printf("  Steps\n")
+		p.printSteps(run.Steps, "    ")
 	}
 	for _, d := range run.Details {
 		if strings.TrimSpace(d.Text) == "" {
 			continue
 		}
-		p.say("  %s\n%s\n", plain.Text(d.Title), p.diff(indent(p.shorten(plain.Lines(d.Text)), "    ")))
+		p.printf("  %s\n%s\n", plain.Text(d.Title), p.diff(indent(p.shorten(plain.Lines(d.Text)), "    ")))
 	}
 	if len(run.Checks) > 0 {
-		p.say("  Checks\n")
-		p.checks(run)
+		p.printf("  Checks\n")
+		p.printChecks(run)
 	}
 	for _, t := range run.Traffic {
-		p.note(t)
-		p.losses(run, t)
+		p.printNote(t)
+		p.printLosses(run, t)
 	}
-	if run.Again != "" {
-		p.say("  Again: %s\n", plain.Text(run.Again))
+	if run.RerunCommand != "" {
+		p.printf("  Rerun: %s\n", plain.Text(run.RerunCommand))
 	}
-	p.say("\n")
+	p.printf("\n")
 }
 
 func failedStep(steps []*scenario.Step) *scenario.Step {
 	for _, s := range steps {
-		if s.Verdict != scenario.Failed && s.Verdict != scenario.Errored {
+		if s.Result != scenario.Failed && s.Result != scenario.Errored {
 			continue
 		}
 		if inner := failedStep(s.Steps); inner != nil {
@@ -67,39 +67,39 @@ func failedStep(steps []*scenario.Step) *scenario.Step {
 	return nil
 }
 
-func (p *printer) steps(steps []*scenario.Step, by string) {
+func (p *printer) printSteps(steps []*scenario.Step, by string) {
 	for _, s := range steps {
-		p.say("%s%s %-10s %-*s %6s", by, p.mark(s.Verdict), plain.Text(s.Action), max(0, 52-len(by)),
+		p.printf("%s%s %-10s %-*s %6s", by, p.mark(s.Result), plain.Text(s.Action), max(0, 52-len(by)),
 			plain.Text(s.Name), seconds(s.Elapsed))
-		if s.Message != "" && (s.Verdict != scenario.Passed || p.o.Verbose) {
-			p.say("  %s", strings.ReplaceAll(plain.Lines(s.Message), "\n", "\n"+by+"    "))
+		if s.Message != "" && (s.Result != scenario.Passed || p.o.Verbose) {
+			p.printf("  %s", strings.ReplaceAll(plain.Lines(s.Message), "\n", "\n"+by+"    "))
 		}
-		p.say("\n")
-		p.steps(s.Steps, by+"  ")
+		p.printf("\n")
+		p.printSteps(s.Steps, by+"  ")
 	}
 }
 
-func (p *printer) checks(run *scenario.Run) {
+func (p *printer) printChecks(run *scenario.Run) {
 	for _, c := range run.Checks {
-		p.say("    %s %-14s %s", p.mark(c.Verdict), plain.Text(c.Name), plain.Text(c.Summary))
+		p.printf("    %s %-14s %s", p.mark(c.Result), plain.Text(c.Name), plain.Text(c.Summary))
 		if c.Expect != expectHolds {
-			p.say(" %s", p.paint(faint, "("+plain.Text(c.Expect)+")"))
+			p.printf(" %s", p.paint(faint, "("+plain.Text(c.Expect)+")"))
 		}
-		p.say("\n")
-		if c.Verdict == scenario.Passed && !p.o.Verbose {
+		p.printf("\n")
+		if c.Result == scenario.Passed && !p.o.Verbose {
 			continue
 		}
 		for i, v := range c.Violations {
-			if i == mostViolations {
-				p.say("        and %d more\n", len(c.Violations)-i)
+			if i == maxViolations {
+				p.printf("        and %d more\n", len(c.Violations)-i)
 				break
 			}
-			p.say("        %s\n", plain.Text(violation(run, v)))
+			p.printf("        %s\n", plain.Text(violation(run, v)))
 		}
 	}
 }
 
-// expectHolds is what a check expects unless a scenario says otherwise.
+// expectHolds is the default expectation of a check.
 const expectHolds = "holds"
 
 func violation(run *scenario.Run, v scenario.Violation) string {
@@ -115,21 +115,21 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// note prints what the reader of the verdict of a stream must know, such as that it stopped at one of its limits.
-func (p *printer) note(t scenario.Traffic) {
+// printNote prints the note of a stream, such as that the stream stopped at one of its limits.
+func (p *printer) printNote(t scenario.Traffic) {
 	if t.Note != "" {
-		p.say("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
+		p.printf("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
 	}
 }
 
-// loss is a group of requests that were lost for the same reason at the same place.
+// loss identifies a group of requests that were lost for the same reason at the same base and Pod.
 type loss struct {
 	result         traffic.Result
 	base, pod, why string
 }
 
-// losses prints the lost requests, grouped by result, place and error.
-func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
+// printLosses prints the lost requests, grouped by result, base, Pod and error.
+func (p *printer) printLosses(run *scenario.Run, t scenario.Traffic) {
 	if len(t.Lost) == 0 {
 		return
 	}
@@ -151,11 +151,11 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.last = l.Due
 	}
 	sent := strings.TrimSuffix(Number(t.Sent)+" "+events.RoutePhrase(t.Route), " ")
-	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent,
+	p.printf("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent,
 		plain.Text(t.Judge))
 	for i, key := range order {
-		if i == mostLosses {
-			p.say("    and %d more reasons or places\n", len(order)-i)
+		if i == maxLosses {
+			p.printf("    and %s\n", plain.Count(len(order)-i, "more group"))
 			break
 		}
 		g := groups[key]
@@ -163,20 +163,20 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		if where != "" {
 			where = " at " + where
 		}
-		p.say("    %s\n", plain.Text(
+		p.printf("    %s\n", plain.Text(
 			strings.TrimSuffix(fmt.Sprintf("%s %s%s, %s to %s: %s", Number(g.n), key.result, where,
 				since(run, g.first), since(run, g.last), key.why), ": ")))
 	}
 }
 
-// shorten omits lines of a long text, with a note.
+// shorten replaces the middle lines of a long text by a note.
 func (p *printer) shorten(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	more := len(lines) - firstLines - lastLines
 	if p.o.Verbose || more < 2 {
 		return text
 	}
-	note := fmt.Sprintf("… %d lines, which the HTML report has …", more)
+	note := fmt.Sprintf("… %d more lines in the HTML report …", more)
 	return strings.Join(slices.Concat(lines[:firstLines], []string{note}, lines[len(lines)-lastLines:]), "\n")
 }
 

@@ -8,17 +8,16 @@ import (
 	"path/filepath"
 )
 
-// Save writes a report of any kind to a file, such as Save(path, r, WriteHTML), and makes its folder. The file
-// is replaced when it is complete, so that nobody reads a half; after an error it is as it was
-// before.
+// Save writes a report to a file, for example by Save(path, r, WriteHTML). It creates missing directories. The file is
+// replaced atomically, so that other processes never read an incomplete report. After an error, it is unchanged.
 func Save[R any](path string, r R, write func(io.Writer, R) error) (err error) {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a report is made to be shown
-		return fmt.Errorf("making the folder of the report: %w", err)
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // reports may be read by all users
+		return fmt.Errorf("creating the directory of the report: %w", err)
 	}
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
-		return fmt.Errorf("making the file of the report: %w", err)
+		return fmt.Errorf("creating the report: %w", err)
 	}
 	defer func() {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-func TestSaveLeavesNoHalf(t *testing.T) {
+func TestFailedSaveKeepsFile(t *testing.T) {
 	broken := errors.New("no ink")
 	writes := func(text string, err error) func(io.Writer, *scenario.Report) error {
 		return func(w io.Writer, _ *scenario.Report) error {

@@ -9,30 +9,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Annotation is something that a reviewer is to see at a line of a file.
+// Annotation is a message at a line of a file, for reviewers.
 type Annotation struct {
-	// Warning makes it a warning. Default: an error.
+	// Warning makes the annotation a warning. Default: an error.
 	Warning bool
-	// File as the user named it; Line counts from 1, 0 = the file as a whole.
+	// File is the path as the user specified it. Line is counted from 1; 0 means the whole file.
 	File string
 	Line int
-	// Title is short; Message may have several lines.
+	// Title is a short text. Message may have several lines.
 	Title, Message string
 }
 
-// Annotations are those of runs that have not passed, each at the step that failed.
+// Annotations returns an annotation for each failed run, at the line of the failed step.
 func Annotations(r *scenario.Report) []Annotation {
 	var list []Annotation
 	for _, run := range r.Runs {
-		if run.Verdict != scenario.Failed && run.Verdict != scenario.Errored {
+		if run.Result != scenario.Failed && run.Result != scenario.Errored {
 			continue
 		}
-		a := Annotation{File: run.File, Title: fmt.Sprintf("%s %s", Name(run), run.Verdict), Message: run.Failure}
+		a := Annotation{File: run.File, Title: fmt.Sprintf("%s %s", Name(run), run.Result), Message: run.Failure}
 		if text := requests(run); text != "" {
 			a.Message += "\n" + text
 		}
-		if run.Again != "" {
-			a.Message += "\nAgain: " + run.Again
+		if run.RerunCommand != "" {
+			a.Message += "\nRerun: " + run.RerunCommand
 		}
 		if step := failedStep(run.Steps); step != nil {
 			a.Line = step.Line
@@ -42,8 +42,8 @@ func Annotations(r *scenario.Report) []Annotation {
 	return list
 }
 
-// WriteAnnotations writes them as workflow commands of GitHub Actions, one a line. GitHub shows the
-// first ten errors and the first ten warnings of a step.
+// WriteAnnotations writes annotations as workflow commands of GitHub Actions, one per line. GitHub shows the first ten
+// errors and the first ten warnings of a step.
 func WriteAnnotations(w io.Writer, list []Annotation) error {
 	for _, a := range list {
 		level := "error"
@@ -66,7 +66,7 @@ func WriteAnnotations(w io.Writer, list []Annotation) error {
 // data escapes a text as the @actions/core toolkit does, see command.ts.
 func data(text string) string { return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text) }
 
-// property escapes the value of a property, which commas and colons would end.
+// property escapes the value of a property, which a comma or a colon would end.
 func property(text string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(data(plain.Text(text)))
 }

@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 		{"sample.txt", text(report.TextOptions{})},
 		{"sample-verbose.txt", text(report.TextOptions{Verbose: true})},
 		{"sample-color.txt", text(report.TextOptions{Color: true})},
-		{"sample.json", report.WriteJSON}, // the source of the report, so that nothing of it is lost
+		{"sample.json", report.WriteJSON}, // the source of the report: no field is lost
 		{"sample.xml", report.WriteJUnit},
 		{"sample.html", writeFrame},
 		{"sample.md", report.WriteMarkdown},
@@ -63,14 +63,13 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got.String()); diff != "" {
-				t.Errorf("write it anew with -update (-want +got):\n%s", diff)
+				t.Errorf("update it with -update (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// writeFrame writes the page without its script and style, which are files of
-// their own.
+// writeFrame writes the page without its script and style.
 func writeFrame(w io.Writer, r *scenario.Report) error {
 	var page bytes.Buffer
 	if err := report.WriteHTML(&page, r); err != nil {

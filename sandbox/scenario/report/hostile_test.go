@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// pieces are texts that would end an attribute, an element, a script, CDATA or a line, or command a terminal, if they
+// pieces has texts that would end an attribute, an element, a script, CDATA or a line, or control a terminal, if they
 // were not escaped.
 var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}",
 	"${x}", "\\u003c",
@@ -33,21 +33,21 @@ var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "
 	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe",
 	"text", "中"}
 
-// hostile calls check with reports in which every text was replaced by pieces, in another order each time.
+// hostile calls check with reports in which every text was replaced by pieces, in different orders.
 func hostile(check func(r *scenario.Report)) {
 	for first := range 8 {
 		r, n := sampleReport(), first*4
 		poison(r, func() string {
 			n++
 			piece := func(i int) string { return pieces[i%len(pieces)] }
-			return fmt.Sprint(n, piece(n), piece(n*2+first), piece(n*3)) // all differ: they may be keys
+			return fmt.Sprint(n, piece(n), piece(n*2+first), piece(n*3)) // texts are unique, because they may be keys
 		})
 		check(r)
 	}
 }
 
-// poison replaces every text of a report. Verdicts, kinds and states stay, since
-// they say which parts of the page there are.
+// poison replaces every text of a report. It keeps results, kinds and states, because they determine the structure of
+// the page.
 func poison(r *scenario.Report, text func() string) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
@@ -89,15 +89,14 @@ func poison(r *scenario.Report, text func() string) {
 	walk(reflect.ValueOf(r))
 }
 
-// harmless returns a report in which every text was replaced.
+// harmless returns a report in which every text was replaced by a harmless one.
 func harmless() *scenario.Report {
 	r, n := sampleReport(), 0
 	poison(r, func() string { n++; return fmt.Sprint("harmless", n) })
 	return r
 }
 
-// skeleton is a page without its texts: elements, attributes, and the content of
-// what a browser obeys.
+// skeleton returns the structure of a page without its texts: elements, attributes, scripts and styles.
 func skeleton(t *testing.T, page []byte) []string {
 	t.Helper()
 	var list []string
@@ -129,9 +128,9 @@ func skeleton(t *testing.T, page []byte) []string {
 	}
 }
 
-// No text of a scenario changes what a page is: not one element, attribute or
-// line of script differs from the page of a harmless report.
-func TestNoTextBreaksOutOfThePage(t *testing.T) {
+// Texts of a scenario do not change the structure of the page: elements, attributes and scripts equal those of the page
+// of a harmless report.
+func TestHTMLEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) []byte {
 		var page bytes.Buffer
 		if err := report.WriteHTML(&page, r); err != nil {
@@ -147,14 +146,14 @@ func TestNoTextBreaksOutOfThePage(t *testing.T) {
 		}
 		if data := between(string(page), `<script type="application/json" id="data">`,
 			"</script>"); !json.Valid([]byte(data)) {
-			t.Fatalf("the script cannot read its data: %.200s", data)
+			t.Fatalf("the data of the script is not valid JSON: %.200s", data)
 		}
 	})
 }
 
-// No form of a report has the credentials of a URL, whichever text of the report they were in, and redacting does
-// not change the report that a run still writes to.
-func TestNoCredentialsInReports(t *testing.T) {
+// No report format contains the credentials of URLs in texts of the report. Redacting does not change the original
+// report.
+func TestReportsHaveNoCredentials(t *testing.T) {
 	r, n := sampleReport(), 0
 	poison(r, func() string {
 		n++
@@ -166,7 +165,7 @@ func TestNoCredentialsInReports(t *testing.T) {
 	}
 	clean := scenario.Redacted(r)
 	if after, err := json.Marshal(r); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the report itself was changed, or cannot be written: %v", err)
+		t.Errorf("the original report was changed, or cannot be encoded: %v", err)
 	}
 	for name, write := range map[string]func(io.Writer) error{
 		"terminal": func(w io.Writer) error {
@@ -193,8 +192,8 @@ func TestNoCredentialsInReports(t *testing.T) {
 	}
 }
 
-// What CI reads stays XML, and has one testcase a run.
-func TestNoTextBreaksOutOfJUnit(t *testing.T) {
+// JUnit XML is valid and has one testcase per run.
+func TestJUnitEscapesTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
 		if err := report.WriteJUnit(&text, r); err != nil {
@@ -222,8 +221,8 @@ func TestNoTextBreaksOutOfJUnit(t *testing.T) {
 	})
 }
 
-// A summary has the elements, and rows of the columns, of a harmless report: no text is markup.
-func TestNoTextBreaksOutOfTheSummary(t *testing.T) {
+// Texts of a scenario are not interpreted as markup in the summary.
+func TestMarkdownEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) (elements []string, bars []int) {
 		var summary bytes.Buffer
 		if err := report.WriteMarkdown(&summary, r); err != nil {
@@ -251,9 +250,8 @@ func TestNoTextBreaksOutOfTheSummary(t *testing.T) {
 	})
 }
 
-// Nothing forges an annotation, or another command to GitHub: there is one line for each run that has
-// not passed, with the properties that it is to have.
-func TestNoTextCommandsGitHub(t *testing.T) {
+// Texts of a scenario cannot add annotations or other workflow commands: there is one line for each failed run.
+func TestAnnotationsEscapeTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
 		if err := report.WriteAnnotations(&text, report.Annotations(r)); err != nil {
@@ -262,13 +260,13 @@ func TestNoTextCommandsGitHub(t *testing.T) {
 		want := regexp.MustCompile(
 			`\A::error file=[^,:\n]*,line=41,title=[^,:\n]*::.*\n::error file=[^,:\n]*,line=17,title=[^,:\n]*::.*\n\z`)
 		if !want.MatchString(text.String()) {
-			t.Fatalf("the annotations are\n%s", text.String())
+			t.Fatalf("unexpected annotations:\n%s", text.String())
 		}
 	})
 }
 
-// Nothing commands the terminal, and nothing forges a line of the report's own.
-func TestNoTextCommandsTheTerminal(t *testing.T) {
+// Texts of a scenario contain no terminal control sequences, and cannot imitate the lines of runs.
+func TestTextEscapesControlCharacters(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
 		if err := writeText(&text, r, report.TextOptions{Verbose: true}); err != nil {
@@ -276,19 +274,19 @@ func TestNoTextCommandsTheTerminal(t *testing.T) {
 		}
 		for _, c := range text.String() {
 			if c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c)) {
-				t.Fatalf("%q is in the text", c)
+				t.Fatalf("the text contains %q", c)
 			}
 		}
-		for _, verdict := range []string{"✓ ", "✗ ", "! ", "- "} { // at the beginning of a line: one for each run
-			if got := strings.Count("\n"+text.String(), "\n"+verdict); got != 1 {
-				t.Fatalf("%d lines begin with %q:\n%s", got, verdict, text.String())
+		for _, mark := range []string{"✓ ", "✗ ", "! ", "- "} { // one line for each run
+			if got := strings.Count("\n"+text.String(), "\n"+mark); got != 1 {
+				t.Fatalf("%d lines begin with %q:\n%s", got, mark, text.String())
 			}
 		}
 	})
 }
 
-// The policy lets exactly the page's own script and style work.
-func TestPolicyNamesWhatThePageHas(t *testing.T) {
+// The content security policy allows only the script and the style of the page.
+func TestContentSecurityPolicy(t *testing.T) {
 	var text bytes.Buffer
 	if err := report.WriteHTML(&text, sampleReport()); err != nil {
 		t.Fatal(err)
@@ -310,7 +308,7 @@ func TestPolicyNamesWhatThePageHas(t *testing.T) {
 	}
 }
 
-// The script shows texts as texts.
+// The script does not interpret texts as HTML.
 func TestScriptWritesNoHTML(t *testing.T) {
 	files, err := os.ReadDir("page")
 	if err != nil {
@@ -332,7 +330,7 @@ func TestScriptWritesNoHTML(t *testing.T) {
 		}
 	}
 	if scripts == 0 {
-		t.Error("there are no scripts")
+		t.Error("no scripts found")
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 //go:embed page
 var files embed.FS
 
-// page is the common part of all reports.
+// page is the part of the page that is the same for all reports.
 var page = newFrame()
 
-// frame is a page without its texts. Its policy lets the browser run this script and no other, load
-// nothing and send nothing, whatever the texts of a report say.
+// frame is a page without data. With its content security policy, the browser runs only the script of the page, and
+// loads and sends nothing, even if texts of a report contain HTML.
 type frame struct {
 	template      *template.Template
 	script, style string
@@ -42,7 +42,7 @@ func newFrame() *frame {
 		"share":  time.Duration.Microseconds,
 		"deeper": func(depth int) int { return depth + 1 },
 		"nested": func(run *scenario.Run, list []*scenario.Step, depth int) nested { return nested{run, list, depth} },
-		"verdict": func(v scenario.Verdict) string { // a class of the style sheet, or none
+		"verdict": func(v scenario.Result) string { // a CSS class, or ""
 			switch v {
 			case scenario.Passed, scenario.Failed, scenario.Skipped, scenario.Errored:
 				return string(v)
@@ -57,7 +57,7 @@ func newFrame() *frame {
 func read(name string) string {
 	text, err := files.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // cannot happen: the file is embedded
 	}
 	return string(text)
 }
@@ -74,9 +74,9 @@ type content struct {
 	Script, Data template.JS
 }
 
-// Open tells whether the page shows a run at once: those that have not passed, or the only one.
+// Open reports whether the details of a run are initially open: it has failed, or it is the only run.
 func (c content) Open(i int) bool {
-	v := c.Report.Runs[i].Verdict
+	v := c.Report.Runs[i].Result
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 
@@ -87,13 +87,12 @@ type nested struct {
 	depth int
 }
 
-// Depth of the steps.
+// Depth returns the depth of the steps, at most 3.
 func (n nested) Depth() int { return min(n.depth, 3) }
 
-// WriteHTML writes one file that shows everything in a browser without a network: the verdicts, the
-// evidence, and a timeline of each run.
+// WriteHTML writes one HTML file with the results, the evidence and a timeline of each run. It needs no network.
 func WriteHTML(w io.Writer, r *scenario.Report) error {
-	data, err := json.Marshal(viewOf(r)) // it writes <, > and & as \u…: no text ends the script element
+	data, err := json.Marshal(pageDataOf(r)) // escapes <, > and &, so that no text ends the script element
 	if err != nil {
 		return fmt.Errorf("writing the timelines: %w", err)
 	}

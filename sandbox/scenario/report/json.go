@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// WriteJSON writes the report itself, indented, as the package comment describes.
+// WriteJSON writes the report as indented JSON. The package comment describes the format.
 func WriteJSON(w io.Writer, r *scenario.Report) error {
 	buffer := bufio.NewWriter(w)
 	e := json.NewEncoder(buffer)

@@ -11,9 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// WriteJUnit writes JUnit XML as CI servers read it: a testsuite for each scenario, a testcase for
-// each run. A run that could not be judged is an error, one that was judged and found wrong a
-// failure.
+// WriteJUnit writes JUnit XML for CI servers, with a testsuite for each scenario and a testcase for each run. A Failed
+// run is a failure, an Errored run is an error.
 func WriteJUnit(w io.Writer, r *scenario.Report) error {
 	doc := junitReport{Name: "koupsandbox", Time: junitSeconds(r.Elapsed), Timestamp: junitTime(r.Started)}
 	suites := map[string]*junitSuite{}
@@ -105,7 +104,7 @@ type junitOutcome struct {
 	junitText
 }
 
-// junitText has clean lines, since CDATA cannot escape characters that XML forbids.
+// junitText must be clean, because CDATA cannot escape characters that XML forbids.
 type junitText struct {
 	Text string `xml:",cdata"`
 }
@@ -116,11 +115,11 @@ func junitCaseOf(run *scenario.Run) (*junitCase, error) {
 	if err := WriteRun(&text, run, TextOptions{Verbose: true}); err != nil {
 		return nil, err
 	}
-	switch run.Verdict {
+	switch run.Result {
 	case scenario.Failed:
-		c.Failure = &junitOutcome{Message: run.Failure, Type: string(run.Verdict), junitText: junitText{text.String()}}
+		c.Failure = &junitOutcome{Message: run.Failure, Type: string(run.Result), junitText: junitText{text.String()}}
 	case scenario.Errored:
-		c.Error = &junitOutcome{Message: run.Failure, Type: string(run.Verdict), junitText: junitText{text.String()}}
+		c.Error = &junitOutcome{Message: run.Failure, Type: string(run.Result), junitText: junitText{text.String()}}
 	case scenario.Skipped:
 		c.Skipped = &junitOutcome{Message: run.Failure}
 	default:
@@ -131,5 +130,5 @@ func junitCaseOf(run *scenario.Run) (*junitCase, error) {
 
 func junitSeconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
 
-// junitTime has no time zone, as the JUnit schema requires.
+// junitTime formats a time without a time zone, as the JUnit schema requires.
 func junitTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") }

@@ -16,31 +16,31 @@ type laneKind string
 // The kinds of lanes, in their order on the page.
 const (
 	laneComponent laneKind = "component"
-	// laneFaults has the faults of all bases.
+	// laneFaults has all faults.
 	laneFaults  laneKind = "faults"
 	laneService laneKind = "service"
-	// laneWaiting has the Pods that are not bound to a base.
+	// laneWaiting has the Pods that are not bound to a Node.
 	laneWaiting laneKind = "waiting"
 	laneBase    laneKind = "base"
 )
 
 var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, laneBase}
 
-type thing string
+type rowKind string
 
-// The things. A lane of a base has those from thingLife to thingPod.
+// The kinds of rows. The lane of a base has the kinds from rowLife to rowPod.
 const (
-	thingLife      thing = "life"
-	thingNode      thing = "node"
-	thingModule    thing = "module"
-	thingPod       thing = "pod"
-	thingProcess   thing = "process"
-	thingFault     thing = "fault"
-	thingEndpoints thing = "endpoints"
+	rowLife      rowKind = "life"
+	rowNode      rowKind = "node"
+	rowModule    rowKind = "module"
+	rowPod       rowKind = "pod"
+	rowProcess   rowKind = "process"
+	rowFault     rowKind = "fault"
+	rowEndpoints rowKind = "endpoints"
 )
 
-// things are in the order of their rows within a lane.
-var things = []thing{thingLife, thingNode, thingModule, thingPod, thingProcess, thingFault, thingEndpoints}
+// rowKinds has the kinds in the order of their rows in a lane.
+var rowKinds = []rowKind{rowLife, rowNode, rowModule, rowPod, rowProcess, rowFault, rowEndpoints}
 
 // States of the endpoints of a Service.
 const (
@@ -53,25 +53,25 @@ const (
 // lane has the spans and marks of one base, component or Service.
 type lane struct {
 	kind laneKind
-	// name is empty for the kinds that have only one lane.
+	// name is empty for kinds with only one lane.
 	name string
-	// spans are in the order of their beginning, marks in the order of their events.
+	// spans are in the order of their start, marks in the order of their events.
 	spans []*span
 	marks []mark
 
-	taken map[thing][]bool // tracks with a span that has not ended
+	usedTracks map[rowKind][]bool // by kind: whether a track has an open span
 }
 
-// span is the life of one thing, such as a Pod.
+// span is the lifetime of one object, such as a Pod.
 type span struct {
-	thing         thing
+	kind          rowKind
 	name, version string
-	// track is the row within the lane and the thing. Spans of one track do not overlap.
+	// track is the number of the row among the rows of its kind. Spans of one track do not overlap.
 	track    int
 	segments []segment
 }
 
-// segment is a state of a span. The segments of a span follow each other without a gap.
+// segment is a state of a span. The segments of a span are contiguous.
 type segment struct {
 	from, to    time.Time // to is zero until the segment has ended
 	state, text string
@@ -79,7 +79,7 @@ type segment struct {
 
 type markKind string
 
-// The kinds of marks. markFailure is a command that a base has answered with an error.
+// The kinds of marks. markFailure is a command with an error response.
 const (
 	markCommand markKind = "command"
 	markFailure markKind = "failure"
@@ -105,9 +105,9 @@ type laneKey struct {
 }
 
 type spanKey struct {
-	lane  laneKey
-	thing thing
-	name  string
+	lane laneKey
+	kind rowKind
+	name string
 }
 
 func newLaneBuilder() *laneBuilder {
@@ -136,27 +136,27 @@ func (b *laneBuilder) end(t time.Time) {
 func (b *laneBuilder) lane(key laneKey) *lane {
 	l := b.lanes[key]
 	if l == nil {
-		l = &lane{kind: key.kind, name: key.name, taken: map[thing][]bool{}}
+		l = &lane{kind: key.kind, name: key.name, usedTracks: map[rowKind][]bool{}}
 		b.lanes[key] = l
 	}
 	return l
 }
 
-// span returns the open span of a key. It begins one if there is none.
+// span returns the open span of a key. It starts a span if there is none.
 func (b *laneBuilder) span(key spanKey) *span {
 	if s := b.open[key]; s != nil {
 		return s
 	}
 	l := b.lane(key.lane)
-	tracks := l.taken[key.thing]
+	tracks := l.usedTracks[key.kind]
 	track := slices.Index(tracks, false)
 	if track < 0 {
 		track = len(tracks)
 		tracks = append(tracks, true)
 	}
 	tracks[track] = true
-	l.taken[key.thing] = tracks
-	s := &span{thing: key.thing, name: key.name, track: track}
+	l.usedTracks[key.kind] = tracks
+	s := &span{kind: key.kind, name: key.name, track: track}
 	l.spans = append(l.spans, s)
 	b.open[key] = s
 	return s
@@ -174,7 +174,7 @@ func (b *laneBuilder) close(key spanKey, t time.Time) {
 		last.to = last.from
 	}
 	delete(b.open, key)
-	b.lanes[key.lane].taken[key.thing][s.track] = false
+	b.lanes[key.lane].usedTracks[key.kind][s.track] = false
 }
 
 func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed time.Duration, text string) {
@@ -182,14 +182,14 @@ func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed tim
 	l.marks = append(l.marks, mark{kind: kind, from: to.Add(-elapsed), to: to, text: text})
 }
 
-// change begins a segment, unless the state and the text are the same as before.
+// change starts a segment unless state and text are unchanged.
 func (s *span) change(t time.Time, state, text string) {
 	if n := len(s.segments); n > 0 {
 		last := &s.segments[n-1]
 		if last.state == state && last.text == text {
 			return
 		}
-		if !last.from.Before(t) { // a state without a duration is not drawn
+		if !last.from.Before(t) { // states without a duration are not drawn
 			last.state, last.text = state, text
 			return
 		}
@@ -198,10 +198,10 @@ func (s *span) change(t time.Time, state, text string) {
 	s.segments = append(s.segments, segment{from: t, state: state, text: text})
 }
 
-// mostNames is the maximum number of names in a text. A Service may have thousands of endpoints.
-const mostNames = 8
+// maxNames limits the names in a text. A Service may have thousands of endpoints.
+const maxNames = 8
 
-// observe adds an event. Events of one kind must be in the order of time. Steps are not drawn as lanes.
+// observe adds an event. Events of one kind must be in the order of time. Steps have no lane.
 func (b *laneBuilder) observe(e events.Event) {
 	name := e.BaseName()
 	base, pod := b.state.Bases.Get(name), (*events.PodStatus)(nil)
@@ -226,7 +226,7 @@ func (b *laneBuilder) observe(e events.Event) {
 		b.node(e.Node, e.Time)
 	case e.Component != nil:
 		c := e.Component
-		b.span(spanKey{laneKey{laneComponent, c.Name}, thingProcess, c.Name}).change(e.Time, string(c.State), c.Message)
+		b.span(spanKey{laneKey{laneComponent, c.Name}, rowProcess, c.Name}).change(e.Time, string(c.State), c.Message)
 	case e.Fault != nil:
 		b.fault(e.Fault, e.Time)
 	case e.Request != nil:
@@ -239,19 +239,19 @@ func (b *laneBuilder) observe(e events.Event) {
 
 func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *events.BaseStatus) {
 	if base == nil {
-		return // the base ended before the recording began
+		return // the base was removed before the recording started
 	}
-	if before != nil && len(base.Modules) == 0 { // the modules ended with the process
+	if before != nil && len(base.Modules) == 0 { // the process of the base has ended
 		for _, m := range before.Modules {
 			b.close(moduleKey(e.Base, m.ModuleRef), now)
 		}
 	}
 	key := laneKey{laneBase, e.Base}
-	b.span(spanKey{key, thingLife, e.Base}).change(now, string(base.State()), e.Identity)
+	b.span(spanKey{key, rowLife, e.Base}).change(now, string(base.State()), e.Identity)
 }
 
 func moduleKey(base string, m events.ModuleRef) spanKey {
-	return spanKey{laneKey{laneBase, base}, thingModule, m.Name + ":" + m.Version}
+	return spanKey{laneKey{laneBase, base}, rowModule, m.Name + ":" + m.Version}
 }
 
 func (b *laneBuilder) module(e *events.ModuleEvent, now time.Time, base *events.BaseStatus) {
@@ -289,14 +289,14 @@ func (b *laneBuilder) pod(now time.Time, before, p *events.PodStatus) {
 	s.change(now, string(p.Stage()), podText(&p.PodState))
 }
 
-// podKey returns the key of a Pod's span. The span is in the lane of the Pod's base, or of its Node
-// while the base of the Node is unknown, or in the lane of Pods without a base.
+// podKey returns the key of the span of a Pod. The span is in the lane of the base. If the base of the Node is unknown,
+// the lane has the name of the Node. Pods without a Node are in laneWaiting.
 func podKey(p *events.PodStatus) spanKey {
 	lane := laneKey{kind: laneWaiting}
 	if name := cmp.Or(p.Base, p.Node); name != "" {
 		lane = laneKey{laneBase, name}
 	}
-	return spanKey{lane, thingPod, p.PodKey()}
+	return spanKey{lane, rowPod, p.PodKey()}
 }
 
 func podText(p *events.PodState) string {
@@ -334,19 +334,19 @@ func (b *laneBuilder) endpoints(e *events.EndpointsEvent, now time.Time) {
 	}
 	text := fmt.Sprintf("%d of %d ready", ready, len(e.Endpoints))
 	if serving > 0 {
-		text += fmt.Sprintf(", %d terminating that still serve", serving)
+		text += fmt.Sprintf(", %d terminating and serving", serving)
 	}
 	if len(rest) > 0 {
 		text += "; not ready: " + names(rest)
 	}
-	b.span(spanKey{laneKey{laneService, e.Service}, thingEndpoints, e.Service}).change(now, state, text)
+	b.span(spanKey{laneKey{laneService, e.Service}, rowEndpoints, e.Service}).change(now, state, text)
 }
 
 func (b *laneBuilder) node(e *events.NodeEvent, now time.Time) {
 	if e.Base == "" {
 		return // the Node does not belong to a base
 	}
-	key := spanKey{laneKey{laneBase, e.Base}, thingNode, e.Base}
+	key := spanKey{laneKey{laneBase, e.Base}, rowNode, e.Base}
 	if e.State == "" {
 		b.close(key, now)
 		return
@@ -359,7 +359,7 @@ func (b *laneBuilder) node(e *events.NodeEvent, now time.Time) {
 func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 	lane := laneKey{kind: laneFaults}
 	name := events.Join(" on ", e.ID, e.Base)
-	key := spanKey{lane, thingFault, name}
+	key := spanKey{lane, rowFault, name}
 	switch e.Change {
 	case events.FaultSet:
 		b.span(key).change(now, string(e.Change), events.Join(": ", string(e.Kind), e.Message))
@@ -371,8 +371,8 @@ func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 }
 
 func names(list []string) string {
-	if more := len(list) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(list[:mostNames], ", "), more)
+	if more := len(list) - maxNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNames], ", "), more)
 	}
 	return strings.Join(list, ", ")
 }

@@ -24,7 +24,7 @@ func describe(list []*lane) (lines []string) {
 			for _, g := range s.segments {
 				lines = append(lines,
 					strings.TrimSpace(
-						fmt.Sprintf("%s[%d] %s (%s) %d-%d %s %s", s.thing, s.track, s.name, s.version, ms(g.from),
+						fmt.Sprintf("%s[%d] %s (%s) %d-%d %s %s", s.kind, s.track, s.name, s.version, ms(g.from),
 							ms(g.to), g.state, g.text)))
 			}
 		}
@@ -86,7 +86,7 @@ func TestLanes(t *testing.T) {
 			pod(5, "base-1", events.PodState{Phase: "Pending"}),
 			pod(6, "base-1", events.PodState{Phase: "Running", Reason: "Installing"}),
 			pod(9, "base-1", events.PodState{Phase: "Running", Ready: true}),
-			// changes nothing that is drawn
+			// has no effect on lanes
 			pod(12, "base-1", events.PodState{Phase: "Running", Ready: true, Writes: 7}),
 			pod(20, "base-1", events.PodState{Phase: "Running", Ready: true, Deleting: true}),
 			pod(30, "", events.PodState{Phase: "Running", Deleting: true}),
@@ -111,14 +111,14 @@ func TestLanes(t *testing.T) {
 			"service stock", "endpoints[0] stock () 0-1 empty 0 of 0 ready",
 			"endpoints[0] stock () 1-2 some 1 of 2 ready; not ready: base-2",
 			"endpoints[0] stock () 2-3 all 1 of 1 ready",
-			"endpoints[0] stock () 3-100 none 0 of 1 ready, 1 terminating that still serve; not ready: base-1",
+			"endpoints[0] stock () 3-100 none 0 of 1 ready, 1 terminating and serving; not ready: base-1",
 		}},
 		{"faults, commands and lost requests", []events.Event{
 			{Time: at(0), Fault: &events.FaultEvent{Base: "base-1", ID: "fault-1", Change: "set", Message: "silent"}},
 			{Time: at(4), Fault: &events.FaultEvent{Base: "base-1", ID: "fault-1", Change: "fired"}},
 			{Time: at(5), Command: &events.CommandEvent{Base: "base-1", Name: "installBiz",
 				Module: events.ModuleRef{Name: "stock", Version: "1"}, Elapsed: 2 * time.Millisecond}},
-			// routine commands are not drawn
+			// routine commands have no marks
 			{Time: at(5), Command: &events.CommandEvent{Base: "base-1", Name: "queryAllBiz"}},
 			{Time: at(6), Command: &events.CommandEvent{Base: "base-1", Name: "health", Code: "User.DiskFull",
 				Message: "no space"}},

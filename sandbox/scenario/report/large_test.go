@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// A page costs a browser a few numbers per event, not a text of its own.
-func TestPageOfManyEventsStaysSmall(t *testing.T) {
-	const most = 40 // bytes per event; 50 bases of 10,000 events are then 20 MB
+// The page stores a few numbers per event, and no text.
+func TestPageSizeWithManyEvents(t *testing.T) {
+	const most = 40 // bytes per event; 50 bases with 10,000 events each need 20 MB
 	r := sampleReport()
 	r.Runs = r.Runs[:1]
 	sizeOf := func() int {
@@ -36,8 +36,8 @@ func TestPageOfManyEventsStaysSmall(t *testing.T) {
 	}
 }
 
-// GitHub takes no summary of more than 1 MiB.
-func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
+// GitHub rejects summaries above 1 MiB.
+func TestSummarySizeWithManyFailures(t *testing.T) {
 	r := sampleReport()
 	failed := r.Runs[1]
 	failed.Details = append(failed.Details,
@@ -55,8 +55,8 @@ func TestSummaryOfManyFailuresStaysSmall(t *testing.T) {
 		t.Errorf("%d bytes, want %d at most", summary.Len(), most)
 	}
 	got := []int{strings.Count(summary.String(), "| ❌ failed |"), strings.Count(summary.String(), "<details>"),
-		strings.Count(summary.String(), "And 9,501 further runs, which `report.html` has."),
-		strings.Count(summary.String(), "What else went wrong is in")}
+		strings.Count(summary.String(), "9,501 more runs in `report.html`."),
+		strings.Count(summary.String(), "`report.html` has the other failed runs.")}
 	if diff := cmp.Diff([]int{500, 20, 1, 1}, got); diff != "" {
 		t.Errorf("rows, evidence, notes (-want +got):\n%s", diff)
 	}

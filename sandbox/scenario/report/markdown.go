@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// A summary of a GitHub job holds 1 MiB. With so many rows, names of so many characters, and
-	// evidence of so many runs and bytes of HTML, a summary stays below it whatever it tells.
-	mostRows     = 500
-	longestName  = 120
-	mostEvidence = 20
-	longestText  = 16 << 10
+	// The job summary of GitHub is limited to 1 MiB. These limits of rows, characters of a name, runs with evidence,
+	// and bytes of evidence of a run keep every summary below it.
+	maxRows          = 500
+	maxNameLength    = 120
+	maxEvidence      = 20
+	maxEvidenceBytes = 16 << 10
 )
 
-// WriteMarkdown writes a summary for the page of a CI job, in GitHub's Markdown, which GitLab reads
-// too: a table of all runs with their lost requests, those first that have not passed, and their
-// evidence folded away. A long report is cut, and says so.
+// WriteMarkdown writes a summary for the page of a CI job, in GitHub Flavored Markdown, which GitLab supports too. It
+// has a table of all runs, failed runs first, and collapsed sections with the evidence of failed runs. Long reports are
+// truncated, with a note.
 func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	runs := slices.Clone(r.Runs)
-	wrong := func(run *scenario.Run) bool { return run.Verdict == scenario.Failed || run.Verdict == scenario.Errored }
+	wrong := func(run *scenario.Run) bool { return run.Result == scenario.Failed || run.Result == scenario.Errored }
 	slices.SortStableFunc(runs, func(a, b *scenario.Run) int {
 		if wrong(a) == wrong(b) {
 			return 0
@@ -40,46 +40,49 @@ func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 		return err
 	}
 	p := newPrinter(w, TextOptions{})
-	p.say("### Scenarios\n\n%s\n", markdown(summary.String()))
+	p.printf("### Scenarios\n\n%s\n", markdown(summary.String()))
 	if len(runs) > 0 {
-		p.say("\n| | Run | Took | Requests | Lost |\n|---|---|---:|---:|---:|\n")
+		p.printf("\n| | Run | Took | Requests | Lost |\n|---|---|---:|---:|---:|\n")
 	}
 	for i, run := range runs {
-		if i == mostRows {
-			p.say("\nAnd %s, which `report.html` has.\n", count(len(runs)-i, "further run", "further runs"))
+		if i == maxRows {
+			p.printf("\n%s in `report.html`.\n", count(len(runs)-i, "more run", "more runs"))
 			break
 		}
-		p.row(run)
+		p.printRow(run)
 	}
 	for i, run := range runs {
 		if !wrong(run) {
 			break
 		}
-		if i == mostEvidence {
-			p.say("\nWhat else went wrong is in `report.html`.\n")
+		if i == maxEvidence {
+			p.printf("\n`report.html` has the other failed runs.\n")
 			break
 		}
-		if err := p.folded(run); err != nil {
+		if err := p.printCollapsed(run); err != nil {
 			return err
 		}
 	}
-	return p.end()
+	return p.flush()
 }
 
-func (p *printer) row(run *scenario.Run) {
+func (p *printer) printRow(run *scenario.Run) {
 	sent, lost := "", ""
 	if s := sum(run); s.streams > 0 {
 		sent, lost = Number(s.sent), Number(s.lost)
-		if s.lost > 0 {
+		switch {
+		case s.lost > 0 && s.allowed == s.lost:
+			lost += ", allowed"
+		case s.lost > 0:
 			lost = "**" + lost + "**"
 		}
 	}
-	p.say("| %s | %s | %s | %s | %s |\n", emblem(run.Verdict), markdown(shortName(run)), seconds(run.Elapsed), sent,
+	p.printf("| %s | %s | %s | %s | %s |\n", emblem(run.Result), markdown(shortName(run)), seconds(run.Elapsed), sent,
 		lost)
 }
 
-// emblem returns the symbol of a verdict.
-func emblem(v scenario.Verdict) string {
+// emblem returns the symbol of a result.
+func emblem(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
 		return "✅"
@@ -92,29 +95,29 @@ func emblem(v scenario.Verdict) string {
 	}
 }
 
-// folded prints the evidence of a run in a collapsed section.
-func (p *printer) folded(run *scenario.Run) error {
+// printCollapsed prints a run in a collapsed section.
+func (p *printer) printCollapsed(run *scenario.Run) error {
 	var text bytes.Buffer
 	if err := WriteRun(&text, run, TextOptions{}); err != nil {
 		return err
 	}
 	var lines strings.Builder
 	for line := range strings.Lines(html.EscapeString(strings.TrimSpace(text.String()))) {
-		if lines.Len()+len(line) > longestText {
+		if lines.Len()+len(line) > maxEvidenceBytes {
 			lines.WriteString("…\n")
 			break
 		}
 		lines.WriteString(line)
 	}
-	p.say("\n<details><summary>%s</summary>\n<pre>\n%s\n</pre>\n</details>\n", html.EscapeString(shortName(run)),
+	p.printf("\n<details><summary>%s</summary>\n<pre>\n%s\n</pre>\n</details>\n", html.EscapeString(shortName(run)),
 		strings.TrimSpace(lines.String()))
 	return nil
 }
 
 func shortName(run *scenario.Run) string {
 	name := []rune(plain.Text(Name(run)))
-	if len(name) > longestName {
-		name = append(name[:longestName-1], '…')
+	if len(name) > maxNameLength {
+		name = append(name[:maxNameLength-1], '…')
 	}
 	return string(name)
 }

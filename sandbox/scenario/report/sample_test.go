@@ -8,9 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// sampleReport returns the report in testdata/sample.json. It has four runs: a lossless rolling update on four bases, in
-// which the controller is killed; a DaemonSet that deletes first and loses requests; a run that was skipped; and one that
-// could not be judged.
+// sampleReport returns the report in testdata/sample.json. It has four runs: a lossless rolling update on four bases,
+// in which the controller is killed; a DaemonSet that deletes first and loses requests; a skipped run; and an errored
+// run.
 func sampleReport() *scenario.Report {
 	text, err := os.ReadFile("testdata/sample.json")
 	if err != nil {

@@ -23,7 +23,7 @@ type drawn struct {
 	Zoomed  int               `json:"zoomed"`
 	Printed int               `json:"printed"`
 	Places  map[string]string `json:"places"`
-	// Texts are what was written onto the whole run, Legend what explains it, Unnamed what that leaves out.
+	// Texts has the texts of the whole run, Legend the legend, Unnamed the colours without a legend entry.
 	Texts   []string `json:"texts"`
 	Legend  []string `json:"legend"`
 	Unnamed []string `json:"unnamed"`
@@ -33,12 +33,12 @@ type drawn struct {
 // run, and pixels beneath the lane's top.
 type place [3]any
 
-// browse runs the page's script in node, on a browser that is just enough for it.
+// browse runs the script of the page in Node.js with a minimal fake browser.
 func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("node is not there, which runs the script of the page")
+		t.Skip("node is not installed")
 	}
 	page := filepath.Join(t.TempDir(), "report.html")
 	if err := report.Save(page, r, report.WriteHTML); err != nil {
@@ -64,12 +64,12 @@ func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
 	return list
 }
 
-func TestScriptDrawsWhatTheReportSays(t *testing.T) {
+func TestScriptDrawsReport(t *testing.T) {
 	got := browse(t, sampleReport(),
 		place{"base-1", 1.6e6, 30}, place{"base-1", 1.432e6, 20}, place{"base-1", 0.9e6, 6},
 		place{"module-controller", 1.8e6, 9}, place{"components", 1.8e6, 9}, place{"Service stock", 0.8e6, 9},
 		place{"requests: traffic", 0.9285e6, 30}, place{"steps", 1.165e6, 20}, place{"faults", 0.905e6, 9})
-	if len(got) != 3 { // one of the four was skipped, and has no timeline
+	if len(got) != 3 { // the skipped run has no timeline
 		t.Fatalf("%d timelines, want 3", len(got))
 	}
 	wantTitles := []string{"steps", "requests: service", "requests: bases", "broker", "module-controller",
@@ -105,20 +105,20 @@ func TestScriptDrawsWhatTheReportSays(t *testing.T) {
 		},
 	} {
 		if diff := cmp.Diff(want, got[i].Places); diff != "" {
-			t.Errorf("what stands in run %d (-want +got):\n%s", i, diff)
+			t.Errorf("tooltips in run %d (-want +got):\n%s", i, diff)
 		}
 	}
 	if slices.Contains(got[1].Titles, "broker") ||
 		!slices.Contains(got[1].Texts, "running: broker, module-controller") {
-		t.Errorf("components that ran all the time do not share a row: %q", got[1].Titles)
+		t.Errorf("components that were running all the time have separate rows: %q", got[1].Titles)
 	}
 	for _, want := range []string{"process", "commands", "modules", "Pods"} {
 		if n := strings.Count("\n"+strings.Join(got[0].Texts, "\n")+"\n", "\n"+want+"\n"); n == 0 {
-			t.Errorf("the rows of bases are not labelled %q: %q", want, got[0].Texts)
+			t.Errorf("no row of a base has the label %q: %q", want, got[0].Texts)
 		}
 	}
 	if len(got[0].Unnamed) > 0 {
-		t.Errorf("the legend does not show how these look: %q", got[0].Unnamed)
+		t.Errorf("colours without a legend entry: %q", got[0].Unnamed)
 	}
 	legend := strings.Join(got[0].Legend, "; ")
 	for _, want := range []string{"1.0.0", "2.0.0", "being installed", "Pod terminating", "component paused",
@@ -129,8 +129,8 @@ func TestScriptDrawsWhatTheReportSays(t *testing.T) {
 	}
 }
 
-// What does not fit its room ends in "…"; the hover has all of it.
-func TestLabelsAreCutVisibly(t *testing.T) {
+// Labels that are too long end in "…". The tooltip has the whole text.
+func TestLongLabelsAreTruncated(t *testing.T) {
 	const long = "a step whose name is much longer than the time that it took could ever show on a screen, however " +
 		"wide it may be, and then some more words to be quite sure"
 	r := sampleReport()
@@ -141,13 +141,13 @@ func TestLabelsAreCutVisibly(t *testing.T) {
 	for _, begin := range []string{"requests: a step", "a s"} {
 		if !slices.ContainsFunc(got.Texts,
 			func(s string) bool { return strings.HasPrefix(s, begin) && strings.HasSuffix(s, "…") }) {
-			t.Errorf("nothing begins with %q and ends in …: %q", begin, got.Texts)
+			t.Errorf("no text begins with %q and ends in …: %q", begin, got.Texts)
 		}
 	}
 	if slices.Contains(got.Texts, long) {
-		t.Error("the long name was written in full over what is beside it")
+		t.Error("the long name was not truncated")
 	}
 	if at := got.Places["steps 100000 5"]; !strings.Contains(at, long) {
-		t.Errorf("the hover does not have it: %q", at)
+		t.Errorf("the tooltip does not have the name: %q", at)
 	}
 }

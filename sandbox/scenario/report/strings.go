@@ -1,6 +1,6 @@
 package report
 
-// texts numbers texts, so that each text is stored once.
+// texts assigns indexes to texts, so that each text is stored once.
 type texts struct {
 	list []string
 	ids  map[string]int
@@ -8,7 +8,7 @@ type texts struct {
 
 func newTexts() *texts {
 	t := &texts{ids: map[string]int{}}
-	t.id("") // 0 = none
+	t.id("") // index 0 is the empty text
 	return t
 }
 

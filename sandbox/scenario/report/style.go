@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// The colours of terminals.
+// ANSI codes of terminal colours.
 const (
 	red    = "31"
 	green  = "32"
@@ -18,7 +18,7 @@ const (
 	bold   = "1"
 )
 
-// paint colours a clean text.
+// paint adds a colour to a clean text.
 func (p *printer) paint(colour, text string) string {
 	if !p.o.Color || text == "" {
 		return text
@@ -26,8 +26,8 @@ func (p *printer) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// mark returns the symbol of a verdict.
-func (p *printer) mark(v scenario.Verdict) string {
+// mark returns the symbol of a result.
+func (p *printer) mark(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
 		return p.paint(green, "✓")
@@ -62,7 +62,7 @@ func since(run *scenario.Run, t time.Time) string {
 	return fmt.Sprintf("%+.3fs", t.Sub(run.Started).Seconds())
 }
 
-// Number writes 1,234.
+// Number formats an integer with thousands separators, such as 1,234.
 func Number(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {

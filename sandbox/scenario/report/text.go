@@ -15,33 +15,33 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// TextOptions of the form for terminals.
+// TextOptions are options of the text format.
 type TextOptions struct {
-	// Color uses the terminal's colours. Default: none, as for a file.
+	// Color enables terminal colours.
 	Color bool
-	// Verbose shows steps and checks of runs that have passed too, and leaves nothing out of long
-	// texts. Default: one line for a run that has passed.
+	// Verbose includes the steps and checks of passed runs, and complete long texts. Default: one line for a passed
+	// run.
 	Verbose bool
 }
 
-// shownDelay is the shortest delay of the machine that the report shows.
+// shownDelay is the shortest Run.Delay that is shown.
 const shownDelay = 200 * time.Millisecond
 
-// WriteRun writes one run for people.
+// WriteRun writes one run as text.
 func WriteRun(w io.Writer, run *scenario.Run, o TextOptions) error {
 	p := newPrinter(w, o)
-	p.run(run)
-	return p.end()
+	p.printRun(run)
+	return p.flush()
 }
 
-// WriteSummary writes the line that follows all runs.
+// WriteSummary writes the summary line of a report.
 func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
 	p := newPrinter(w, o)
-	p.summary(r)
-	return p.end()
+	p.printSummary(r)
+	return p.flush()
 }
 
-// printer writes to a buffer, which keeps the first error.
+// printer writes to a buffer, which stores the first error.
 type printer struct {
 	w *bufio.Writer
 	o TextOptions
@@ -51,19 +51,19 @@ func newPrinter(w io.Writer, o TextOptions) *printer {
 	return &printer{w: bufio.NewWriter(w), o: o}
 }
 
-func (p *printer) end() error {
+func (p *printer) flush() error {
 	if err := p.w.Flush(); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
 }
 
-// say writes. External texts must be cleaned before.
-func (p *printer) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(p.w, format, args...) // the buffer keeps the error
+// printf writes a formatted text. The caller must clean external texts, see package plain.
+func (p *printer) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.w, format, args...) // flush returns the error
 }
 
-func (p *printer) run(run *scenario.Run) {
+func (p *printer) printRun(run *scenario.Run) {
 	row := fmt.Sprintf("%-52s %6s", plain.Text(Name(run)), seconds(run.Elapsed))
 	if text := requests(run); text != "" {
 		row += "  " + text
@@ -71,34 +71,33 @@ func (p *printer) run(run *scenario.Run) {
 	if run.Delay >= shownDelay {
 		row += "  machine delay " + seconds(run.Delay)
 	}
-	if run.Repeated != "" {
-		row += "  second run"
+	if run.FirstFailure != "" {
+		row += "  repeated"
 	}
-	if run.Verdict == scenario.Skipped {
+	if run.Result == scenario.Skipped {
 		row += "  skipped: " + plain.Text(run.Failure)
 	}
-	p.say("%s %s\n", p.mark(run.Verdict), row)
+	p.printf("%s %s\n", p.mark(run.Result), row)
 	switch {
-	case run.Verdict == scenario.Failed || run.Verdict == scenario.Errored:
-		p.evidence(run)
-	case p.o.Verbose && run.Verdict == scenario.Passed:
-		p.steps(run.Steps, "  ")
-		p.checks(run)
+	case run.Result == scenario.Failed || run.Result == scenario.Errored:
+		p.printEvidence(run)
+	case p.o.Verbose && run.Result == scenario.Passed:
+		p.printSteps(run.Steps, "  ")
+		p.printChecks(run)
 		for _, t := range run.Traffic {
-			p.note(t)
+			p.printNote(t)
 		}
-		p.say("\n")
+		p.printf("\n")
 	}
 }
 
-// Name is the name of a run: the scenario, the cell of the matrix, and the attempt unless it is the
-// first.
+// Name returns the name of a run: the scenario, the cell of the matrix, and the attempt unless it is the first.
 func Name(run *scenario.Run) string {
 	name := run.Scenario
 	if len(run.Cell) > 0 {
 		var cell []string
 		for _, key := range slices.Sorted(maps.Keys(run.Cell)) {
-			cell = append(cell, key+"="+value(run.Cell[key]))
+			cell = append(cell, key+"="+formatValue(run.Cell[key]))
 		}
 		name += " [" + strings.Join(cell, " ") + "]"
 	}
@@ -108,22 +107,23 @@ func Name(run *scenario.Run) string {
 	return name
 }
 
-// value formats a matrix value; for an object it returns the field values without their names.
-func value(v any) string {
+// formatValue formats a matrix value. For an object, it formats the field values without their names.
+func formatValue(v any) string {
 	named, ok := v.(map[string]any)
 	if !ok {
 		return fmt.Sprint(v)
 	}
 	var values []string
 	for _, name := range slices.Sorted(maps.Keys(named)) {
-		values = append(values, value(named[name]))
+		values = append(values, formatValue(named[name]))
 	}
 	return strings.Join(values, "/")
 }
 
 type sums struct {
 	sent, lost, open, streams int
-	elsewhere                 map[string]int // requests that this machine's gateway has not led, by route
+	allowed                   int            // lost requests of passed runs
+	elsewhere                 map[string]int // requests that did not pass the local gateway, by route
 }
 
 func sum(runs ...*scenario.Run) (s sums) {
@@ -131,6 +131,9 @@ func sum(runs ...*scenario.Run) (s sums) {
 	for _, run := range runs {
 		for _, t := range run.Traffic {
 			s.sent, s.lost, s.open, s.streams = s.sent+t.Sent, s.lost+t.Summary.Lost, s.open+t.Open, s.streams+1
+			if run.Result == scenario.Passed {
+				s.allowed += t.Summary.Lost
+			}
 			if t.Route == traffic.RouteKubeProxy || t.Route == traffic.RouteAgent {
 				s.elsewhere[t.Route] += t.Sent
 			}
@@ -139,7 +142,20 @@ func sum(runs ...*scenario.Run) (s sums) {
 	return s
 }
 
-// requests describes how many requests runs have sent and lost; empty = they had no traffic.
+// lostText formats the number of lost requests, and how many of them the scenarios of passed runs allow.
+func (s sums) lostText() string {
+	text := Number(s.lost) + " lost"
+	switch {
+	case s.allowed == 0:
+	case s.allowed == s.lost:
+		text += ", allowed"
+	default:
+		text += fmt.Sprintf(" (%s allowed)", Number(s.allowed))
+	}
+	return text
+}
+
+// requests describes how many requests the runs have sent and lost; empty if they had no traffic.
 func requests(runs ...*scenario.Run) string {
 	s := sum(runs...)
 	if s.streams == 0 {
@@ -155,33 +171,33 @@ func requests(runs ...*scenario.Run) string {
 			text += fmt.Sprintf(", %s of them %s", Number(n), events.RoutePhrase(route))
 		}
 	}
-	text += fmt.Sprintf(", %s lost", Number(s.lost))
+	text += ", " + s.lostText()
 	if s.open > 0 {
-		text += fmt.Sprintf(", %s not answered yet", Number(s.open))
+		text += fmt.Sprintf(", %s without a response", Number(s.open))
 	}
 	return text
 }
 
-func (p *printer) summary(r *scenario.Report) {
-	counts := map[scenario.Verdict]int{}
+func (p *printer) printSummary(r *scenario.Report) {
+	counts := map[scenario.Result]int{}
 	for _, run := range r.Runs {
-		counts[run.Verdict]++
+		counts[run.Result]++
 	}
 	var parts []string
-	for _, v := range []struct {
-		verdict scenario.Verdict
-		colour  string
+	for _, r := range []struct {
+		result scenario.Result
+		colour string
 	}{{scenario.Failed, red}, {scenario.Errored, red}, {scenario.Passed, green}, {scenario.Skipped, yellow}} {
-		if n := counts[v.verdict]; n > 0 {
-			parts = append(parts, p.paint(v.colour, fmt.Sprintf("%d %s", n, v.verdict)))
+		if n := counts[r.result]; n > 0 {
+			parts = append(parts, p.paint(r.colour, fmt.Sprintf("%d %s", n, r.result)))
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, p.paint(yellow, "nothing was run"))
+		parts = append(parts, p.paint(yellow, "no runs"))
 	}
 	row := strings.Join(parts, ", ") + " in " + seconds(r.Elapsed)
 	if text := requests(r.Runs...); text != "" {
 		row += "; " + text
 	}
-	p.say("%s (seed %d)\n", row, r.Seed)
+	p.printf("%s (seed %d)\n", row, r.Seed)
 }

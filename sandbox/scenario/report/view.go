@@ -12,20 +12,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// view is what the page's script draws. Texts are numbers of the list of texts; times are
-// microseconds from the start of the run. What there are many of lies flat in one array, since half
-// a million objects would take a browser's memory.
-type view struct {
+// pageData is the data for the script of the page. Texts are indexes of Texts. Times are microseconds from the start of
+// the run. Frequent items are stored in flat arrays, because half a million objects would need too much memory in the
+// browser.
+type pageData struct {
 	Texts []string  `json:"texts"`
 	Runs  []runView `json:"runs"`
 }
 
 type runView struct {
-	// Length of the run, or more if something was seen later.
+	// Length is the duration from the start of the run to its end or to the last event, whichever is later.
 	Length int64 `json:"length"`
-	// Versions of modules, as texts: the place in the list is the colour.
+	// Versions has the versions of modules, as texts. The index determines the colour.
 	Versions []int `json:"versions"`
-	// Steps: from, to, row, verdict, name, text.
+	// Steps has from, to, row, result, name and text of each step.
 	Steps   []int64      `json:"steps"`
 	Streams []streamView `json:"streams"`
 	Lanes   []laneView   `json:"lanes"`
@@ -33,15 +33,15 @@ type runView struct {
 
 type streamView struct {
 	Name int `json:"name"`
-	// Route in words.
+	// Route is the description of the route.
 	Route int `json:"route"`
-	// Peak is the most requests of a second.
+	// Peak is the highest number of requests in a second.
 	Peak int `json:"peak"`
-	// Width of the bins. Bins: from, sent, lost, then as many answers as the run has Versions, in the
-	// order of time.
+	// Width is the duration of a bin. Bins has from, sent, lost and the number of responses of each version in
+	// Versions, for each bin, in the order of time.
 	Width int64   `json:"width"`
 	Bins  []int64 `json:"bins"`
-	// Lost: time, result, text.
+	// Lost has time, result and text of each lost request.
 	Lost []int64 `json:"lost"`
 }
 
@@ -49,40 +49,40 @@ type laneView struct {
 	Kind int       `json:"kind"`
 	Name int       `json:"name"`
 	Rows []rowView `json:"rows"`
-	// Marks: from, to, kind, text; in the order of to.
+	// Marks has from, to, kind and text of each mark, in the order of to.
 	Marks []int64 `json:"marks"`
 }
 
 type rowView struct {
 	Thing int `json:"thing"`
-	// Bars: from, to, state, version (-1 = none), name, text; they do not overlap and stand in the
+	// Bars has from, to, state, version (-1 means none), name and text of each bar. Bars do not overlap, and are in the
 	// order of time.
 	Bars []int64 `json:"bars"`
 }
 
-type viewer struct {
+type pageBuilder struct {
 	texts    *texts
 	run      *scenario.Run
 	versions map[string]int
 	list     []int
 }
 
-func viewOf(r *scenario.Report) *view {
+func pageDataOf(r *scenario.Report) *pageData {
 	t := newTexts()
-	v := &view{Runs: []runView{}}
+	v := &pageData{Runs: []runView{}}
 	for _, run := range r.Runs {
-		v.Runs = append(v.Runs, (&viewer{texts: t, run: run, versions: map[string]int{}}).view())
+		v.Runs = append(v.Runs, (&pageBuilder{texts: t, run: run, versions: map[string]int{}}).runView())
 	}
 	v.Texts = t.list
 	return v
 }
 
-func (v *viewer) view() runView {
+func (v *pageBuilder) runView() runView {
 	end := v.run.Started.Add(v.run.Elapsed)
 	builder := newLaneBuilder()
 	traffics := v.traffics()
 	for _, e := range v.run.Timeline {
-		if e.Request == nil { // traffics has them all
+		if e.Request == nil { // lossEvents has the lost requests
 			builder.observe(e)
 		}
 		if e.Time.After(end) {
@@ -97,7 +97,7 @@ func (v *viewer) view() runView {
 	for _, l := range fold(builder.sorted(), end) {
 		r.Lanes = append(r.Lanes, v.lane(l))
 	}
-	for _, t := range traffics { // every version must have its number before the streams count by it
+	for _, t := range traffics { // number all versions before the streams use the numbers
 		for _, version := range slices.Sorted(maps.Keys(t.Versions)) {
 			v.version(version)
 		}
@@ -118,7 +118,7 @@ func (v *viewer) view() runView {
 	return r
 }
 
-// fold merges the lanes of components that ran all the time into one, if there are several.
+// fold merges the lanes of components that were running all the time, if there are several.
 func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
@@ -136,13 +136,13 @@ func fold(list []*lane, end time.Time) []*lane {
 	if len(names) < 2 {
 		return list
 	}
-	all := &span{thing: thingProcess, name: "components", segments: []segment{{
+	all := &span{kind: rowProcess, name: "components", segments: []segment{{
 		from: first, to: end, state: string(events.ComponentRunning), text: strings.Join(names, ", ")}}}
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
-// traffics returns the streams of the run. A stream without an end has at least the lost requests of the events.
-func (v *viewer) traffics() []scenario.Traffic {
+// traffics returns the streams of the run. Streams without results have only the lost requests of the timeline.
+func (v *pageBuilder) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
 	for _, e := range v.run.Timeline {
@@ -177,11 +177,11 @@ func lossEvents(list []scenario.Traffic) []events.Event {
 	return lost
 }
 
-func (v *viewer) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
+func (v *pageBuilder) micros(t time.Time) int64 { return t.Sub(v.run.Started).Microseconds() }
 
-func (v *viewer) text(text string) int64 { return int64(v.texts.id(text)) }
+func (v *pageBuilder) text(text string) int64 { return int64(v.texts.id(text)) }
 
-func (v *viewer) version(version string) int {
+func (v *pageBuilder) version(version string) int {
 	n, ok := v.versions[version]
 	if !ok {
 		n = len(v.list)
@@ -191,17 +191,17 @@ func (v *viewer) version(version string) int {
 	return n
 }
 
-func (v *viewer) lane(l *lane) laneView {
+func (v *pageBuilder) lane(l *lane) laneView {
 	view := laneView{Kind: v.texts.id(string(l.kind)), Name: v.texts.id(l.name), Rows: []rowView{}, Marks: []int64{}}
 	type place struct {
-		thing thing
+		thing rowKind
 		track int
 	}
 	rows := map[place]*rowView{}
 	for _, s := range l.spans {
-		key := place{s.thing, s.track}
+		key := place{s.kind, s.track}
 		if rows[key] == nil {
-			rows[key] = &rowView{Thing: v.texts.id(string(s.thing))}
+			rows[key] = &rowView{Thing: v.texts.id(string(s.kind))}
 		}
 		version, name := int64(-1), s.name
 		if s.version != "" {
@@ -213,13 +213,13 @@ func (v *viewer) lane(l *lane) laneView {
 		}
 	}
 	order := slices.SortedFunc(maps.Keys(rows), func(a, b place) int {
-		return cmp.Or(cmp.Compare(slices.Index(things, a.thing), slices.Index(things, b.thing)),
+		return cmp.Or(cmp.Compare(slices.Index(rowKinds, a.thing), slices.Index(rowKinds, b.thing)),
 			cmp.Compare(a.track, b.track))
 	})
 	for _, key := range order {
 		view.Rows = append(view.Rows, *rows[key])
 	}
-	// the lost requests were added last
+	// lost requests were added last
 	slices.SortStableFunc(l.marks, func(a, b mark) int { return a.to.Compare(b.to) })
 	for _, m := range l.marks {
 		view.Marks = append(view.Marks, v.micros(m.from), v.micros(m.to), v.text(string(m.kind)), v.text(m.text))
@@ -227,8 +227,8 @@ func (v *viewer) lane(l *lane) laneView {
 	return view
 }
 
-// steps lays out the steps: nested steps are below their parent, and overlapping steps in different rows.
-func (v *viewer) steps() []int64 {
+// steps assigns rows to the steps: nested steps are below their parent, and overlapping steps are in different rows.
+func (v *pageBuilder) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row
 	var place func(list []*scenario.Step, row int)
@@ -243,7 +243,7 @@ func (v *viewer) steps() []int64 {
 				ends = append(ends, from)
 			}
 			ends[row] = to
-			flat = append(flat, from, to, int64(row), v.text(string(s.Verdict)), v.text(s.Name),
+			flat = append(flat, from, to, int64(row), v.text(string(s.Result)), v.text(s.Name),
 				v.text(strings.TrimSpace(s.Action+"\n"+s.Message)))
 			place(s.Steps, row+1)
 		}
@@ -263,7 +263,7 @@ func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 	return time.Second, bins
 }
 
-func (v *viewer) stream(t scenario.Traffic) streamView {
+func (v *pageBuilder) stream(t scenario.Traffic) streamView {
 	width, bins := binsOf(t)
 	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.RoutePhrase(t.Route)),
 		Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}

@@ -17,7 +17,7 @@ import (
 
 type usage map[string]bool
 
-func (u usage) note(names []string) {
+func (u usage) add(names []string) {
 	for _, name := range names {
 		u[name] = true
 	}
@@ -25,50 +25,50 @@ func (u usage) note(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// noteText adds the names in an expression that does not compile, so that they are not reported as unused.
-func (u usage) noteText(text string) { u.note(names.FindAllString(text, -1)) }
+// addFromText adds the names in the text of an invalid expression, so that they are not reported as unused.
+func (u usage) addFromText(text string) { u.add(names.FindAllString(text, -1)) }
 
-// check compiles all expressions and returns the names that they use.
+// check compiles all expressions. It returns their problems and the names that they use.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
 	s.Scenario.EachCondition(func(at *field.Path, text string) {
 		path := at.String()
 		conditions[path] = true
-		if strings.TrimSpace(text) == "" || expr.Has(text) {
+		if strings.TrimSpace(text) == "" || expr.HasExpression(text) {
 			return
 		}
 		line := s.doc.Line(path)
-		if strings.Contains(text, "\n") { // a block: its text begins in the next line
+		if strings.Contains(text, "\n") { // a block scalar starts in the next line
 			line++
 		}
-		program, err := s.env.Compile(text, expr.KindOf(path))
+		program, err := s.env.Compile(text, expr.ScopeOf(path))
 		if err != nil {
 			problems = append(problems, located(s.File, path, line, err)...)
-			used.noteText(text)
+			used.addFromText(text)
 			return
 		}
-		used.note(program.Uses())
+		used.add(program.Uses())
 	})
 	for _, e := range s.doc.Expressions() {
 		if wrong := misplaced(e.Field, conditions); wrong != "" {
-			used.noteText(e.Text)
+			used.addFromText(e.Text)
 			problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: wrong})
 			continue
 		}
 		t, err := s.env.Template(e.Text)
 		if err != nil {
-			used.noteText(e.Text)
+			used.addFromText(e.Text)
 			problems = append(problems, located(s.File, e.Field, e.Line, err)...)
 			continue
 		}
 		for _, name := range t.Uses() {
 			output, ok := strings.CutPrefix(name, "outputs.")
-			if detail := s.early(output, e); ok && detail != "" {
+			if detail := s.outputProblem(output, e); ok && detail != "" {
 				problems = append(problems, Problem{Source: s.File, Line: e.Line, Field: e.Field, Detail: detail})
 			}
 		}
-		used.note(t.Uses())
+		used.add(t.Uses())
 	}
 	return problems, used
 }
@@ -90,56 +90,56 @@ func located(file, field string, line int, err error) Problems {
 func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
-		return "expressions are for fields of spec only"
+		return "expressions are allowed only in fields of spec"
 	case strings.HasPrefix(path, "spec.matrix"):
-		return "the matrix gives values to expressions and cannot have any itself"
+		return "expressions are not allowed in the matrix"
 	case conditions[path]:
-		return "is an expression as a whole: write vars.NAME without ${{ }}"
+		return "the whole field is an expression; write vars.NAME without ${{ }}"
 	}
 	return ""
 }
 
-// early returns why an output is not known when an expression is evaluated, or "".
-func (s *Scenario) early(output string, e strictyaml.Expression) string {
+// outputProblem returns why an output is not available to an expression, or "".
+func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
 		want = want.Elem()
 	}
 	switch {
 	case !strings.HasPrefix(e.Field, "spec.steps") && !strings.HasPrefix(e.Field, "spec.finally"):
-		return "outputs are known in steps only"
+		return "outputs are available only in steps"
 	case want.Kind() != reflect.String && want.Kind() != reflect.Interface:
-		return "an output is known only when its step has been done, too late for this field: outputs can be used in strings"
+		return "outputs can be used only in fields with strings"
 	}
 	at, known := s.Scenario.Names().Outputs[output]
 	if !known {
 		return ""
 	}
 	if printed := s.doc.Line(at.String()); printed > e.Line {
-		return fmt.Sprintf("outputs.%s is not known yet: the step that prints it comes later, in line %d", output,
+		return fmt.Sprintf("outputs.%s is not available yet; the step that sets it is later, in line %d", output,
 			printed)
 	}
 	return ""
 }
 
-// meant reports whether a problem suggests a name.
-func meant(name string, problems Problems) bool {
+// isSuggested reports whether a problem suggests a name as a correction.
+func isSuggested(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems,
 		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
-// unused reports variables and dimensions of the matrix without a use.
+// unused returns problems for unused variables and matrix dimensions.
 func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {
-		if !used["vars."+name] && !meant(name, others) {
-			problems = append(problems, s.problem("spec.vars."+name, "nothing uses this variable: remove it"))
+		if !used["vars."+name] && !isSuggested(name, others) {
+			problems = append(problems, s.problem("spec.vars."+name, "unused variable; remove it"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
-		if !used["matrix."+name] && !meant(name, others) {
+		if !used["matrix."+name] && !isSuggested(name, others) {
 			problems = append(problems,
-				s.problem("spec.matrix["+name+"]", "nothing uses matrix."+name+": its runs would be all the same"))
+				s.problem("spec.matrix["+name+"]", "unused matrix dimension; its runs would be identical"))
 		}
 	}
 	return problems

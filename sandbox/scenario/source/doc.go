@@ -1,8 +1,7 @@
-// Package source reads scenario files and checks them as a whole before anything is started:
-// structure, rules, every expression, the files that they name, and all of it again for each cell
-// of the matrix.
+// Package source reads scenario files and validates them before anything is started: structure, rules, expressions and
+// referenced files, for each cell of the matrix.
 //
-// A file is parsed once. Decoded as it stands, with expressions in places of values, it tells
-// names, types and mistakes of structure; expanded for a cell it is decoded again, now strictly,
-// and validated. Expressions that use outputs are left until their step begins.
+// A file is parsed once. It is first decoded with its expressions, which yields names, types and structural errors. For
+// each cell, it is expanded, decoded strictly and validated. Expressions that use outputs are evaluated when their step
+// starts.
 package source

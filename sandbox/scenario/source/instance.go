@@ -13,30 +13,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Instance is a scenario for one run: every expression but those that use outputs has been replaced
-// by its value, defaults are set, and it is valid.
+// Instance is a valid scenario for one run. Expressions, except those that use outputs, are replaced by their values,
+// and defaults are set.
 type Instance struct {
 	*v1alpha1.Scenario
-	// Of is the file that it comes from.
-	Of *Scenario
-	// Cell of the matrix.
+	// Origin is the scenario that the instance was created from.
+	Origin *Scenario
+	// Cell is the cell of the matrix.
 	Cell Cell
-	// Static has the names that expressions may use, with their types, and Vars the values of the
-	// variables.
+	// Static has the names that expressions can use, with their types. Vars has the values of the variables.
 	Static expr.Static
 	Vars   map[string]any
-	// Run is what it was made with.
+	// Run has the values of run in expressions.
 	Run expr.Run
 
 	doc *strictyaml.Document
 }
 
-// Line is the line in which a field stands, such as spec.steps[2]; that of its nearest parent when
-// it has none.
+// Line returns the line of a field, such as spec.steps[2], or of its nearest parent if the field is not in the file.
 func (i *Instance) Line(path string) int { return i.doc.Line(path) }
 
-// Instantiate returns the scenario for one run. The error is of type Problems; there is none that
-// Load would not have found, unless it comes from run itself.
+// Instantiate returns the scenario for one run. The error is of type Problems. Load has already found all problems that
+// do not depend on run.
 func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 	i, problems := s.instance(cell, run)
 	if err := problems.Err(); err != nil {
@@ -46,8 +44,8 @@ func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 }
 
 func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
-	vars, err := s.vars.of(s.env, cell, run)
-	i := &Instance{Of: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
+	vars, err := s.vars.evaluateAll(s.env, cell, run)
+	i := &Instance{Origin: s, Cell: cell, Static: s.static(vars), Vars: vars, Run: run}
 	in := ""
 	if cell.Name != "" {
 		in = " (with " + cell.Name + ")"
@@ -72,7 +70,7 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	}
 	v1alpha1.SetScenarioDefaults(i.Scenario)
 	for _, e := range v1alpha1.ValidateScenario(i.Scenario) {
-		if !follows(e, wrong) {
+		if !isConsequence(e, wrong) {
 			problems = append(problems,
 				Problem{Source: s.File, Line: i.Line(e.Field), Field: e.Field, Detail: e.ErrorBody()})
 		}
@@ -80,21 +78,21 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	return i, problems
 }
 
-// known returns the values that expressions can use before the run.
+// known returns the values of the names that are known before the run.
 func (i *Instance) known(vars map[string]any) expr.Data {
 	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
 }
 
-// expand evaluates the expressions of a file, except those that use outputs or have no value. The failures are
-// keyed by the text of the expression.
+// expand evaluates the expressions of a file, except those that use outputs. It also returns the errors of expressions
+// that have no value, by the text of the expression.
 func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
 	failures := map[string]error{}
 	return source.Expand(func(text string) (any, bool) {
-		if !expr.Has(text) {
+		if !expr.HasExpression(text) {
 			return nil, false
 		}
 		t, err := env.Template(text)
-		if err != nil || later(t) {
+		if err != nil || usesOutputs(t) {
 			return nil, false
 		}
 		value, err := t.Eval(known)
@@ -106,8 +104,8 @@ func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*stricty
 	}), failures
 }
 
-// follows reports whether an error is only a consequence of a field that could not be read.
-func follows(e *field.Error, unread Problems) bool {
+// isConsequence reports whether an error is only a consequence of a field that could not be decoded.
+func isConsequence(e *field.Error, unread Problems) bool {
 	return slices.ContainsFunc(unread, func(p Problem) bool {
 		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
 	})
@@ -118,8 +116,8 @@ func within(path, of string) bool {
 	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }
 
-// later reports whether a template uses values that are known only during the run.
-func later(t *expr.Template) bool {
+// usesOutputs reports whether a template uses outputs, which are known only during the run.
+func usesOutputs(t *expr.Template) bool {
 	return slices.ContainsFunc(t.Uses(), func(name string) bool { return strings.HasPrefix(name, "outputs") })
 }
 

@@ -17,27 +17,25 @@ import (
 )
 
 type (
-	// Problem is one mistake, with its file, line and field.
+	// Problem is one error, with its file, line and field.
 	Problem = strictyaml.Problem
-	// Problems are all mistakes; Load returns them as its error.
+	// Problems has all errors. Load returns it as its error.
 	Problems = strictyaml.Problems
 )
 
 // Options of Load.
 type Options struct {
-	// Vars override variables of the scenarios. A string is read as YAML for a variable that is no
-	// string. Default: none.
+	// Vars overrides variables of the scenarios. A string for a variable of another type is parsed as YAML. Default:
+	// none.
 	Vars map[string]any
-	// Select leaves out scenarios that it is false for; they are not checked either. Default: all
-	// are taken.
+	// Select reports whether to load a scenario. Other scenarios are not validated. Default: all scenarios are loaded.
 	Select func(name string, labels map[string]string) bool
 }
 
-// Load reads scenario files and folders: of those, all scenario files in them, not in their
-// subfolders. The error is of type Problems and tells every mistake that can be found without
-// running anything.
+// Load reads scenario files, and all scenario files in directories, without their subdirectories. The error is of type
+// Problems and has all errors that can be found without running a scenario.
 func Load(paths []string, o Options) ([]*Scenario, error) {
-	files, problems := find(paths)
+	files, problems := findFiles(paths)
 	var scenarios []*Scenario
 	first := map[string]string{}
 	used := map[string]bool{}
@@ -46,7 +44,7 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 			problems = append(problems, f.problems...)
 			continue
 		}
-		s, found := read(f)
+		s, found := decodeFile(f)
 		if o.Select != nil && s.Scenario.Metadata.Name != "" &&
 			!o.Select(s.Scenario.Metadata.Name, s.Scenario.Metadata.Labels) {
 			continue
@@ -55,7 +53,8 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 		if name := s.Scenario.Metadata.Name; name != "" {
 			if other, twice := first[name]; twice {
 				found = append(found,
-					s.problem("metadata.name", fmt.Sprintf("%q is the name of the scenario in %s too", name, other)))
+					s.problem("metadata.name",
+						fmt.Sprintf("duplicate name %q; the scenario in %s has the same name", name, other)))
 			}
 			first[name] = s.File
 		}
@@ -68,12 +67,12 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Vars)) {
 		if !used[name] && len(scenarios) > 0 {
 			problems = append(problems, Problem{Source: "--var " + name,
-				Detail: "no scenario has such a variable" + plain.Meant(name, slices.Collect(maps.Keys(used)))})
+				Detail: "no scenario has this variable" + plain.Meant(name, slices.Collect(maps.Keys(used)))})
 		}
 	}
 	if len(scenarios) == 0 && len(problems) == 0 {
 		problems = append(problems,
-			Problem{Detail: "no scenario is selected: look at their names and labels with koupsandbox scenario list"})
+			Problem{Detail: "no scenario matches; koupsandbox scenario list shows names and labels"})
 	}
 	if err := unique(problems).Err(); err != nil {
 		return nil, err
@@ -96,12 +95,12 @@ type file struct {
 	problems Problems
 }
 
-// find reads the files at paths. In a directory it reads the files of kind Scenario.
-func find(paths []string) (files []file, problems Problems) {
+// findFiles reads the files at paths. In a directory it reads the files of kind Scenario.
+func findFiles(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
 		names := []string{path}
-		entries, notFolder := os.ReadDir(path)
-		if notFolder == nil {
+		entries, notDir := os.ReadDir(path)
+		if notDir == nil {
 			names = nil
 		}
 		for _, entry := range entries {
@@ -114,25 +113,26 @@ func find(paths []string) (files []file, problems Problems) {
 			text, err := os.ReadFile(name)
 			if err != nil {
 				problems = append(problems, unreadable(name, err))
-			} else if notFolder != nil || IsScenario(text) {
+			} else if notDir != nil || IsScenario(text) {
 				files = append(files, parse(name, text))
 			}
 		}
 		if len(files)+len(problems) == before {
-			problems = append(problems, Problem{Source: path, Detail: "there is no scenario file in this folder"})
+			problems = append(problems, Problem{Source: path, Detail: "no scenario files in this directory"})
 		}
 	}
 	return files, problems
 }
 
-// parse parses a file. It explains the syntax error of an unquoted expression within { } or [ ].
+// parse parses a file. It adds an explanation to the syntax error of an unquoted expression in { } or [ ].
 func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)
 	lines := strings.Split(string(text), "\n")
 	for i, p := range problems {
 		last := min(len(lines), p.Line+1)
-		if near := lines[max(0, min(last, p.Line-2)):last]; source.Empty() && expr.Has(strings.Join(near, "\n")) {
-			problems[i].Detail += "; within { } or [ ] put a text with ${{ }} in quotes"
+		if near := lines[max(0, min(last, p.Line-2)):last]; source.Empty() &&
+			expr.HasExpression(strings.Join(near, "\n")) {
+			problems[i].Detail += "; in { } or [ ], put a string with ${{ }} in quotes"
 		}
 	}
 	return file{path, source, problems}
@@ -140,16 +140,16 @@ func parse(path string, text []byte) file {
 
 func unreadable(path string, err error) Problem {
 	if errors.Is(err, fs.ErrNotExist) {
-		return Problem{Source: path, Detail: "there is no such file or folder"}
+		return Problem{Source: path, Detail: "no such file or directory"}
 	}
 	if wrapped := (*fs.PathError)(nil); errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
-	return Problem{Source: path, Detail: "cannot be read: " + err.Error()}
+	return Problem{Source: path, Detail: "cannot read: " + err.Error()}
 }
 
-func read(f file) (*Scenario, Problems) {
-	s := &Scenario{File: f.path, Folder: filepath.Dir(f.path), source: f.source}
+func decodeFile(f file) (*Scenario, Problems) {
+	s := &Scenario{File: f.path, Dir: filepath.Dir(f.path), source: f.source}
 	scenario, doc, problems := v1alpha1.DecodeScenario(f.path, f.source)
 	s.Scenario, s.doc = scenario, doc
 	return s, append(f.problems, problems...)

@@ -15,9 +15,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares with a file, or writes it.
+// golden compares got with a file, or writes the file with -update.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -30,11 +30,11 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s; write it anew with -update (-want +got):\n%s", file, diff)
+		t.Errorf("%s; update it with -update (-want +got):\n%s", file, diff)
 	}
 }
 
-// Each testdata/bad/x.yaml is refused with exactly the lines of x.txt.
+// Load rejects each testdata/bad/NAME.yaml with the problems in NAME.txt.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -51,7 +51,7 @@ func TestBadFiles(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			_, err := source.Load([]string{file}, source.Options{})
 			if err == nil {
-				t.Fatal("the file was taken")
+				t.Fatal("Load returned no error")
 			}
 			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
@@ -81,16 +81,16 @@ func TestGoodFiles(t *testing.T) {
 
 var run = expr.Run{Namespace: "rolling-x7k2p", Group: "rolling-x7k2p", Seed: 7, Env: "dev", Attempt: 1}
 
-// write makes files in a new folder.
+// write writes files to a temporary directory and returns its path.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
-	folder := t.TempDir()
+	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return folder
+	return dir
 }
 
 // scenarioOf returns a small scenario whose script uses all variables.
@@ -107,7 +107,7 @@ spec:
 }
 
 func TestVars(t *testing.T) {
-	folder := write(t, map[string]string{"s.yaml": scenarioOf("s", `a: 1, b: "text ${{ vars.a }}"`, "")})
+	dir := write(t, map[string]string{"s.yaml": scenarioOf("s", `a: 1, b: "text ${{ vars.a }}"`, "")})
 	for _, tc := range []struct {
 		vars map[string]any
 		want map[string]any
@@ -122,7 +122,7 @@ func TestVars(t *testing.T) {
 		{map[string]any{"b": "1.10"}, map[string]any{"a": int64(1), "b": "1.10"}, nil},
 		{map[string]any{"aa": "1"}, nil, []string{"--var aa: ", " a?"}},
 	} {
-		scenarios, err := source.Load([]string{folder}, source.Options{Vars: tc.vars})
+		scenarios, err := source.Load([]string{dir}, source.Options{Vars: tc.vars})
 		if err != nil {
 			if tc.err == nil ||
 				slices.ContainsFunc(tc.err, func(value string) bool { return !strings.Contains(err.Error(), value) }) {
@@ -140,8 +140,8 @@ func TestVars(t *testing.T) {
 	}
 }
 
-func TestWhichFiles(t *testing.T) {
-	folder := write(t, map[string]string{
+func TestSelectedFiles(t *testing.T) {
+	dir := write(t, map[string]string{
 		"b.yaml": scenarioOf("beta", "a: 1, b: 2", "area: base"), "a.yml": scenarioOf("alpha", "a: 1, b: 2", ""),
 		"pod.yaml": "kind: Pod\n", "notes.txt": "kind: Scenario\n",
 	})
@@ -159,16 +159,16 @@ func TestWhichFiles(t *testing.T) {
 		want   []string
 		err    string
 	}{
-		{[]string{folder}, nil, []string{"alpha", "beta"}, ""},
-		{[]string{folder}, base, []string{"beta"}, ""},
-		{[]string{folder + "/a.yml"}, nil, []string{"alpha"}, ""},
-		{[]string{folder}, none, nil, "koupsandbox scenario list"},
-		{[]string{folder + "/a.yml", folder + "/a.yml"}, nil, nil, folder + `/a.yml:3: metadata.name: "alpha" `},
-		{[]string{folder + "/c.yaml"}, nil, nil, folder + "/c.yaml: "},
+		{[]string{dir}, nil, []string{"alpha", "beta"}, ""},
+		{[]string{dir}, base, []string{"beta"}, ""},
+		{[]string{dir + "/a.yml"}, nil, []string{"alpha"}, ""},
+		{[]string{dir}, none, nil, "koupsandbox scenario list"},
+		{[]string{dir + "/a.yml", dir + "/a.yml"}, nil, nil, dir + `/a.yml:3: metadata.name: duplicate name "alpha"`},
+		{[]string{dir + "/c.yaml"}, nil, nil, dir + "/c.yaml: "},
 		{[]string{empty}, nil, nil, empty + ": "},
-		{[]string{misspelt}, nil, nil, `/a.yaml:1: kind: is "Scenari", `},
-		{[]string{unknown}, nil, nil, `/a.yaml:2: kind: is "Test", `},
-		{[]string{folder + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: is "Pod", `},
+		{[]string{misspelt}, nil, nil, `/a.yaml:1: kind: unexpected kind "Scenari"`},
+		{[]string{unknown}, nil, nil, `/a.yaml:2: kind: unexpected kind "Test"`},
+		{[]string{dir + "/pod.yaml"}, nil, nil, `/pod.yaml:1: kind: unexpected kind "Pod"`},
 	} {
 		scenarios, err := source.Load(tc.paths, source.Options{Select: tc.choose})
 		var names []string
@@ -184,7 +184,7 @@ func TestWhichFiles(t *testing.T) {
 	}
 }
 
-// Whatever the file, Load ends and does not panic.
+// Load returns for every file, and does not panic.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)
@@ -199,20 +199,20 @@ func FuzzLoad(f *testing.F) {
 			f.Add(text)
 		}
 	}
-	folder := f.TempDir()
+	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file := filepath.Join(folder, "s.yaml")
+		file := filepath.Join(dir, "s.yaml")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		scenarios, err := source.Load([]string{file}, source.Options{})
 		if err != nil && !strings.Contains(err.Error(), file) {
-			t.Errorf("the problem has no place: %v", err)
+			t.Errorf("the problem has no file: %v", err)
 		}
 		if err == nil {
 			for _, cell := range scenarios[0].Cells {
 				if _, err := scenarios[0].Instantiate(cell, run); err != nil {
-					t.Errorf("%s was taken, but its instance is refused: %v", cell.Name, err)
+					t.Errorf("cell %s was loaded, but instantiating it failed: %v", cell.Name, err)
 				}
 			}
 		}

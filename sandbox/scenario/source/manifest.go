@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// manifest is a file of an apply step.
+// manifest is the file of an apply step.
 type manifest struct {
 	path     string
 	sources  []*strictyaml.Source
@@ -25,7 +25,7 @@ func (s *Scenario) manifest(name string) *manifest {
 	if m, ok := s.files[name]; ok {
 		return m
 	}
-	m := &manifest{path: filepath.Join(s.Folder, name)}
+	m := &manifest{path: filepath.Join(s.Dir, name)}
 	s.files[name] = m
 	text, err := os.ReadFile(m.path)
 	if err != nil {
@@ -34,26 +34,27 @@ func (s *Scenario) manifest(name string) *manifest {
 	}
 	m.sources, m.problems = strictyaml.ParseAll(m.path, text)
 	if len(m.problems) == 0 && len(m.sources) == 0 {
-		m.problems = Problems{{Source: m.path, Detail: "there is nothing in this file"}}
+		m.problems = Problems{{Source: m.path, Detail: "the file is empty"}}
 	}
 	return m
 }
 
-// manifests checks the files of all apply steps, and adds the names that their expressions use.
+// manifests checks the files of all apply steps, and adds the names that their expressions use to used.
 func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
-		if step.Apply == nil || step.Apply.File == "" || expr.Has(step.Apply.File) || filepath.IsAbs(step.Apply.File) {
+		if step.Apply == nil || step.Apply.File == "" || expr.HasExpression(step.Apply.File) ||
+			filepath.IsAbs(step.Apply.File) {
 			return
 		}
 		at = at.Child("apply")
-		m := i.Of.manifest(step.Apply.File)
+		m := i.Origin.manifest(step.Apply.File)
 		problems = append(problems, m.problems...)
-		if len(m.problems) > 0 { // what could not be read may use anything
-			i.Of.unread = true
+		if len(m.problems) > 0 { // unreadable parts may use any name
+			i.Origin.hasUnreadable = true
 		}
-		if len(m.sources) == 0 { // the step is where the mistake may be
-			p := i.Of.problem(at.Child("file").String(), "")
+		if len(m.sources) == 0 { // report the problem at the step
+			p := i.Origin.problem(at.Child("file").String(), "")
 			problems[len(problems)-1] = Problem{Source: p.Source, Line: p.Line, Field: p.Field,
 				Detail: m.problems[0].Source + ": " + m.problems[0].Detail}
 			return
@@ -61,10 +62,10 @@ func (i *Instance) manifests(used usage) Problems {
 		names, wrong := i.checkManifest(m, step.Apply)
 		problems = append(problems, wrong...)
 		for _, name := range slices.Sorted(maps.Keys(step.Apply.Vars)) {
-			if len(m.problems) == 0 && !names["vars."+name] && !meant(name, wrong) {
+			if len(m.problems) == 0 && !names["vars."+name] && !isSuggested(name, wrong) {
 				problems = append(problems,
-					i.Of.problem(at.Child("vars", name).String(),
-						"nothing in "+m.path+" uses this variable: remove it"))
+					i.Origin.problem(at.Child("vars", name).String(),
+						"unused variable in "+m.path+"; remove it"))
 			}
 		}
 		for name := range names {
@@ -79,8 +80,7 @@ func (i *Instance) manifests(used usage) Problems {
 	return problems
 }
 
-// checkManifest compiles the expressions of a file with the variables of the step, and returns the names that they
-// use.
+// checkManifest compiles the expressions of a file with the variables of the step. It returns the names that they use.
 func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Problems) {
 	static := i.Static
 	static.Vars = maps.Clone(static.Vars)
@@ -95,26 +95,27 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 	var problems Problems
 	for _, source := range m.sources {
 		object := v1alpha1.Object{}
-		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.Has})
+		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
 		problems = append(problems, wrong...)
 		for _, e := range v1alpha1.ObjectProblems(object, nil) {
 			problems = append(problems,
-				Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "is missing: " + e.Detail})
+				Problem{Source: m.path, Line: doc.Line(e.Field), Field: e.Field, Detail: "missing; " + e.Detail})
 		}
 		before := len(problems)
 		for _, e := range doc.Expressions() {
 			t, err := env.Template(e.Text)
 			if err != nil {
-				used.noteText(e.Text)
+				used.addFromText(e.Text)
 				problems = append(problems, located(m.path, e.Field, e.Line, err)...)
 				continue
 			}
-			used.note(t.Uses())
+			used.add(t.Uses())
 		}
-		if len(problems) == before { // with the values of its expressions
+		if len(problems) == before { // check the object with the values of its expressions
 			expanded, _ := expand(source, env, i.known(static.Vars))
-			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.Has})
-			problems = append(problems, part{m.path, doc, ""}.applied(object, apply.Refused, i.Run.Namespace)...)
+			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
+			problems = append(problems,
+				objectInFile{m.path, doc, ""}.checkApplied(object, apply.Refused, i.Run.Namespace)...)
 		}
 	}
 	return used, problems

@@ -18,14 +18,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// objects checks the objects in the steps of an instance, and the parts of objects.
+// objects checks the objects and partial objects in the steps of an instance.
 func (i *Instance) objects() (problems Problems) {
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
-		of := func(names ...string) part { return part{i.Of.File, i.doc, at.Child(names[0], names[1:]...).String()} }
+		of := func(names ...string) objectInFile {
+			return objectInFile{i.Origin.File, i.doc, at.Child(names[0], names[1:]...).String()}
+		}
 		switch {
 		case step.Apply != nil:
 			problems = append(problems,
-				of("apply", "resource").applied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
+				of("apply", "resource").checkApplied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
 		case step.Assert != nil:
 			problems = append(problems, of("assert", "resource").check(step.Assert.Resource.Unstructured())...)
 		case step.Patch != nil && step.Patch.Refused == "":
@@ -33,32 +35,32 @@ func (i *Instance) objects() (problems Problems) {
 				of("patch", "patch").types(schema.FromAPIVersionAndKind(step.Patch.APIVersion, step.Patch.Kind))...)
 		}
 		if r := step.Changes(); r != nil && r.Namespace != "" && r.Namespace != i.Run.Namespace &&
-			!expr.Has(r.Namespace) {
+			!expr.HasExpression(r.Namespace) {
 			p := of(step.Kind(), "namespace")
 			problems = append(problems,
 				p.problem(p.at,
-					"a run changes objects only in its own namespace, because other runs share namespace %s: "+
+					"a run can change objects only in its own namespace, because other runs share namespace %s; "+
 						"remove this field", r.Namespace))
 		}
 	})
 	return problems
 }
 
-// part is an object, or a part of an object, in a file.
-type part struct {
+// objectInFile is an object or a partial object in a file.
+type objectInFile struct {
 	file string
 	doc  *strictyaml.Document
-	at   string // the field of the object; empty for the document itself
+	at   string // path of the object; empty for the whole document
 }
 
-func (p part) problem(at, format string, args ...any) Problem {
+func (p objectInFile) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// applied checks an object that a step applies, or the items of a List. If the step expects the API to refuse the
-// object, the values are not checked. An object outside the namespace of the run is a problem, because other runs
+// checkApplied checks an object that a step applies, or the items of a List. It does not check values if the step
+// expects the API to reject the object. An object outside the namespace of the run is a problem, because other runs
 // would share it.
-func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
+func (p objectInFile) checkApplied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
 	if p.at != "" {
 		root = field.NewPath(p.at)
@@ -68,8 +70,8 @@ func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Pr
 			p.at = at.String()
 		}
 		u := &unstructured.Unstructured{Object: o}
-		outside := kube.Outside(u, kube.ClusterScoped(u.GroupVersionKind().GroupKind()), namespace)
-		if outside != "" && !expr.Has(u.GetNamespace()+u.GetName()) {
+		outside := kube.OutsideRun(u, kube.ClusterScoped(u.GroupVersionKind().GroupKind()), namespace)
+		if outside != "" && !expr.HasExpression(u.GetNamespace()+u.GetName()) {
 			name := "name"
 			if u.GetNamespace() != "" {
 				name = "namespace"
@@ -84,14 +86,15 @@ func (p part) applied(o v1alpha1.Object, refused, namespace string) (problems Pr
 	return problems
 }
 
-// check reports values that the API server would refuse: values of the wrong type, and invalid label values.
-func (p part) check(o *unstructured.Unstructured) Problems {
+// check returns problems for values that the API server would reject: values of the wrong type, and invalid label
+// values.
+func (p objectInFile) check(o *unstructured.Unstructured) Problems {
 	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types reports values whose type differs from the type of their field, for built-in kinds. Only the API server
-// knows the types of custom resources.
-func (p part) types(kind schema.GroupVersionKind) Problems {
+// types returns problems for values that do not have the type of their field, for built-in kinds. The types of custom
+// resources are unknown.
+func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	if !scheme.Scheme.Recognizes(kind) {
 		return nil
 	}
@@ -99,22 +102,22 @@ func (p part) types(kind schema.GroupVersionKind) Problems {
 	if err != nil {
 		return Problems{p.problem(p.at, "%s", err)}
 	}
-	_, problems := p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.Has, Partial: true})
+	_, problems := p.doc.Source(p.at).Decode(object, strictyaml.Options{Expression: expr.HasExpression, Partial: true})
 	return problems
 }
 
-// labels reports invalid label values in labels and selectors, at any depth of a value. name is the field that
-// contains the value, and parent is the field that contains name.
-func (p part) labels(value any, at, parent, name string) (problems Problems) {
+// labels returns problems for invalid label values in labels and selectors, at any depth of a value. name is the field
+// that contains the value, and parent is the field that contains name.
+func (p objectInFile) labels(value any, at, parent, name string) (problems Problems) {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			problems = append(problems, p.labels(value[key], strictyaml.Member(at, key), name, key)...)
 			text, isText := value[key].(string)
 			isLabel := name == "matchLabels" || name == "nodeSelector" || name == "labels" && parent == "metadata"
-			if isLabel && isText && !expr.Has(text) && len(validation.IsValidLabelValue(text)) > 0 {
+			if isLabel && isText && !expr.HasExpression(text) && len(validation.IsValidLabelValue(text)) > 0 {
 				problems = append(problems,
-					p.problem(strictyaml.Member(at, key), "%q is not a label value, so the API server refuses it: %s",
+					p.problem(strictyaml.Member(at, key), "invalid label value %q: %s",
 						text, v1alpha1.LabelValue))
 			}
 		}
@@ -126,9 +129,9 @@ func (p part) labels(value any, at, parent, name string) (problems Problems) {
 	return problems
 }
 
-// rewritten reports numbers among the variables and in the matrix that print differently from their
-// text: an expression would insert the printed text.
-func (s *Scenario) rewritten() (problems Problems) {
+// checkNumbers returns problems for numbers in variables and in the matrix whose formatted value differs from their
+// text, such as 1.10. Expressions would insert the formatted value.
+func (s *Scenario) checkNumbers() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
 		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") ||
 			strings.Contains(p.Field, ".apply.vars.") {

@@ -14,45 +14,45 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Scenario is a scenario file that has been read and checked.
+// Scenario is a validated scenario file.
 type Scenario struct {
-	// Scenario is what stands in the file, with its defaults. Fields whose value is an expression
-	// are not filled; an Instance has everything.
+	// Scenario is the content of the file with defaults. Fields with expressions are not set; they are set in an
+	// Instance.
 	Scenario *v1alpha1.Scenario
-	// File it stands in, and its folder.
-	File, Folder string
-	// Overrides are the values that variables of it were given by Options.Vars.
+	// File is the path of the file, Dir its directory.
+	File, Dir string
+	// Overrides has the variables that Options.Vars overrides, with their values.
 	Overrides map[string]any
-	// Cells of the matrix, in the order of their names; one without values when there is no matrix.
+	// Cells has the cells of the matrix, sorted by name. Without a matrix, it has one cell without values.
 	Cells []Cell
 
-	// Steps are the names of its steps in any cell, expressions replaced.
+	// Steps has the names of the steps in all cells, with expressions replaced.
 	Steps []string
 
-	source *strictyaml.Source
-	doc    *strictyaml.Document
-	env    *expr.Env
-	vars   *variables
-	wrong  map[string]bool // fields that have a problem already
-	files  map[string]*manifest
-	unread bool // a manifest, or a part of one
+	source        *strictyaml.Source
+	doc           *strictyaml.Document
+	env           *expr.Env
+	vars          *variables
+	problemFields map[string]bool // fields with problems
+	files         map[string]*manifest
+	hasUnreadable bool // a manifest could not be read completely
 }
 
 // Cell is one combination of the matrix.
 type Cell struct {
-	// Name for people, such as bases=4,tunnel=mqtt; empty without a matrix.
+	// Name is the display name, such as bases=4,tunnel=mqtt; empty without a matrix.
 	Name string
-	// Values by dimension.
+	// Values has the values by dimension.
 	Values map[string]any
 }
 
-// The kind and the group of a YAML text, at its first level.
+// Patterns for the kind and the API group at the first level of a YAML text.
 var (
 	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)
 	groupLine = regexp.MustCompile(`(?m)^apiVersion:\s*["']?` + regexp.QuoteMeta(path.Dir(v1alpha1.APIVersion)) + `/`)
 )
 
-// IsScenario tells whether a YAML text is, or means to be, a scenario: its kind may be misspelt.
+// IsScenario reports whether a YAML text is a scenario. The kind may be misspelt.
 func IsScenario(text []byte) bool {
 	kind := ""
 	if found := kindLine.FindSubmatch(text); found != nil {
@@ -65,31 +65,31 @@ func (s *Scenario) problem(path, detail string) Problem {
 	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
 }
 
-// prepare checks the whole scenario.
+// prepare validates the scenario.
 func (s *Scenario) prepare(o Options) Problems {
 	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
 		v1alpha1.SetScenarioDefaults(s.Scenario)
 		return Problems{s.problem("kind",
-			fmt.Sprintf("is %q, but this must be a %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
+			fmt.Sprintf("unexpected kind %q; want %s", s.Scenario.Kind, v1alpha1.ScenarioKind))}
 	}
 	given := maps.Clone(s.Scenario.Spec.Vars)
 	v1alpha1.SetScenarioDefaults(s.Scenario)
-	s.wrong, s.files = map[string]bool{}, map[string]*manifest{}
+	s.problemFields, s.files = map[string]bool{}, map[string]*manifest{}
 	s.cells()
 	problems := s.resolve(given, o)
 	if s.env == nil {
 		return problems
 	}
 	checked, used := s.check()
-	problems = append(append(problems, checked...), s.rewritten()...)
+	problems = append(append(problems, checked...), s.checkNumbers()...)
 	for _, p := range problems {
-		s.wrong[p.Field] = true
+		s.problemFields[p.Field] = true
 	}
 	sample := expr.Run{Namespace: "run", Group: "run", Seed: 1, Env: "dev", Attempt: 1}
 	for _, cell := range s.Cells {
 		instance, wrong := s.instance(cell, sample)
 		for _, p := range append(wrong, instance.objects()...) {
-			if !s.known(p.Field) {
+			if !s.hasProblem(p.Field) {
 				problems = append(problems, p)
 			}
 		}
@@ -100,14 +100,14 @@ func (s *Scenario) prepare(o Options) Problems {
 			}
 		}
 	}
-	if s.unread {
+	if s.hasUnreadable {
 		return problems
 	}
 	return append(problems, s.unused(used, problems)...)
 }
 
-func (s *Scenario) known(path string) bool {
-	for wrong := range s.wrong {
+func (s *Scenario) hasProblem(path string) bool {
+	for wrong := range s.problemFields {
 		if within(path, wrong) {
 			return true
 		}
@@ -126,32 +126,32 @@ func (s *Scenario) cells() {
 				values := map[string]any{name: value}
 				maps.Copy(values, cell.Values)
 				longer = append(longer,
-					Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+short(value), ","), Values: values})
+					Cell{Name: strings.TrimPrefix(cell.Name+","+name+"="+formatValue(value), ","), Values: values})
 			}
 		}
 		s.Cells = longer
-		if len(s.Cells) > v1alpha1.MaxCells { // validation says so
+		if len(s.Cells) > v1alpha1.MaxCells { // validation reports this
 			s.Cells = s.Cells[:1]
 			return
 		}
 	}
-	if len(s.Cells) == 0 { // a dimension without values: validation says so
+	if len(s.Cells) == 0 { // a dimension has no values: validation reports this
 		s.Cells = []Cell{{}}
 	}
 }
 
-func short(value any) string {
+func formatValue(value any) string {
 	switch v := value.(type) {
 	case map[string]any:
 		var fields []string
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			fields = append(fields, name+": "+short(v[name]))
+			fields = append(fields, name+": "+formatValue(v[name]))
 		}
 		return "{" + strings.Join(fields, ", ") + "}"
 	case []any:
 		var items []string
 		for _, item := range v {
-			items = append(items, short(item))
+			items = append(items, formatValue(item))
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
@@ -170,10 +170,10 @@ func (s *Scenario) static(vars map[string]any) expr.Static {
 	static.Sets = append(static.Sets, slices.Sorted(maps.Keys(names.Sets))...)
 	static.Streams = append(static.Streams, slices.Sorted(maps.Keys(names.Streams))...)
 	static.Outputs = append(static.Outputs, slices.Sorted(maps.Keys(names.Outputs))...)
-	if slices.ContainsFunc(static.Streams, expr.Has) {
+	if slices.ContainsFunc(static.Streams, expr.HasExpression) {
 		static.Streams = nil
 	}
-	if slices.ContainsFunc(static.Sets, expr.Has) {
+	if slices.ContainsFunc(static.Sets, expr.HasExpression) {
 		static.Sets = nil
 	}
 	return static

@@ -14,10 +14,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// variables are the variables of a scenario. Each uses only earlier ones.
+// variables has the variables of a scenario. In the given order, a variable uses only earlier ones.
 type variables struct {
 	order  []string
-	values map[string]any // with expressions in them
+	values map[string]any // values, which may contain expressions
 }
 
 // resolve overrides variables, orders them, and creates the Env with their types.
@@ -30,7 +30,7 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 			s.vars.values[name] = value
 			continue
 		}
-		fitting, err := fit(override, value)
+		fitting, err := convertOverride(override, value)
 		if err != nil {
 			problems = append(problems, Problem{Source: "--var " + name, Detail: err.Error()})
 			fitting = value
@@ -51,11 +51,11 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 		}
 		rest = left
 	}
-	for _, name := range rest { // its mistakes are told where they are; its type is not known
+	for _, name := range rest { // problems are reported by check; the type is unknown
 		s.vars.order = append(s.vars.order, name)
 		known[name] = nil
 		if s.circular(name, rest) {
-			problems = append(problems, s.problem("spec.vars."+name, "uses itself, by way of other variables"))
+			problems = append(problems, s.problem("spec.vars."+name, "circular reference"))
 		}
 	}
 	if env, err := expr.New(s.static(known)); err == nil && len(rest) > 0 {
@@ -64,7 +64,8 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	return problems
 }
 
-// evaluate evaluates a variable for the first cell, which gives its type, if the variables that it uses are known.
+// evaluate evaluates a variable for the first cell, which determines its type. It returns false if a variable that it
+// uses is not known yet.
 func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	value, err := s.env.Expand(s.vars.values[name],
 		expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
@@ -83,7 +84,7 @@ func (s *Scenario) circular(name string, rest []string) bool {
 		func(other string) bool { return strings.Contains(string(text), "vars."+other) })
 }
 
-func fit(override, value any) (any, error) {
+func convertOverride(override, value any) (any, error) {
 	text, isText := override.(string)
 	if _, wantText := value.(string); isText && !wantText {
 		var err error
@@ -100,9 +101,9 @@ func fit(override, value any) (any, error) {
 			override = float64(whole)
 		}
 	}
-	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.Has(wanted)) &&
+	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.HasExpression(wanted)) &&
 		reflect.TypeOf(override) != reflect.TypeOf(value) {
-		return nil, fmt.Errorf("%v is not of the type that the scenario gives it, such as %v", override, value)
+		return nil, fmt.Errorf("%v does not have the type of the value in the scenario, %v", override, value)
 	}
 	return override, nil
 }
@@ -112,7 +113,7 @@ func parseValue(text string) (value any, err error) {
 	source, problems := strictyaml.Parse("", []byte(text))
 	doc, more := source.Decode(&value, strictyaml.Options{})
 	if len(problems)+len(more) > 0 {
-		return nil, fmt.Errorf("%q cannot be read as YAML", text)
+		return nil, fmt.Errorf("%q is not valid YAML", text)
 	}
 	for _, p := range doc.Rewritten() {
 		return nil, fmt.Errorf("%s; for a string, put the value in the scenario in quotes", p.Detail)
@@ -120,7 +121,7 @@ func parseValue(text string) (value any, err error) {
 	return value, nil
 }
 
-func (v *variables) of(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
+func (v *variables) evaluateAll(env *expr.Env, cell Cell, run expr.Run) (map[string]any, error) {
 	values := maps.Clone(v.values)
 	var failed error
 	for _, name := range v.order {

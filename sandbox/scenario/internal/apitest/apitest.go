@@ -1,4 +1,4 @@
-// Package apitest helps tests that stand on a fake of the Kubernetes API.
+// Package apitest has helpers for tests with a fake Kubernetes API.
 package apitest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Object reads an object from YAML.
+// Object decodes an object from YAML.
 func Object(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}

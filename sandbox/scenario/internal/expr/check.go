@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Reason is why an expression is wrong.
+// Reason is the reason of a Problem.
 type Reason string
 
 // The reasons.
@@ -27,33 +27,33 @@ const (
 	UnknownStream   Reason = "UnknownStream"
 	UnknownBase     Reason = "UnknownBase"
 	UnknownSet      Reason = "UnknownSet"
-	NotKnownHere    Reason = "NotKnownHere" // other kinds of expressions know the name
+	NotKnownHere    Reason = "NotKnownHere" // the name is available only in other scopes
 	NoOverload      Reason = "NoOverload"   // an operator or function does not accept the types
 	NotBoolean      Reason = "NotBoolean"
-	NotText         Reason = "NotText" // the value cannot be part of a text
+	NotText         Reason = "NotText" // the value cannot be part of a string
 	Syntax          Reason = "Syntax"
 	Unclosed        Reason = "Unclosed" // a template has no }}
 	Empty           Reason = "Empty"    // a template has no expression
-	Other           Reason = "Other"    // Detail is a message of CEL
+	Other           Reason = "Other"    // Detail is an error message of CEL
 )
 
-// Problem is a mistake in an expression.
+// Problem is an error in an expression.
 type Problem struct {
-	// Line and Column within the expression, from 1.
+	// Line and Column are the position in the expression, from 1.
 	Line, Column int
 	Reason       Reason
 	// Detail is a sentence without a full stop.
 	Detail string
-	// Text is that line; empty when all of the expression is meant.
+	// Text is the line with the error; empty if the error concerns the whole expression.
 	Text string
 }
 
-// Excerpt is the line of the mistake with a caret below its column, in two indented lines; empty when all of
-// the expression is meant.
+// Excerpt returns the line with the error and a caret below its column, in two indented lines; empty if the error
+// concerns the whole expression.
 func (p Problem) Excerpt() string { return strictyaml.Excerpt(p.Text, p.Column) }
 
-// in adds the line of the expression to each problem.
-func (ps Problems) in(text string) Problems {
+// withText sets the Text of each problem.
+func (ps Problems) withText(text string) Problems {
 	lines := strings.Split(text, "\n")
 	for i, p := range ps {
 		if p.Line >= 1 && p.Line <= len(lines) {
@@ -63,10 +63,10 @@ func (ps Problems) in(text string) Problems {
 	return ps
 }
 
-// Problems are all mistakes of an expression. It is an error when it is not empty.
+// Problems has all errors of an expression.
 type Problems []Problem
 
-// Error prints one problem a line.
+// Error returns one line for each problem.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -75,7 +75,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames reports unknown streams and bases. To CEL, they are keys of a map.
+// checkNames returns problems for unknown streams and bases. CEL does not check them, because they are map keys.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
@@ -90,14 +90,14 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
-			add(UnknownStream, fmt.Sprintf("there is no stream %q%s", name, plain.Meant(name, e.static.Streams)))
+			add(UnknownStream, fmt.Sprintf("unknown stream %q%s", name, plain.Meant(name, e.static.Streams)))
 		case of == "bases" && e.static.Sets != nil:
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
-				add(UnknownBase, fmt.Sprintf("%q is no base: they are named SET-N, from 1", name))
+				add(UnknownBase, fmt.Sprintf("invalid base name %q; names are SET-N, from 1", name))
 			case !slices.Contains(e.static.Sets, set):
-				add(UnknownSet, fmt.Sprintf("there is no set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
+				add(UnknownSet, fmt.Sprintf("unknown set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
 			}
 		}
 	}))
@@ -121,19 +121,19 @@ var (
 	operator   = regexp.MustCompile(`^_?([^a-z_]+)_?$`)
 )
 
-// translate converts issues of CEL to problems.
-func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
+// translate converts CEL issues to problems.
+func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Scope) Problems {
 	var problems Problems
 	for _, issue := range issues.Errors() {
 		p := Problem{Line: issue.Location.Line(), Column: issue.Location.Column() + 1}
 		var node ast.Expr
 		if a != nil {
-			node = find(a, issue.ExprID)
+			node = findNode(a, issue.ExprID)
 		}
 		message, _, _ := strings.Cut(issue.Message, " expecting ")
 		switch m := undeclared.FindStringSubmatch(message); {
 		case m != nil:
-			p.Reason, p.Detail = e.unknown(m[1], node, kind)
+			p.Reason, p.Detail = e.unknownName(m[1], node, kind)
 		case undefined.MatchString(message):
 			p.Reason, p.Detail = UnknownField, e.noField(undefined.FindStringSubmatch(message)[1], node)
 		case overload.MatchString(message):
@@ -142,13 +142,13 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 		default:
 			p.Reason, p.Detail = Other, message
 			if wrong, syntax := strings.CutPrefix(message, "Syntax error: "); syntax {
-				p.Reason, p.Detail = Syntax, "cannot be read: "+inPlainWords(wrong)
-				return append(problems, p) // others follow from the first
+				p.Reason, p.Detail = Syntax, "syntax error: "+explainSyntax(wrong)
+				return append(problems, p) // later errors are consequences of the first
 			}
 		}
 		problems = append(problems, p)
 	}
-	// The variable of a loop whose name is wrong is unknown only for that.
+	// If the function of a loop is unknown, its variable is reported as unknown, too.
 	if slices.ContainsFunc(problems, func(p Problem) bool { return p.Reason == UnknownFunction }) {
 		problems = slices.DeleteFunc(problems,
 			func(p Problem) bool { return p.Reason == UnknownName || p.Reason == NotKnownHere })
@@ -156,23 +156,23 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Kind) Problems {
 	return slices.Compact(problems)
 }
 
-// plainWords maps syntax errors of the parser of CEL to messages.
-var plainWords = []struct {
+// syntaxMessages maps syntax errors of the CEL parser to messages.
+var syntaxMessages = []struct {
 	found *regexp.Regexp
 	plain string
 }{
-	{regexp.MustCompile(`^token recognition error at: '= *'$`), "= is no operator; did you mean ==?"},
-	{regexp.MustCompile(`^token recognition error at: '['"].*'$`), "a text begins here and has no end"},
-	{regexp.MustCompile(`^token recognition error at: '(.*?) *'$`), "$1 means nothing here"},
+	{regexp.MustCompile(`^token recognition error at: '= *'$`), "= is not an operator; did you mean ==?"},
+	{regexp.MustCompile(`^token recognition error at: '['"].*'$`), "the string that starts here has no end"},
+	{regexp.MustCompile(`^token recognition error at: '(.*?) *'$`), "unexpected $1"},
 	{regexp.MustCompile(`^missing '(.*)' at '<EOF>'$`), "$1 is missing at the end"},
 	{regexp.MustCompile(`^missing '(.*)' at '(.*)'$`), "$1 is missing before $2"},
-	{regexp.MustCompile(`^(?:mismatched|extraneous) input '<EOF>'$`), "it ends too early"},
-	{regexp.MustCompile(`^(?:mismatched|extraneous) input '(.*)'$`), "$1 does not belong here"},
-	{regexp.MustCompile(`^no viable alternative at input .*`), "something else must stand here"},
+	{regexp.MustCompile(`^(?:mismatched|extraneous) input '<EOF>'$`), "unexpected end of the expression"},
+	{regexp.MustCompile(`^(?:mismatched|extraneous) input '(.*)'$`), "unexpected $1"},
+	{regexp.MustCompile(`^no viable alternative at input .*`), "unexpected input"},
 }
 
-func inPlainWords(wrong string) string {
-	for _, w := range plainWords {
+func explainSyntax(wrong string) string {
+	for _, w := range syntaxMessages {
 		if w.found.MatchString(wrong) {
 			return w.found.ReplaceAllString(wrong, w.plain)
 		}
@@ -180,22 +180,22 @@ func inPlainWords(wrong string) string {
 	return wrong
 }
 
-func (e *Env) unknown(name string, node ast.Expr, kind Kind) (Reason, string) {
+func (e *Env) unknownName(name string, node ast.Expr, kind Scope) (Reason, string) {
 	if node != nil && node.Kind() == ast.CallKind {
 		names := slices.Collect(maps.Keys(e.envs[kind].Functions()))
 		for _, macro := range e.envs[kind].Macros() {
 			names = append(names, macro.Function())
 		}
-		return UnknownFunction, fmt.Sprintf("there is no function %s%s", name, plain.Meant(name, names))
+		return UnknownFunction, fmt.Sprintf("unknown function %s%s", name, plain.Meant(name, names))
 	}
 	if slices.Contains(e.names[Condition], name) {
-		return NotKnownHere, fmt.Sprintf("%s is not known here, only in cel, if, always and never", name)
+		return NotKnownHere, fmt.Sprintf("%s is only available in cel, if, always and never", name)
 	}
 	names := e.names[kind]
 	if meant := plain.Meant(name, names); meant != "" {
-		return MisspelledName, fmt.Sprintf("there is no %s%s", name, meant)
+		return MisspelledName, fmt.Sprintf("unknown name %s%s", name, meant)
 	}
-	return UnknownName, fmt.Sprintf("there is no %s here, only %s", name, strings.Join(names, ", "))
+	return UnknownName, fmt.Sprintf("unknown name %s; available: %s", name, strings.Join(names, ", "))
 }
 
 // noField returns the message about an unknown field.
@@ -204,19 +204,19 @@ func (e *Env) noField(name string, node ast.Expr) string {
 		all := slices.Collect(maps.Keys(baseFields))
 		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...),
 			slices.Collect(maps.Keys(streamFields))...)
-		return fmt.Sprintf("there is no field %s%s", name, plain.Meant(name, all))
+		return fmt.Sprintf("unknown field %s%s", name, plain.Meant(name, all))
 	}
 	of := node.AsSelect().Operand().AsIdent()
 	names, ours := e.types.FindStructFieldNames("koupsandbox." + of)
 	switch meant := plain.Meant(name, names); {
 	case !ours:
-		return fmt.Sprintf("there is no field %s in %s", name, of)
+		return fmt.Sprintf("unknown field %s of %s", name, of)
 	case meant != "":
-		return fmt.Sprintf("there is no %s.%s%s", of, name, meant)
+		return fmt.Sprintf("unknown name %s.%s%s", of, name, meant)
 	case len(names) == 0:
-		return fmt.Sprintf("there is no %s.%s: the scenario has no %s", of, name, of)
+		return fmt.Sprintf("unknown name %s.%s; the scenario has no %s", of, name, of)
 	default:
-		return fmt.Sprintf("there is no %s.%s, only %s", of, name, strings.Join(names, ", "))
+		return fmt.Sprintf("unknown name %s.%s; fields of %s: %s", of, name, of, strings.Join(names, ", "))
 	}
 }
 
@@ -224,18 +224,18 @@ func noOverload(function, arguments string) string {
 	arguments = strings.ReplaceAll(arguments, "koupsandbox.", "")
 	switch m := operator.FindStringSubmatch(function); {
 	case function == "_[_]":
-		return fmt.Sprintf("[ ] does not fit %s", arguments)
+		return fmt.Sprintf("[ ] does not accept %s", arguments)
 	case function == "_?_:_":
-		return fmt.Sprintf("? : does not fit %s", arguments)
+		return fmt.Sprintf("? : does not accept %s", arguments)
 	case function == "@in":
-		return fmt.Sprintf("in does not fit %s", arguments)
+		return fmt.Sprintf("in does not accept %s", arguments)
 	case m != nil:
-		return fmt.Sprintf("%s does not fit %s", m[1], arguments)
+		return fmt.Sprintf("%s does not accept %s", m[1], arguments)
 	}
-	return fmt.Sprintf("the function %s does not take %s", function, arguments)
+	return fmt.Sprintf("function %s does not accept %s", function, arguments)
 }
 
-func find(a *ast.AST, id int64) ast.Expr {
+func findNode(a *ast.AST, id int64) ast.Expr {
 	var found ast.Expr
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.ID() == id {

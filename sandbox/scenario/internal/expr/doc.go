@@ -1,21 +1,19 @@
-// Package expr evaluates the expressions of scenarios, in CEL.
+// Package expr evaluates the CEL expressions of scenarios.
 //
 // # Names
 //
-// Expressions in ${{ … }} know vars, matrix, run (namespace, group, seed, env, attempt) and, within
-// steps, outputs. A condition (cel, if, always, never) knows these too and the state of the moment:
-// pods, nodes, deployments, replicasets, daemonsets, statefulsets, services, endpointslices and
-// events, lists of objects as in JSON; bases, a map from SET-N; and traffic, a map from the
-// stream's name. Judge knows the figures of its stream by name, until knows stdout, stderr and
-// exitCode. The extensions of cel-go for strings, lists, sets, math and comprehensions with two
-// variables are there.
+// Expressions in ${{ … }} can use vars, matrix, run (namespace, group, seed, env, attempt) and, in steps, outputs.
+// Conditions (cel, if, always, never) can also use the current state: pods, nodes, deployments, replicasets,
+// daemonsets, statefulsets, services, endpointslices and events, which are lists of objects as in JSON; bases, a map
+// with the keys SET-N; and traffic, a map by stream name. The expression judge can also use the fields of its stream.
+// The expression until can also use stdout, stderr and exitCode. The cel-go extensions for strings, lists, sets, math
+// and two-variable comprehensions are available.
 //
 // # Conditions that compared nothing
 //
-// pods.all(p, …) over no Pods is true and proves nothing. A condition is split into its parts,
-// those that && joins. Each part that goes over lists (all, exists, filter, map and so on) must
-// have gone over at least one element in one of them; loops within loops do not count, and of a
-// chain such as pods.filter(…).all(…) the last link does. Otherwise Result.Nothing names the lists
-// that were empty. A part that || left out was not evaluated and is not asked for. To say that
-// there are none, write size(pods) == 0.
+// pods.all(p, …) is true without Pods, and proves nothing. A condition is split into the operands of &&. Each operand
+// with loops (all, exists, filter, map and so on) must iterate over at least one element in one of them. Nested loops
+// are ignored. Of a chain such as pods.filter(…).all(…), the last loop must have an element. Otherwise
+// Result.EmptyLists has the empty lists. Operands that || does not evaluate are ignored. To require that there are no
+// Pods, write size(pods) == 0.
 package expr

@@ -12,23 +12,23 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// Kind says where an expression stands, and so which names it knows.
-type Kind int
+// Scope determines which names an expression can use.
+type Scope int
 
-// The kinds of expressions.
+// The scopes of expressions.
 const (
-	// Value is the inside of ${{ … }}.
-	Value Kind = iota
-	// Condition is a boolean expression over everything that is known at run time.
+	// Value is the scope of an expression in ${{ … }}.
+	Value Scope = iota
+	// Condition is the scope of a boolean expression about the current state.
 	Condition
-	// Judge is a boolean expression over the figures of one stream.
+	// Judge is the scope of a boolean expression about one stream of requests.
 	Judge
-	// Until is a boolean expression over what a script left behind.
+	// Until is the scope of a boolean expression about the output of a script.
 	Until
 )
 
-// KindOf is the kind of the condition in a field of a scenario, by the field's path.
-func KindOf(path string) Kind {
+// ScopeOf returns the scope of the condition in a field of a scenario, by the path of the field.
+func ScopeOf(path string) Scope {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "until":
 		return Until
@@ -38,48 +38,48 @@ func KindOf(path string) Kind {
 	return Condition
 }
 
-// Objects are the names of lists of Kubernetes objects, those that Uses may name.
+// Objects has the names of all lists of Kubernetes objects.
 var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services",
 	"endpointslices", "events"}
 
-// Static is what is known of a scenario before it runs.
+// Static has the names of a scenario that are known before it runs.
 type Static struct {
-	// Vars with their values, which give their types. Default: none.
+	// Vars has the variables with values, which determine their types. Default: none.
 	Vars map[string]any
-	// Matrix with the values of each dimension. Default: none.
+	// Matrix has the values of each dimension. Default: none.
 	Matrix map[string][]any
-	// Outputs are the names that steps give to what their scripts print. Default: none.
+	// Outputs has the names of the outputs of scripts. Default: none.
 	Outputs []string
-	// Streams are the names of all streams of requests. Nil: not known, any will do.
+	// Streams has the names of all streams of requests. If it is nil, names of streams are not checked.
 	Streams []string
-	// Sets are the names of all sets of bases. Nil: not known, any will do.
+	// Sets has the names of all sets of bases. If it is nil, names of bases are not checked.
 	Sets []string
 }
 
-// Data has the values of names for one evaluation: vars, matrix, run and so on. A value may be a
-// func() any, which is called when the name is needed.
+// Data has the values of names for one evaluation: vars, matrix, run and so on. A value may be a func() any, which is
+// called when the name is used.
 type Data map[string]any
 
 // Env compiles expressions. It may be used concurrently.
 type Env struct {
 	static Static
 	types  *provider
-	envs   map[Kind]*cel.Env
-	names  map[Kind][]string
+	envs   map[Scope]*cel.Env
+	names  map[Scope][]string
 
 	mu        sync.Mutex
 	templates map[string]*Template
 }
 
-// New makes an Env. An error is a mistake of the program.
+// New returns an Env. An error is a bug.
 func New(static Static) (*Env, error) {
 	p, err := newProvider(static)
 	if err != nil {
 		return nil, err
 	}
-	e := &Env{static: static, types: p, envs: map[Kind]*cel.Env{}, names: map[Kind][]string{},
+	e := &Env{static: static, types: p, envs: map[Scope]*cel.Env{}, names: map[Scope][]string{},
 		templates: map[string]*Template{}}
-	for kind, names := range e.variables() {
+	for kind, names := range e.declarations() {
 		options := []cel.EnvOption{
 			cel.CustomTypeProvider(p), cel.CustomTypeAdapter(p),
 			cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), cel.EnableMacroCallTracking(),
@@ -90,14 +90,14 @@ func New(static Static) (*Env, error) {
 		}
 		e.envs[kind], err = cel.NewEnv(options...)
 		if err != nil {
-			return nil, fmt.Errorf("making the names of expressions: %w", err)
+			return nil, fmt.Errorf("declaring the names of expressions: %w", err)
 		}
 		e.names[kind] = slices.Sorted(maps.Keys(names))
 	}
 	return e, nil
 }
 
-func (e *Env) variables() map[Kind]map[string]*cel.Type {
+func (e *Env) declarations() map[Scope]map[string]*cel.Type {
 	common := map[string]*cel.Type{
 		"vars": types.NewObjectType(varsType), "matrix": types.NewObjectType(matrixType),
 		"run": types.NewObjectType(runType), "outputs": types.NewObjectType(outputsType),
@@ -114,7 +114,7 @@ func (e *Env) variables() map[Kind]map[string]*cel.Type {
 	for _, name := range Objects {
 		objects[name] = cel.ListType(cel.DynType)
 	}
-	return map[Kind]map[string]*cel.Type{
+	return map[Scope]map[string]*cel.Type{
 		Value: common, Condition: with(objects), Judge: with(streamFields),
 		Until: with(map[string]*cel.Type{"stdout": cel.StringType, "stderr": cel.StringType, "exitCode": cel.IntType}),
 	}

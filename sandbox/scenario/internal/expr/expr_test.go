@@ -81,17 +81,17 @@ func TestConditions(t *testing.T) {
 			[]string{"pods"}},
 		{`pods.all(p, ` + ready + `)`, []any{pod("a", true), pod("b", false)}, expr.Result{Value: false},
 			[]string{"pods"}},
-		{`pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true, Nothing: []string{"pods"}}, []string{"pods"}},
-		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, Nothing: []string{"pods"}},
+		{`pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true, EmptyLists: []string{"pods"}}, []string{"pods"}},
+		{`!pods.exists(p, p.metadata.name == "x")`, nil, expr.Result{Value: true, EmptyLists: []string{"pods"}},
 			[]string{"pods"}},
 		{`size(pods) == 0`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`size(pods) == 0 || pods.all(p, ` + ready + `)`, nil, expr.Result{Value: true}, []string{"pods"}},
 		{`pods.filter(p, p.metadata.name == "x").all(p, ` + ready + `)`, []any{pod("a", true)},
-			expr.Result{Value: true, Nothing: []string{`pods.filter(p, p.metadata.name == "x")`}}, []string{"pods"}},
+			expr.Result{Value: true, EmptyLists: []string{`pods.filter(p, p.metadata.name == "x")`}}, []string{"pods"}},
 		{`pods.filter(p, p.metadata.name == "x").size() == 0`, []any{pod("a", true)}, expr.Result{Value: true},
 			[]string{"pods"}},
 		{`pods.all(p, ` + ready + `) && nodes.all(n, true)`, []any{pod("a", true)},
-			expr.Result{Value: true, Nothing: []string{"nodes"}}, []string{"nodes", "pods"}},
+			expr.Result{Value: true, EmptyLists: []string{"nodes"}}, []string{"nodes", "pods"}},
 		{`pods.exists(p, ` + ready + `) || nodes.exists(n, true)`, []any{pod("a", false)}, expr.Result{Value: false},
 			[]string{"nodes", "pods"}},
 		{`nodes.exists(n, true) || pods.exists(p, ` + ready + `)`, []any{pod("a", true)}, expr.Result{Value: true},
@@ -141,7 +141,7 @@ func TestJudgeAndUntil(t *testing.T) {
 		Results: map[traffic.Result]int{traffic.OK: 9, traffic.Reset: 1}})
 	figures["vars"] = data()["vars"]
 	if r, err := judge.Eval(figures); err != nil || !r.True() {
-		t.Errorf("judge gave %+v, %v", r, err)
+		t.Errorf("judge returned %+v, %v", r, err)
 	}
 	until, err := env(t).Compile(`exitCode == 0 && stdout.contains("done")`, expr.Until)
 	if err != nil {
@@ -149,11 +149,11 @@ func TestJudgeAndUntil(t *testing.T) {
 	}
 	if r, err := until.Eval(expr.Data{"stdout": "all done", "stderr": "", "exitCode": int64(0)}); err != nil ||
 		!r.True() {
-		t.Errorf("until gave %+v, %v", r, err)
+		t.Errorf("until returned %+v, %v", r, err)
 	}
 }
 
-// What is missing at run time is an error, not a false.
+// A missing value is an error, not false.
 func TestNoValue(t *testing.T) {
 	for text, want := range map[string]string{
 		`bases["base-9"].ready`:             "base-9",
@@ -171,7 +171,7 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// where leaves out the text of a problem, which TestExcerpts looks at. Of the details it compares the wanted part.
+// where ignores the text of a problem, which TestExcerpts compares, and compares only the wanted part of its detail.
 var where = cmp.Options{
 	cmpopts.IgnoreFields(expr.Problem{}, "Text"),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Detail" },
@@ -181,7 +181,7 @@ var where = cmp.Options{
 func TestProblems(t *testing.T) {
 	for _, tc := range []struct {
 		text string
-		kind expr.Kind
+		kind expr.Scope
 		want expr.Problems
 	}{
 		{"vars.versoin", expr.Value, expr.Problems{{1, 5, expr.UnknownField, "version", ""}}},
@@ -297,7 +297,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// A mistake is shown where it is, in the words of those who write conditions.
+// Errors show the position in the expression, and use the terms of scenario files.
 func TestExcerpts(t *testing.T) {
 	for text, want := range map[string]struct {
 		reason      expr.Reason

@@ -9,54 +9,54 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit limits an evaluation, in cost units of CEL. Loops over pairs of a thousand Pods stay far below it.
+// costLimit limits an evaluation, in cost units of CEL. Loops over all pairs of a thousand Pods cost much less.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
 type Program struct {
-	text    string
-	kind    Kind
-	out     *cel.Type
-	uses    []string
-	parts   []part
-	program cel.Program
+	text      string
+	scope     Scope
+	out       *cel.Type
+	uses      []string
+	conjuncts []conjunct
+	program   cel.Program
 }
 
 // Result of an evaluation.
 type Result struct {
-	// Value is what JSON has; bool for all kinds but Value.
+	// Value is a JSON value. It is a bool in all scopes except Value.
 	Value any
-	// Nothing are the lists that were empty, so that a part of the expression compared nothing; nil
-	// = every part has compared something. A true that compared nothing proves nothing.
-	Nothing []string
+	// EmptyLists has the empty lists because of which an operand compared nothing. It is nil if every operand compared
+	// something. Otherwise, the value true proves nothing.
+	EmptyLists []string
 }
 
-// True tells whether the value is true and something was compared.
-func (r Result) True() bool { return r.Value == true && len(r.Nothing) == 0 }
+// True reports whether the value is true and every operand compared something.
+func (r Result) True() bool { return r.Value == true && len(r.EmptyLists) == 0 }
 
 // Compile compiles an expression. The error is of type Problems.
-func (e *Env) Compile(text string, kind Kind) (*Program, error) {
+func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	env := e.envs[kind]
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
-		return nil, e.translate(nil, issues, kind).in(text)
+		return nil, e.translate(nil, issues, kind).withText(text)
 	}
 	problems := e.checkNames(parsed.NativeRep())
 	checked, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...).in(text)
+		return nil, append(problems, e.translate(parsed.NativeRep(), issues, kind)...).withText(text)
 	}
 	if len(problems) > 0 {
-		return nil, problems.in(text)
+		return nil, problems.withText(text)
 	}
 	if t := checked.OutputType(); kind != Value && !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, Problems{{Line: 1, Column: 1, Reason: NotBoolean,
-			Detail: fmt.Sprintf("is of the type %s, but must be true or false", typeName(t))}}
+			Detail: fmt.Sprintf("must be true or false, but has the type %s", typeName(t))}}
 	}
-	p := &Program{text: text, kind: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
-		parts: partsOf(checked)}
+	p := &Program{text: text, scope: kind, out: checked.OutputType(), uses: uses(checked.NativeRep()),
+		conjuncts: conjunctsOf(checked)}
 	options := []cel.ProgramOption{cel.CostLimit(costLimit)}
-	if len(p.parts) > 0 {
+	if len(p.conjuncts) > 0 {
 		options = append(options, cel.EvalOptions(cel.OptTrackState))
 	}
 	var err error
@@ -67,35 +67,35 @@ func (e *Env) Compile(text string, kind Kind) (*Program, error) {
 	return p, nil
 }
 
-// Uses are the names that the expression uses, sorted: those of objects as they are, such as pods,
-// and vars.NAME, matrix.NAME, run.NAME, outputs.NAME, traffic.NAME.
+// Uses returns the names that the expression uses, sorted: names of lists and bases, such as pods, and vars.NAME,
+// matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
-// Text is the expression.
+// Text returns the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. An error says that it has no value with this data, for example
-// because a field is not there.
+// Eval evaluates the expression. It returns an error if the expression has no value for the data, for example because a
+// field does not exist.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
 	}
-	value, err := native(out)
+	value, err := toJSONValue(out)
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluating %q: %w", p.text, err)
 	}
-	if _, ok := value.(bool); !ok && p.kind != Value {
-		return Result{}, fmt.Errorf("evaluating %q: it gave %v, which is neither true nor false", p.text, value)
+	if _, ok := value.(bool); !ok && p.scope != Value {
+		return Result{}, fmt.Errorf("evaluating %q: got %v, want true or false", p.text, value)
 	}
 	result := Result{Value: value}
-	if len(p.parts) > 0 {
-		result.Nothing = nothing(p.parts, details.State())
+	if len(p.conjuncts) > 0 {
+		result.EmptyLists = emptyLists(p.conjuncts, details.State())
 	}
 	return result, nil
 }
 
-// uses returns the names that an expression uses, and fields whose names are known.
+// uses returns the names that an expression uses, with the fields of names such as vars.
 func uses(a *ast.AST) []string {
 	var names []string
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {

@@ -16,21 +16,20 @@ const (
 	closing = "}}"
 )
 
-// Has tells whether a string contains an expression.
-func Has(text string) bool { return strings.Contains(text, opening) }
+// HasExpression reports whether a string contains an expression.
+func HasExpression(text string) bool { return strings.Contains(text, opening) }
 
-// Template is a string with expressions in it. It may be used concurrently.
+// Template is a compiled string with expressions. It may be used concurrently.
 type Template struct {
 	pieces []piece
 }
 
 type piece struct {
 	text    string
-	program *Program // nil: plain text
+	program *Program // nil for plain text
 }
 
-// Template compiles a string with expressions in it. The error is of type Problems. The same text
-// is compiled once only.
+// Template compiles a string with expressions. The error is of type Problems. Templates are cached by text.
 func (e *Env) Template(text string) (*Template, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,7 +59,8 @@ func (e *Env) template(text string) (*Template, error) {
 		line += strings.Count(plain, "\n")
 		end := endOf(behind)
 		if end < 0 {
-			problems = append(problems, Problem{Line: line, Column: 1, Reason: Unclosed, Detail: "${{ has no }}"})
+			problems = append(problems,
+				Problem{Line: line, Column: 1, Reason: Unclosed, Detail: "}} is missing after ${{"})
 			break
 		}
 		inside := behind[:end]
@@ -69,7 +69,7 @@ func (e *Env) template(text string) (*Template, error) {
 		switch {
 		case strings.TrimSpace(inside) == "":
 			problems = append(problems,
-				Problem{Line: line, Column: 1, Reason: Empty, Detail: "there is nothing in ${{ }}"})
+				Problem{Line: line, Column: 1, Reason: Empty, Detail: "${{ }} is empty"})
 		case errors.As(err, &wrong):
 			for _, p := range wrong {
 				p.Line += line - 1
@@ -83,11 +83,11 @@ func (e *Env) template(text string) (*Template, error) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if !t.whole() {
+	if !t.isSingleExpression() {
 		for _, p := range t.pieces {
 			if p.program != nil && !printable(p.program.out) {
 				problems = append(problems, Problem{Line: 1, Column: 1, Reason: NotText,
-					Detail: fmt.Sprintf("${{%s}} is of the type %s, which cannot stand in the middle of a text", p.text,
+					Detail: fmt.Sprintf("${{%s}} has the type %s, which cannot be part of a string", p.text,
 						typeName(p.program.out))})
 			}
 		}
@@ -125,10 +125,10 @@ func endOf(text string) int {
 	return -1
 }
 
-// whole reports whether the string is one expression, which keeps its type.
-func (t *Template) whole() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
+// isSingleExpression reports whether the string consists of one expression. Its value keeps its type.
+func (t *Template) isSingleExpression() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
 
-// Uses are the names that the expressions use, sorted.
+// Uses returns the names that the expressions use, sorted.
 func (t *Template) Uses() []string {
 	var names []string
 	for _, p := range t.pieces {
@@ -140,10 +140,10 @@ func (t *Template) Uses() []string {
 	return slices.Compact(names)
 }
 
-// Eval returns the value: that of the expression if the string is nothing else, or the text with
-// the values in their places.
+// Eval returns the value of the expression if the string consists of one expression, and otherwise the string with the
+// values inserted.
 func (t *Template) Eval(data Data) (any, error) {
-	if t.whole() {
+	if t.isSingleExpression() {
 		r, err := t.pieces[0].program.Eval(data)
 		return r.Value, err
 	}
@@ -157,16 +157,16 @@ func (t *Template) Eval(data Data) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		text, ok := asText(r.Value)
+		text, ok := formatScalar(r.Value)
 		if !ok {
-			return nil, fmt.Errorf("evaluating %q: its value cannot stand in the middle of a text", p.text)
+			return nil, fmt.Errorf("evaluating %q: the value cannot be part of a string", p.text)
 		}
 		b.WriteString(text)
 	}
 	return b.String(), nil
 }
 
-func asText(value any) (string, bool) {
+func formatScalar(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		return v, true
@@ -180,19 +180,18 @@ func asText(value any) (string, bool) {
 	return "", false
 }
 
-// printable reports whether values of a type can be part of a text.
+// printable reports whether values of a type can be part of a string.
 func printable(t *cel.Type) bool {
 	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind,
 		types.DoubleKind,
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
 }
 
-// Expand returns a copy of a value with every string in it evaluated: maps, lists and strings of
-// YAML. It changes nothing in keys.
+// Expand returns a copy of a YAML value in which all strings are evaluated. Keys are not evaluated.
 func (e *Env) Expand(value any, data Data) (any, error) {
 	switch v := value.(type) {
 	case string:
-		if !Has(v) {
+		if !HasExpression(v) {
 			return v, nil
 		}
 		t, err := e.Template(v)

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// The names of the types that expressions can reach the fields of.
+// The names of the types with fields.
 const (
 	varsType    = "koupsandbox.vars"
 	matrixType  = "koupsandbox.matrix"
@@ -50,36 +50,36 @@ var (
 	}()
 )
 
-// Run is what run.… has.
+// Run has the fields of run in expressions.
 type Run struct {
-	// Namespace and Group of the run.
+	// Namespace and Group are the namespace and the group of bases of the run.
 	Namespace, Group string
-	// Seed of the run; expressions see it below 2^63.
+	// Seed is the random seed of the run. Expressions get its lower 63 bits.
 	Seed uint64
 	// Env is the environment of the sandbox.
 	Env string
-	// Attempt counts repetitions from 1.
+	// Attempt is the number of the repetition, from 1.
 	Attempt int
 }
 
-// Value returns the run as Data has it.
+// Value returns the value of run for Data.
 func (r Run) Value() map[string]any {
 	const most = 1<<63 - 1
 	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env,
 		"attempt": int64(r.Attempt)}
 }
 
-// Base is a base of the run, as bases["SET-N"] has it.
+// Base is the value of bases["SET-N"] in expressions.
 type Base struct {
 	events.BaseStatus
 	// Set and Index are the parts of its name.
 	Set   string
 	Index int
-	// Version that it reports.
+	// Version is the version that the base reports.
 	Version string
 }
 
-// Value returns the base as Data has it.
+// Value returns the value of the base for Data.
 func (b Base) Value() map[string]any {
 	modules := make([]any, len(b.Modules))
 	for i, m := range b.Modules {
@@ -89,8 +89,7 @@ func (b Base) Value() map[string]any {
 		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}
 }
 
-// Stream returns the figures of a stream of requests: traffic.NAME of a condition, and all of Data
-// for Judge.
+// Stream returns the fields of a stream of requests: the value of traffic.NAME in a Condition, and the data of a Judge.
 func Stream(s traffic.Summary) Data {
 	versions := make(map[string]any, len(s.Versions))
 	for version, n := range s.Versions {
@@ -104,7 +103,7 @@ func Stream(s traffic.Summary) Data {
 	return figures
 }
 
-// provider adds the types of scenarios to those of CEL. Their values are maps.
+// provider adds the types of scenarios to the CEL types. The values of these types are maps.
 type provider struct {
 	*types.Registry
 	fields map[string]map[string]*cel.Type
@@ -113,7 +112,7 @@ type provider struct {
 func newProvider(static Static) (*provider, error) {
 	registry, err := types.NewRegistry()
 	if err != nil {
-		return nil, fmt.Errorf("making the types of expressions: %w", err)
+		return nil, fmt.Errorf("declaring the types of expressions: %w", err)
 	}
 	p := &provider{Registry: registry, fields: map[string]map[string]*cel.Type{
 		varsType: {}, matrixType: {}, outputsType: {}, runType: runFields, baseType: baseFields,
@@ -123,7 +122,7 @@ func newProvider(static Static) (*provider, error) {
 		p.fields[varsType][name] = typeOf(value)
 	}
 	for name, values := range static.Matrix {
-		p.fields[matrixType][name] = common(values)
+		p.fields[matrixType][name] = commonType(values)
 	}
 	for _, name := range static.Outputs {
 		p.fields[outputsType][name] = cel.StringType
@@ -175,15 +174,15 @@ func typeOf(value any) *cel.Type {
 	case float64:
 		return cel.DoubleType
 	case []any:
-		return cel.ListType(common(v))
+		return cel.ListType(commonType(v))
 	case map[string]any:
 		return cel.MapType(cel.StringType, cel.DynType)
 	}
 	return cel.DynType
 }
 
-// common returns the type of all values, or dyn if they differ.
-func common(values []any) *cel.Type {
+// commonType returns the type of all values, or dyn if they differ.
+func commonType(values []any) *cel.Type {
 	var found *cel.Type
 	for _, v := range values {
 		switch t := typeOf(v); {
@@ -199,8 +198,8 @@ func common(values []any) *cel.Type {
 	return found
 }
 
-// native converts a result to a JSON value.
-func native(v ref.Val) (any, error) {
+// toJSONValue converts a result to a JSON value.
+func toJSONValue(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Bool, types.Int, types.Double, types.String:
 		return v.Value(), nil
@@ -218,9 +217,9 @@ func native(v ref.Val) (any, error) {
 			key := it.Next()
 			name, ok := key.Value().(string)
 			if !ok {
-				return nil, fmt.Errorf("a map has a key that is no string: %v", key.Value())
+				return nil, fmt.Errorf("map key %v is not a string", key.Value())
 			}
-			value, err := native(v.Get(key))
+			value, err := toJSONValue(v.Get(key))
 			if err != nil {
 				return nil, err
 			}
@@ -230,7 +229,7 @@ func native(v ref.Val) (any, error) {
 	case traits.Lister:
 		list := []any{}
 		for it := v.Iterator(); it.HasNext() == types.True; {
-			value, err := native(it.Next())
+			value, err := toJSONValue(it.Next())
 			if err != nil {
 				return nil, err
 			}
@@ -238,5 +237,5 @@ func native(v ref.Val) (any, error) {
 		}
 		return list, nil
 	}
-	return nil, fmt.Errorf("a value of the type %s cannot be written down", v.Type().TypeName())
+	return nil, fmt.Errorf("values of type %s are not supported", v.Type().TypeName())
 }

@@ -9,20 +9,20 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// part is an operand of && in a condition.
-type part struct {
-	ranges []list
+// conjunct is an operand of && with loops.
+type conjunct struct {
+	ranges []loopRange
 }
 
-// list is the range of a loop.
-type list struct {
+// loopRange is the list that a loop iterates over.
+type loopRange struct {
 	id   int64
 	text string
 }
 
-// partsOf returns the parts that have loops.
-func partsOf(checked *cel.Ast) []part {
-	var parts []part
+// conjunctsOf returns the operands of && that have loops.
+func conjunctsOf(checked *cel.Ast) []conjunct {
+	var parts []conjunct
 	var split func(e ast.Expr)
 	split = func(e ast.Expr) {
 		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
@@ -31,13 +31,13 @@ func partsOf(checked *cel.Ast) []part {
 			}
 			return
 		}
-		var p part
+		var p conjunct
 		for _, r := range ranges(e) {
 			text, err := cel.ExprToString(r, checked.NativeRep().SourceInfo())
 			if err != nil {
 				text = "a list"
 			}
-			p.ranges = append(p.ranges, list{r.ID(), text})
+			p.ranges = append(p.ranges, loopRange{r.ID(), text})
 		}
 		if len(p.ranges) > 0 {
 			parts = append(parts, p)
@@ -47,14 +47,14 @@ func partsOf(checked *cel.Ast) []part {
 	return parts
 }
 
-// ranges returns the ranges of the outermost loops in e. For a loop over the result of a loop, it returns the inner
-// range.
+// ranges returns the lists that the outermost loops in e iterate over. For a loop over the result of another loop, this
+// is the result.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
 	case ast.ComprehensionKind:
 		c := e.AsComprehension()
-		// how macros bind a name, and no loop
+		// a macro that binds a name, not a loop
 		if r := c.IterRange(); r.Kind() == ast.ListKind && r.AsList().Size() == 0 {
 			return append(ranges(c.AccuInit()), ranges(c.Result())...)
 		}
@@ -82,8 +82,8 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// nothing returns the empty lists of the parts whose lists are all empty.
-func nothing(parts []part, state interpreter.EvalState) []string {
+// emptyLists returns the lists of the operands whose evaluated lists are all empty.
+func emptyLists(parts []conjunct, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {
 		var empty []string

@@ -8,66 +8,65 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// activeCheck looks for times in which a base that served a module has no active version of it.
+// activeCheck finds gaps: times in which a base without an active version of a module had one before.
 //
-// Such a gap begins when the last active version goes. It is a violation
-//   - if, at any time in it, a Pod on the base wants the module: one that exists, is
-//     not being deleted and has not ended. The gap counts as a whole then. One that got its Node
-//     after another was deleted, when the controller that emptied the base could not know it yet, does not
-//     want it: within decidedWithin of the gap, or since its view of the API was disturbed;
-//   - and also if nobody wants the module at first and the Pod that comes is the
-//     replacement of the one that was deleted, within replacedWithin: it has the
-//     same DaemonSet or StatefulSet as owner; or it has another version, and the module
-//     had no Ready Pod anywhere when the base lost it (delete first, install after).
+// A gap starts when the last active version is deactivated. It is a violation
+//   - if a Pod on the base requests the module at any time during the gap. The Pod exists, is not being deleted and has
+//     not ended. The whole gap is a violation then. A Pod that was bound after the deletion of another one is ignored
+//     if the controller could not know of it when it uninstalled the module: the Pod was bound within decisionDelay of
+//     the gap, or after a fault of the API connection began;
+//   - if no Pod requests the module at first, but a replacement of the deleted Pod appears within replacementTimeout. A
+//     replacement has the same DaemonSet or StatefulSet as owner. Or it has another version, and the module had no
+//     Ready Pod on any base when the gap started: the workload deletes before it creates.
 //
-// It is none if nobody wants the module: the last Pod was deleted or scaled away. What comes there
-// later is a first installation.
+// It is not a violation if no Pod requests the module, because the last Pod was deleted or the workload was scaled
+// down. A later installation is a first installation.
 //
-// If the base's process ended, the time in windows of outages is allowed, and truthWithin beyond: until the next list
-// after its return, and during installations. Until a Pod bound to a new process wants the module, nobody does. No other
-// fault takes a module away by itself: what an error or a delay makes of a rollout counts.
+// If the process of the base ended, the check tolerates the time in windows of outages plus readyTolerance: until the
+// next module list after the restart, and during installations. The module is not requested until a Pod that is bound
+// to the new process requests it. Other faults do not remove modules, so their effects on a rollout are not tolerated.
 type activeCheck struct {
-	tracks map[string]map[string]*served // by base and module
-	ever   map[track]struct{}            // that have been looked at
-	found  []*gap
-	// overlaps are the times in which the old and the new version were both active.
+	modules map[string]map[string]*moduleHistory // by base and module
+	seen    map[moduleOnBase]struct{}            // modules that have been active
+	found   []*gap
+	// overlaps has, for each handover, how long the old and the new version were both active.
 	overlaps []time.Duration
 }
 
-type track struct{ base, module string }
+type moduleOnBase struct{ base, module string }
 
-// served is a module, whatever its version, on a base where it has been active.
-type served struct {
-	active map[string]time.Time // versions, since when
-	gap    *gap                 // open
-	ended  *gap                 // the last one in which nobody wanted the module
-	last   *events.PodStatus    // the Pod that was deleted last
+// moduleHistory describes all versions of a module on a base where the module was active.
+type moduleHistory struct {
+	active      map[string]time.Time // activation time by version
+	gap         *gap                 // the current gap
+	unwantedGap *gap                 // the last closed gap in which no Pod requested the module
+	lastDeleted *events.PodStatus    // the last deleted Pod of the module
 }
 
 type gap struct {
-	track
-	from, to time.Time
-	ended    bool // the base's process has ended
-	free     bool // nobody has wanted the module so far
-	alone    bool // it had no Ready Pod anywhere at the beginning
+	moduleOnBase
+	from, to     time.Time
+	processEnded bool // the process of the base has ended
+	unwanted     bool // no Pod has requested the module since the start
+	noReadyPod   bool // the module had no Ready Pod on any base at the start
 }
 
-func (c *activeCheck) note(w *world, e change) {
-	if c.tracks == nil {
-		c.tracks, c.ever = map[string]map[string]*served{}, map[track]struct{}{}
+func (c *activeCheck) observe(w *history, e appliedEvent) {
+	if c.modules == nil {
+		c.modules, c.seen = map[string]map[string]*moduleHistory{}, map[moduleOnBase]struct{}{}
 	}
 	switch {
 	case e.Base != nil:
 		base := e.Base.Base
 		switch e.Base.Change {
 		case events.BaseDown, events.BaseUp:
-			for module, s := range c.tracks[base] {
+			for module, s := range c.modules[base] {
 				clear(s.active)
-				c.look(w, track{base, module}, e, true)
+				c.updateGap(w, moduleOnBase{base, module}, e, true)
 			}
 		case events.BaseReady:
-			for module := range c.tracks[base] {
-				c.look(w, track{base, module}, e, false)
+			for module := range c.modules[base] {
+				c.updateGap(w, moduleOnBase{base, module}, e, false)
 			}
 		}
 	case e.Module != nil:
@@ -77,44 +76,45 @@ func (c *activeCheck) note(w *world, e change) {
 			return
 		}
 		for _, m := range e.pod.Modules {
-			t := track{e.pod.Base, m.Name}
-			s := c.tracks[t.base][t.module]
+			t := moduleOnBase{e.pod.Base, m.Name}
+			s := c.modules[t.base][t.module]
 			if s == nil {
 				continue
 			}
 			if e.stayed && (e.pod.Deleting || e.pod.Gone) {
-				s.last = e.pod
+				s.lastDeleted = e.pod
 			}
-			c.look(w, t, e, false)
-			c.lookBack(w, s, e.pod, m.Name, e.Time)
+			c.updateGap(w, t, e, false)
+			c.reconsiderGap(w, s, e.pod, m.Name, e.Time)
 		}
 	}
 }
 
-// lookBack evaluates a closed gap again when the Pod event that ended it arrives.
-func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time) {
-	g := s.ended
-	if g == nil || !came.Requires(module) {
+// reconsiderGap evaluates a closed gap again when the Pod event that ended it arrives.
+func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, p *events.PodStatus, module string,
+	now time.Time) {
+	g := s.unwantedGap
+	if g == nil || !p.Requires(module) {
 		return
 	}
-	s.ended = nil
-	if now.Sub(g.to) <= toldWithin && s.replacedBy(w, came, g, g.to) {
-		g.free = false
+	s.unwantedGap = nil
+	if now.Sub(g.to) <= watchDelay && s.replacedBy(w, p, g, g.to) {
+		g.unwanted = false
 		c.found = append(c.found, g)
 	}
 }
 
-func (c *activeCheck) module(w *world, e change) {
+func (c *activeCheck) module(w *history, e appliedEvent) {
 	m := e.Module
-	t := track{m.Base, m.Name}
-	s := c.tracks[t.base][t.module]
+	t := moduleOnBase{m.Base, m.Name}
+	s := c.modules[t.base][t.module]
 	if m.State == events.ModuleActivated {
 		if s == nil {
-			s = (&served{active: map[string]time.Time{}})
-			if c.tracks[t.base] == nil {
-				c.tracks[t.base] = map[string]*served{}
+			s = (&moduleHistory{active: map[string]time.Time{}})
+			if c.modules[t.base] == nil {
+				c.modules[t.base] = map[string]*moduleHistory{}
 			}
-			c.tracks[t.base][t.module], c.ever[t] = s, struct{}{}
+			c.modules[t.base][t.module], c.seen[t] = s, struct{}{}
 		}
 		if _, ok := s.active[m.Version]; !ok {
 			s.active[m.Version] = e.Time
@@ -131,20 +131,20 @@ func (c *activeCheck) module(w *world, e change) {
 			}
 		}
 	}
-	c.look(w, t, e, false)
+	c.updateGap(w, t, e, false)
 }
 
-// look opens, closes and judges the gap of a track.
-func (c *activeCheck) look(w *world, t track, e change, ended bool) {
-	s, now := c.tracks[t.base][t.module], e.Time
+// updateGap opens, closes and classifies the gap of a module on a base.
+func (c *activeCheck) updateGap(w *history, t moduleOnBase, e appliedEvent, ended bool) {
+	s, now := c.modules[t.base][t.module], e.Time
 	wanted := w.wanted(t.base, t.module)
 	if len(s.active) > 0 {
-		if g := s.gap; g != nil && now.Equal(g.from) && !g.ended {
-			c.overlaps = append(c.overlaps, 0) // a switch, told as two events of one moment
+		if g := s.gap; g != nil && now.Equal(g.from) && !g.processEnded {
+			c.overlaps = append(c.overlaps, 0) // the base reports a switch as two events with the same time
 		} else {
 			c.close(g, now)
-			if g != nil && g.free && !g.ended {
-				g.to, s.ended = now, g
+			if g != nil && g.unwanted && !g.processEnded {
+				g.to, s.unwantedGap = now, g
 			}
 		}
 		s.gap = nil
@@ -152,43 +152,43 @@ func (c *activeCheck) look(w *world, t track, e change, ended bool) {
 	}
 	switch g := s.gap; {
 	case g == nil:
-		s.gap = &gap{track: t, from: now, ended: ended, alone: !w.serves(t.module)}
-		s.gap.free = !wanted || s.justBound(w, s.gap)
+		s.gap = &gap{moduleOnBase: t, from: now, processEnded: ended, noReadyPod: !w.hasReadyPod(t.module)}
+		s.gap.unwanted = !wanted || s.boundTooLate(w, s.gap)
 	case ended:
-		g.ended = true
-	case g.free && wanted && g.ended:
-		s.gap = &gap{track: t, from: now, ended: true}
-	case g.free && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, now):
-		g.free = false
-	case g.free && wanted:
-		delete(c.tracks[t.base], t.module) // a first installation begins
-	case !g.free && !wanted:
+		g.processEnded = true
+	case g.unwanted && wanted && g.processEnded:
+		s.gap = &gap{moduleOnBase: t, from: now, processEnded: true}
+	case g.unwanted && wanted && e.pod != nil && s.replacedBy(w, e.pod, g, now):
+		g.unwanted = false
+	case g.unwanted && wanted:
+		delete(c.modules[t.base], t.module) // a first installation begins
+	case !g.unwanted && !wanted:
 		c.close(g, now)
-		s.gap = &gap{track: t, from: now, ended: g.ended, free: true, alone: g.alone}
+		s.gap = &gap{moduleOnBase: t, from: now, processEnded: g.processEnded, unwanted: true, noReadyPod: g.noReadyPod}
 	}
 }
 
 // close keeps a gap in which a Pod requested the module.
 func (c *activeCheck) close(g *gap, now time.Time) {
-	if g == nil || g.free || now.Equal(g.from) {
+	if g == nil || g.unwanted || now.Equal(g.from) {
 		return
 	}
 	g.to = now
 	c.found = append(c.found, g)
 }
 
-// justBound reports whether the Pods that request the module of a deleted Pod were bound after the controller had decided, and
-// none of them is its replacement.
-func (s *served) justBound(w *world, g *gap) bool {
-	if s.last == nil {
+// boundTooLate reports whether all Pods that request the module of a deleted Pod were bound after the controller had
+// decided to uninstall it, and none of them replaces the deleted Pod.
+func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
+	if s.lastDeleted == nil {
 		return false
 	}
-	deleted := w.ending[s.last.PodKey()]
+	deleted := w.deletedAt[s.lastDeleted.PodKey()]
 	for p := range w.PodsOn(g.base) {
 		if !p.Requires(g.module) {
 			continue
 		}
-		bound := w.bound[p.PodKey()]
+		bound := w.boundAt[p.PodKey()]
 		if deleted.IsZero() || !deleted.Before(bound) || bound.Before(w.knownAt(g.from)) ||
 			s.replacedBy(w, p, g, g.from) {
 			return false
@@ -197,21 +197,23 @@ func (s *served) justBound(w *world, g *gap) bool {
 	return true
 }
 
-// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion began the gap. A Pod of a
-// DaemonSet or a StatefulSet that was deleted while its base was unavailable is replaced when the base recovers.
-func (s *served) replacedBy(w *world, p *events.PodStatus, g *gap, now time.Time) bool {
-	if s.last == nil || now.Sub(g.from) > replacedWithin {
+// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion started the gap.
+// If the base was unavailable during the deletion of a Pod of a DaemonSet or StatefulSet, the next Pod is not a
+// replacement.
+func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now time.Time) bool {
+	if s.lastDeleted == nil || now.Sub(g.from) > replacementTimeout {
 		return false
 	}
 	if strings.HasPrefix(p.Owner, daemonSet) || strings.HasPrefix(p.Owner, statefulSet) {
-		return p.Owner == s.last.Owner && !w.outages.away(g.base, w.ending[s.last.PodKey()], g.from)
+		return p.Owner == s.lastDeleted.Owner &&
+			!w.outages.unobservableDuring(g.base, w.deletedAt[s.lastDeleted.PodKey()], g.from)
 	}
-	return g.alone && s.last.Version(g.module) != p.Version(g.module)
+	return g.noReadyPod && s.lastDeleted.Version(g.module) != p.Version(g.module)
 }
 
-// find returns the gaps until end: those that are violations, and the rest as excused.
-func (c *activeCheck) find(w *world, end time.Time) Result {
-	r := Result{Name: ActiveVersion, Compared: len(c.ever), Handovers: len(c.overlaps)}
+// find returns the gaps until end, as violations or as excused.
+func (c *activeCheck) find(w *history, end time.Time) Result {
+	r := Result{Name: ActiveVersion, Compared: len(c.seen), Handovers: len(c.overlaps)}
 	if len(c.overlaps) > 0 {
 		r.ShortestOverlap = slices.Min(c.overlaps)
 	}
@@ -219,16 +221,16 @@ func (c *activeCheck) find(w *world, end time.Time) Result {
 		f := Finding{
 			Kind: NoActiveVersion, Time: g.from, Length: g.to.Sub(g.from), Base: g.base,
 			Modules: []events.ModuleRef{{Name: g.module}},
-			Open:    open, ProcessEnded: g.ended,
+			Open:    open, ProcessEnded: g.processEnded,
 		}
-		counted := w.outages.countable(g.base, g.from, g.to, func(o *outage) bool {
-			return o.hides || o.what == down ||
-				o.installs && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
+		counted := w.outages.outsideWindows(g.base, g.from, g.to, func(o *outage) bool {
+			return o.unobservable || o.id == down ||
+				o.installing && !o.from.Before(g.from) && (o.module == "" || o.module == g.module)
 		})
-		if g.ended {
+		if g.processEnded {
 			f.Allowed = f.Length - counted
 		}
-		if g.ended && counted <= truthWithin {
+		if g.processEnded && counted <= readyTolerance {
 			r.Excused = append(r.Excused, f)
 		} else {
 			r.Violations = append(r.Violations, f)
@@ -237,9 +239,9 @@ func (c *activeCheck) find(w *world, end time.Time) Result {
 	for _, g := range c.found {
 		add(*g, false)
 	}
-	for _, modules := range c.tracks {
+	for _, modules := range c.modules {
 		for _, s := range modules {
-			if g := s.gap; g != nil && !g.free {
+			if g := s.gap; g != nil && !g.unwanted {
 				last := *g
 				last.to = end
 				add(last, true)

@@ -1,10 +1,10 @@
-// Package judge says what a rollout did to the bases and to what Kubernetes showed of them: the
-// built-in checks. It is pure: events in, results out, no clock.
+// Package judge implements the built-in checks of scenarios. Its functions are pure: they take events, return results,
+// and use no clock.
 //
-// A check is about what the controller and Kubernetes did. They cannot act before they can know of a change, so each check
-// ignores the time until the controller can know: by an answer, by the base's own messages, by the next list, or by missed
-// heartbeats. The periods come from package controller/api. Outages have windows in which mismatches are allowed
-// (outage.go), whatever the check.
+// The checks evaluate the actions of the controller and of Kubernetes. The controller cannot react to a change before
+// it can detect the change: by a response, a message of the base, the next module list, or missed heartbeats. Each
+// check ignores the time until then. The periods come from package controller/api. All checks tolerate mismatches in
+// the windows of outages (outage.go).
 //
-// Watches may be late. A violation that depends on an Options.Delay of more than a second is Doubtful.
+// Watch events may arrive late. A violation that depends on an Options.Delay of more than a second is Doubtful.
 package judge

@@ -11,12 +11,12 @@ import (
 
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at is a moment, in milliseconds from the beginning.
+// at returns a time in milliseconds from the start.
 func at(offset int) time.Time { return zero.Add(ms(offset)) }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// biz is a change of a module, named as version@base of the module biz.
+// biz returns a change of the module biz. where is VERSION@BASE.
 func biz(ms int, where string, state events.ModuleState) events.Event {
 	version, base, _ := strings.Cut(where, "@")
 	return events.Event{Time: at(ms),
@@ -28,7 +28,7 @@ func host(ms int, name string, change events.BaseChange) events.Event {
 	return events.Event{Time: at(ms), Base: &events.BaseEvent{Base: name, Change: change}}
 }
 
-// vpod is a write of a Pod; flags are ready, deleting, gone, failed, or owner=….
+// vpod returns a write of a Pod. The flags are ready, deleting, gone, failed and owner=….
 func vpod(ms int, name, where string, flags ...string) events.Event {
 	version, base, _ := strings.Cut(where, "@")
 	p := &events.PodState{
@@ -52,18 +52,18 @@ func component(ms int, name string, state events.ComponentState) events.Event {
 	return events.Event{Time: at(ms), Component: &events.ComponentEvent{Name: name, State: state}}
 }
 
-// rule is what a fault of the API does.
+// rule returns an event of an API fault.
 func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "api", ID: "r", Kind: kind, Change: change}}
 }
 
-// way is what a fault of the target mqtt does: that of a base, or of the controllers.
+// way returns an event of an MQTT fault, of a base, or of the controllers if base is empty.
 func way(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms),
 		Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
 }
 
-// onNode puts Pods on a Node.
+// onNode returns the events with all Pods on a Node.
 func onNode(node string, all list) list {
 	out := slices.Clone(all)
 	for i := range out {
@@ -75,7 +75,7 @@ func onNode(node string, all list) list {
 	return out
 }
 
-// endpoints are those of the Service svc that are ready, as Pod@base.
+// endpoints returns the ready endpoints of the Service svc, as POD@BASE.
 func endpoints(ms int, ready ...string) events.Event {
 	e := &events.EndpointsEvent{Service: "svc"}
 	for _, r := range ready {
@@ -85,8 +85,8 @@ func endpoints(ms int, ready ...string) events.Event {
 	return events.Event{Time: at(ms), Endpoints: e}
 }
 
-// published is the endpoint of Pod p1 in a Service with publishNotReadyAddresses, while the Pod is not Ready or
-// is being deleted.
+// published returns the endpoint of Pod p1 in a Service with publishNotReadyAddresses, while the Pod is Not Ready or is
+// being deleted.
 func published(ms int, deleting bool) events.Event {
 	e := endpoints(ms, "p1@a")
 	p := &e.Endpoints.Endpoints[0]
@@ -107,39 +107,39 @@ func command(ms int, where, name, code string, elapsed time.Duration) events.Eve
 			Code: code, Elapsed: elapsed}}
 }
 
-// installed is a version that is resolved, then active.
+// installed returns the events of an installation.
 func installed(ms int, where string) []events.Event {
 	return []events.Event{biz(ms, where, "RESOLVED"), biz(ms+10, where, "ACTIVATED"),
 		command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
 }
 
-// removed ends an active version.
+// removed returns the events of an active version that disappears.
 func removed(ms int, where string) []events.Event {
 	return []events.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
 }
 
-// uninstalled ends an active version by a command.
+// uninstalled returns the events of an uninstall command.
 func uninstalled(ms int, where string) []events.Event {
 	return append(removed(ms, where), command(ms+6, where, "uninstallBiz", "", 7*time.Millisecond))
 }
 
-// switched is a swap by a command.
+// switched returns the events of a switch to version 2 by a command.
 func switched(ms int, base string) []events.Event {
 	return append(swap(ms, base), command(ms+1, "2@"+base, "installBiz", "", 12*time.Millisecond))
 }
 
-// asked is a list that a base tells.
+// asked returns the response to a module list query.
 func asked(ms int, base string) events.Event {
 	return events.Event{Time: at(ms), Command: &events.CommandEvent{Base: base, Name: "queryAllBiz"}}
 }
 
-// fires is a fault that happens.
+// fires returns the event of a triggered fault.
 func fires(ms int, base string, kind fault.Kind) events.Event {
 	return events.Event{Time: at(ms),
 		Fault: &events.FaultEvent{Target: "base", Base: base, ID: "f", Kind: kind, Change: "fired"}}
 }
 
-// identity is an event of a base's process.
+// identity returns an event of the process of a base.
 func identity(id string, e events.Event) events.Event {
 	switch {
 	case e.Base != nil:
@@ -150,7 +150,7 @@ func identity(id string, e events.Event) events.Event {
 	return e
 }
 
-// swap is the moment at which version 2 replaces version 1.
+// swap returns the events at which version 2 replaces version 1.
 func swap(ms int, base string) []events.Event {
 	return []events.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
 }
@@ -170,14 +170,14 @@ func script(parts ...any) list {
 	return out
 }
 
-// judged returns the result of one check at 60 s.
+// judged returns the result of one check, for a run that ends at 60 s.
 func judged(name string, o Options, all list) Result {
 	return judgedAt(60_000, name, o, all)
 }
 
-// judgedAt returns it at another moment.
+// judgedAt returns the result of one check, for a run that ends at another time.
 func judgedAt(ms int, name string, o Options, all list) Result {
-	for _, r := range Judge(all, at(ms), o) {
+	for _, r := range Evaluate(all, at(ms), o) {
 		if r.Name == name {
 			return r
 		}
@@ -185,7 +185,7 @@ func judgedAt(ms int, name string, o Options, all list) Result {
 	return Result{}
 }
 
-// rolling is a lossless update of base a, while base b serves.
+// rolling is a lossless update of base a, while the module is active on base b.
 var rolling = script(
 	host(0, "a", "up"), host(0, "b", "up"), host(1, "a", "ready"), host(1, "b", "ready"),
 	vpod(10, "p1", "1@a"), installed(20, "1@a"), vpod(40, "p1", "1@a", "ready"),

@@ -9,26 +9,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Kind is the kind of a finding.
-type Kind string
+// FindingKind is the kind of a finding.
+type FindingKind string
 
 // The kinds of findings.
 const (
-	NoActiveVersion       Kind = "NoActiveVersion"       // a base has no active version of a module that a Pod requests
-	PodWithoutModule      Kind = "PodWithoutModule"      // a Pod is Ready without its modules
-	EndpointWithoutModule Kind = "EndpointWithoutModule" // an endpoint is ready without the modules of its Pod
-	ReadyBeforeOld        Kind = "ReadyBeforeOld"        // a Pod turned Ready before the older Pod turned Not Ready
-	InstalledAgain        Kind = "InstalledAgain"        // a base received a second command to install a module
-	ResolvedAgain         Kind = "ResolvedAgain"         // a base resolved a module twice
-	ModuleLeft            Kind = "ModuleLeft"            // no Pod requests a module of a base
-	TooManyWrites         Kind = "TooManyWrites"         // a Pod was written too often
-	TooManyCommands       Kind = "TooManyCommands"       // a base received the same command too often
+	NoActiveVersion       FindingKind = "NoActiveVersion"       // a base has no active version of a requested module
+	PodWithoutModule      FindingKind = "PodWithoutModule"      // a Pod is Ready without its modules
+	EndpointWithoutModule FindingKind = "EndpointWithoutModule" // an endpoint is ready without the modules of its Pod
+	ReadyBeforeOld        FindingKind = "ReadyBeforeOld"        // a Pod was Ready before the older Pod was Not Ready
+	InstalledAgain        FindingKind = "InstalledAgain"        // a base received a second command to install a module
+	ResolvedAgain         FindingKind = "ResolvedAgain"         // a base resolved a module twice
+	ModuleLeft            FindingKind = "ModuleLeft"            // no Pod requests a module of a base
+	TooManyWrites         FindingKind = "TooManyWrites"         // a Pod was written too often
+	TooManyCommands       FindingKind = "TooManyCommands"       // a base received the same command too often
 )
 
-// Finding is a violation, or a time that looks like one and is excused or doubtful.
+// Finding is a violation, or a mismatch that is tolerated or doubtful.
 type Finding struct {
-	Kind Kind
-	// Time is the beginning, Length the duration. Length is 0 if the finding is an instant.
+	Kind FindingKind
+	// Time is the start, Length the duration. Length is 0 if the finding is an instant.
 	Time   time.Time
 	Length time.Duration
 	// Base and Pod are empty if the finding does not concern one.
@@ -36,17 +36,18 @@ type Finding struct {
 	// Modules are the missing modules, or the module of the finding. NoActiveVersion does not set the version.
 	Modules []events.ModuleRef
 
-	// Open reports whether a gap lasts until the end of the run, ProcessEnded whether the process of the base ended in it.
+	// Open reports whether a gap lasted until the end of the run, ProcessEnded whether the process of the base ended
+	// during the gap.
 	Open, ProcessEnded bool
-	// Allowed is the part of Length that is in windows of outages or installations.
+	// Allowed is the part of Length that lies in windows of outages or installations.
 	Allowed time.Duration
 	// Service is the Service of an endpoint.
 	Service string
-	// Replaced reports whether another version of the missing modules was active all the time.
+	// Replaced reports whether another version of the missing modules was active for the whole time.
 	Replaced bool
-	// FailedRequests is the number of requests that failed for lack of the modules.
+	// FailedRequests is the number of requests that failed because the modules were missing.
 	FailedRequests int
-	// KnownWithin is the time until the controller could know of a mismatch at the latest.
+	// KnownWithin is the longest time until the controller could detect the mismatch.
 	KnownWithin time.Duration
 	// OldPod and OldVersion are the older Pod of a handover and its version of the module.
 	OldPod, OldVersion string
@@ -56,10 +57,10 @@ type Finding struct {
 	Command, Code string
 	// ResponseLost reports whether the controller may not have received the first response.
 	ResponseLost bool
-	// State is the state of a module that is left, Foreign the Pods outside of the run that request it.
+	// State is the state of a remaining module, Foreign the Pods outside of the run that request it.
 	State   events.ModuleState
 	Foreign []string
-	// Count is the number of writes or commands, Limit the highest number that is allowed.
+	// Count is the number of writes or commands, Limit the maximum number.
 	Count, Limit int
 	// Delay is the Options.Delay that makes the finding doubtful.
 	Delay time.Duration
@@ -76,58 +77,59 @@ func (f Finding) String() string {
 	modules := strings.Join(names, " and ")
 	switch f.Kind {
 	case NoActiveVersion:
-		add("%s has no active version of %s for %v", f.Base, modules, brief(f.Length))
+		add("%s had no active version of %s for %v", f.Base, modules, roundDuration(f.Length))
 		if f.Open {
-			add(", until the end")
+			add(", until the end of the run")
 		}
 		if f.ProcessEnded {
-			add(", since its process ended, %v of it during an outage or an installation", brief(f.Allowed))
+			add(", after its process ended (%v of it during an outage or an installation)", roundDuration(f.Allowed))
 		}
 	case PodWithoutModule, EndpointWithoutModule:
 		if f.Kind == PodWithoutModule {
-			add("Pod %s is Ready", f.Pod)
+			add("Pod %s was Ready", f.Pod)
 		} else {
-			add("the endpoint of Pod %s in Service %s is ready", f.Pod, f.Service)
+			add("the endpoint of Pod %s in Service %s was ready", f.Pod, f.Service)
 		}
-		add(", and %s has no active %s for %v", f.Base, modules, brief(f.Length))
+		add(", but %s was not active on %s for %v", modules, f.Base, roundDuration(f.Length))
+		if f.Allowed > 0 {
+			add(" (%v of it during an outage)", roundDuration(f.Allowed))
+		}
 		if f.Replaced {
-			add(", where another version serves")
+			add("; another version was active")
 		}
 		if f.FailedRequests > 0 {
-			add(", in which %s failed", plain.Count(f.FailedRequests, "request"))
+			add("; %s failed", plain.Count(f.FailedRequests, "request"))
 		}
 		if f.KnownWithin > 0 {
-			add(" (the controller could know within %v)", brief(f.KnownWithin))
-		}
-		if f.Allowed > 0 {
-			add(", %v of it during an outage", brief(f.Allowed))
+			add("; the controller could detect this within %v", roundDuration(f.KnownWithin))
 		}
 	case ReadyBeforeOld:
-		add("Pod %s with %s turned Ready on %s before Pod %s with version %s had turned Not Ready",
+		add("Pod %s with %s turned Ready on %s before Pod %s with version %s turned Not Ready",
 			f.Pod, modules, f.Base, f.OldPod, f.OldVersion)
 	case InstalledAgain:
 		code := "success"
 		if f.Code != "" {
 			code = f.Code
 		}
-		add("%s was installed again after %v, and answered: %s", modules, brief(f.After), code)
+		add("%s was installed again after %v; response: %s", modules, roundDuration(f.After), code)
 	case ResolvedAgain:
-		add("%s was resolved again after %v", modules, brief(f.After))
+		add("%s was resolved again after %v", modules, roundDuration(f.After))
 	case ModuleLeft:
-		add("%s is left on %s, %s, and no Pod of the run on that base requests it", modules, f.Base, f.State)
+		add("%s remains on %s in state %s, but no Pod of the run on this base requests it", modules, f.Base, f.State)
 		for _, pod := range f.Foreign {
 			add("; Pod %s, which is not part of the run, requests it", pod)
 		}
 	case TooManyWrites:
-		add("Pod %s was written %d times; at most %d were allowed", f.Pod, f.Count, f.Limit)
+		add("Pod %s was written %s; the limit is %d", f.Pod, plain.Count(f.Count, "time"), f.Limit)
 	case TooManyCommands:
-		add("%s of %s came %d times; at most %d were allowed", f.Command, modules, f.Count, f.Limit)
+		add("%s of %s was sent %s; the limit is %d", f.Command, modules, plain.Count(f.Count, "time"), f.Limit)
 	}
 	if f.ResponseLost {
-		add(" (the first answer may have been lost)")
+		add(" (the first response may have been lost)")
 	}
 	if f.Delay > 0 {
-		add("; events were up to %v late, and with their earliest times it is no violation", brief(f.Delay))
+		add("; events arrived up to %v late, and with their earliest possible times this is not a violation",
+			roundDuration(f.Delay))
 	}
 	return s.String()
 }
@@ -141,26 +143,29 @@ func (r *Result) Summary() string {
 	case ActiveVersion:
 		add("%s on bases", plain.Count(r.Compared, "module"))
 		if r.Handovers > 0 {
-			add(", %s, shortest overlap %v", plain.Count(r.Handovers, "handover"), brief(r.ShortestOverlap))
+			add(", %s, shortest overlap %v", plain.Count(r.Handovers, "handover"), roundDuration(r.ShortestOverlap))
 		}
 		if violations == 0 {
 			add(", no gap")
 		} else {
-			add(", %s, the longest %v", plain.Count(violations, "gap"), brief(longest(r.Violations)))
+			add(", %s, the longest %v", plain.Count(violations, "gap"), roundDuration(longest(r.Violations)))
 		}
 		if n := len(r.Excused); n > 0 {
-			add("; %d more where a process ended, the longest %v", n, brief(longest(r.Excused)))
+			add("; %s after a process ended, the longest %v", plain.Count(n, "tolerated gap"),
+				roundDuration(longest(r.Excused)))
 		}
 	case Truth:
-		add("%s something became Ready", plain.Count(r.Compared, "time"))
+		add("%s to Ready", plain.Count(r.Compared, "change"))
 		if n := violations + len(r.Doubtful) + len(r.Excused); n == 0 {
-			add(", always with its module")
+			add(", always with an active module")
 		} else {
-			add("; Ready without its module %s, the longest %v (allowed: %v once the controller can know, %v beside another version)",
-				plain.Count(n, "time"), brief(longest(r.Violations, r.Doubtful, r.Excused)), truthWithin, switchWithin)
+			add("; Ready without an active module %s, for up to %v "+
+				"(tolerated: %v after the controller can detect it, %v while another version is active)",
+				plain.Count(n, "time"), roundDuration(longest(r.Violations, r.Doubtful, r.Excused)), readyTolerance,
+				switchTolerance)
 		}
 		if len(r.Published) > 0 {
-			add("; endpoints of Pods that are not Ready are ignored, because publishNotReadyAddresses is set in Service %s",
+			add("; endpoints of Not Ready Pods are ignored, because publishNotReadyAddresses is set in Service %s",
 				strings.Join(r.Published, ", "))
 		}
 	case Order:
@@ -179,12 +184,12 @@ func (r *Result) Summary() string {
 			add(", %d repeated", violations)
 		}
 		if n := len(r.Excused); n > 0 {
-			add("; %d more repeated after a disturbance", n)
+			add("; %d more repeated after a disruption", n)
 		}
 	case NothingLeft:
 		add("%s", plain.Count(r.Compared, "base"))
 		if violations == 0 {
-			add(", nothing left")
+			add(", no module left")
 		} else {
 			add(", %s left", plain.Count(violations, "module"))
 		}
@@ -193,7 +198,7 @@ func (r *Result) Summary() string {
 		add("%s, written at most %s each, %.1f on average",
 			plain.Count(r.Compared, "Pod"), plain.Count(r.Highest, "time"), mean)
 	case MaxCommands:
-		add("%s, each at most %s", plain.Count(r.Compared, "command"), plain.Count(r.Highest, "time"))
+		add("%s, each sent at most %s", plain.Count(r.Compared, "command"), plain.Count(r.Highest, "time"))
 	}
 	return s.String()
 }
@@ -208,8 +213,8 @@ func longest(lists ...[]Finding) (d time.Duration) {
 	return d
 }
 
-// brief rounds a duration for people.
-func brief(d time.Duration) time.Duration {
+// roundDuration rounds a duration for people.
+func roundDuration(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(100 * time.Microsecond)
 	}

@@ -7,48 +7,47 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// installCheck looks for installations of what is installed: an installBiz that came after the
-// version had come to the base, other than the one that had brought it, while it was neither gone,
-// by an uninstall, a failure or a restart, nor broken; or, where commands are not told, a version
-// that is resolved twice.
+// installCheck finds repeated installations: an installBiz command for a version that another command has already
+// installed, and that was neither removed by an uninstall, a failure or a restart, nor is BROKEN. If commands are not
+// reported, it finds versions that a base resolves twice.
 //
-// A repetition is excused if the answer to the first one may not have arrived, and no list can have
-// told since: from when the version came until toldWithin after the answer, the base was
-// disconnected, a fault happened there or lasted, or a component was away, and the repetition came
-// meanwhile or within Options.listed of it, and after an outage within the recovery of that. What went
-// away later had the answer: a controller that comes back asks before it commands.
+// A repetition is excused if the first response may have been lost and no module list can have arrived since. This is
+// the case if the base was disconnected, a fault was in effect or triggered there, or a component was unavailable
+// between the installation and watchDelay after its response. The repetition must come during the outage or within its
+// recovery. An outage that starts later is no excuse: the response had arrived, and a restarted controller lists
+// modules first.
 type installCheck struct {
-	lives    map[string]map[events.ModuleRef]*life // by base
-	installs int
-	repeats  []Finding
-	excused  []Finding
+	installations map[string]map[events.ModuleRef]*installation // by base
+	count         int
+	repeats       []Finding
+	excused       []Finding
 }
 
-// life is a version on a base, from when it is resolved until it is gone.
-type life struct {
+// installation is a version on a base, from its resolution to its removal.
+type installation struct {
 	since    time.Time
-	answered time.Time // the command that brought it; zero = not yet
+	answered time.Time // response of the command that installed it; zero = none yet
 	broken   bool
 }
 
-func (c *installCheck) note(w *world, e change) {
-	if c.lives == nil {
-		c.lives = map[string]map[events.ModuleRef]*life{}
+func (c *installCheck) observe(w *history, e appliedEvent) {
+	if c.installations == nil {
+		c.installations = map[string]map[events.ModuleRef]*installation{}
 	}
 	switch {
 	case e.Base != nil:
 		if e.Base.Change == events.BaseUp || e.Base.Change == events.BaseDown {
-			delete(c.lives, e.Base.Base)
+			delete(c.installations, e.Base.Base)
 		}
 	case e.Module != nil:
 		c.module(w, e.Module, e.Time)
 	case e.Command != nil:
 		x := e.Command
-		l := c.lives[x.Base][x.Module]
+		l := c.installations[x.Base][x.Module]
 		if x.Name != events.CommandInstall || l == nil || l.broken {
 			return
 		}
-		began := e.Time.Add(-x.Elapsed) // when it arrived
+		began := e.Time.Add(-x.Elapsed)
 		switch {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
@@ -59,11 +58,11 @@ func (c *installCheck) note(w *world, e change) {
 	}
 }
 
-func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
-	on := c.lives[e.Base]
+func (c *installCheck) module(w *history, e *events.ModuleEvent, now time.Time) {
+	on := c.installations[e.Base]
 	if on == nil {
-		on = map[events.ModuleRef]*life{}
-		c.lives[e.Base] = on
+		on = map[events.ModuleRef]*installation{}
+		c.installations[e.Base] = on
 	}
 	l := on[e.ModuleRef]
 	switch {
@@ -74,24 +73,24 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base,
 				Modules: []events.ModuleRef{e.ModuleRef}})
 		}
-		c.installs++
-		on[e.ModuleRef] = &life{since: now}
+		c.count++
+		on[e.ModuleRef] = &installation{since: now}
 	default:
-		if l == nil { // from before the run
-			l = &life{since: now}
+		if l == nil { // installed before the run
+			l = &installation{since: now}
 			on[e.ModuleRef] = l
 		}
 		l.broken = e.State == events.ModuleBroken
 	}
 }
 
-func (c *installCheck) repeated(w *world, l *life, f Finding) {
+func (c *installCheck) repeated(w *history, l *installation, f Finding) {
 	f.After = f.Time.Sub(l.since)
 	known := f.Time
 	if !l.answered.IsZero() {
-		known = l.answered.Add(toldWithin)
+		known = l.answered.Add(watchDelay)
 	}
-	f.ResponseLost = w.outages.swallowed(f.Base, l.since, known, f.Time)
+	f.ResponseLost = w.outages.mayLoseResponse(f.Base, l.since, known, f.Time)
 	if f.ResponseLost {
 		c.excused = append(c.excused, f)
 		return
@@ -101,7 +100,7 @@ func (c *installCheck) repeated(w *world, l *life, f Finding) {
 
 func (c *installCheck) result() Result {
 	return Result{
-		Name: InstalledOnce, Compared: c.installs,
+		Name: InstalledOnce, Compared: c.count,
 		Violations: sorted(slices.Clone(c.repeats)), Excused: sorted(slices.Clone(c.excused)),
 	}
 }

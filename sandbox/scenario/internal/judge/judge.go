@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The names of the checks, as a scenario writes them.
+// The names of the checks in scenario files.
 const (
 	ActiveVersion = "activeVersion"
 	Truth         = "truth"
@@ -21,163 +21,165 @@ const (
 )
 
 const (
-	// truthWithin is how long Ready may differ from what the base serves, once the controller can know. Between a list or a
-	// response and the write of the controller are some milliseconds. A kubelet that probes at its defaults takes 10 s to
-	// 30 s.
-	truthWithin = time.Second
-	// switchWithin is the same while another version serves: requests are answered, and the handover needs its writes one
-	// after the other.
-	switchWithin = 5 * time.Second
-	// replacedWithin is how soon a Pod must come to a base that has lost the module by the deletion of a Pod, so that it is
-	// its replacement.
-	replacedWithin = 10 * time.Second
-	// decidedWithin is how long before an effect the controller may have decided it. For so long a Pod on another base must
-	// have been Ready so that the old Pod of a handover was not alone, and a Pod must have had its Node so that the module
-	// of a deleted Pod must stay for it.
-	decidedWithin = 250 * time.Millisecond
-	// toldWithin is the delay between a module becoming active and the watch event of its Pod.
-	toldWithin = time.Second
+	// readyTolerance is how long a Pod may stay Ready without its modules after the controller can detect it. The
+	// controller needs some milliseconds from a list or a response to its write. A kubelet with default probes needs 10
+	// s to 30 s.
+	readyTolerance = time.Second
+	// switchTolerance replaces readyTolerance while another version is active: requests still succeed, and the handover
+	// needs several writes in sequence.
+	switchTolerance = 5 * time.Second
+	// replacementTimeout is the longest time after which a new Pod on the base still counts as the replacement of a
+	// deleted Pod.
+	replacementTimeout = 10 * time.Second
+	// decisionDelay is the longest time between a decision of the controller and its visible effect. The controller is
+	// assumed to know only Pods that were Ready, or bound to a Node, at least that long.
+	decisionDelay = 250 * time.Millisecond
+	// watchDelay is the delay between a module becoming active and the watch event of its Pod.
+	watchDelay = time.Second
 )
 
-// Options of Judge. A zero duration means its default.
+// Options of Evaluate. A zero duration means its default.
 type Options struct {
-	// ListEvery, SilentAfter, InstallWithin, UninstallWithin and ControllerLease are the settings LIST_INTERVAL,
-	// BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller. Default: those of
-	// package controller/api.
-	ListEvery, SilentAfter, InstallWithin, UninstallWithin, ControllerLease time.Duration
-	// Delay is how much earlier than its time an event of the API may have happened. Default: not at all.
+	// ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout and LeaseDuration are the settings
+	// LIST_INTERVAL, BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller.
+	// Default: the constants of package controller/api.
+	ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout, LeaseDuration time.Duration
+	// Delay is the longest time by which a watch may have delivered an event late. Default: 0.
 	Delay time.Duration
 	// Speed divides the periods of the controller, including the settings above. It does not divide the duration of
 	// writes and watch events. Default: 1.
 	Speed int
-	// Foreign are Pods of other namespaces, with names NAMESPACE/NAME, on the bases of the run. Default: none.
+	// Foreign lists Pods of other namespaces on the bases of the run. Their names are NAMESPACE/NAME. Default: none.
 	Foreign []events.PodStatus
-	// MaxPodWrites is how often a Pod may be written. Default: any number.
+	// MaxPodWrites is the maximum number of writes to a Pod. Nil means no limit.
 	MaxPodWrites *int
-	// MaxCommands is how often a base may be given the same command. Default: any number.
+	// MaxCommands is the maximum number of identical commands to a base. Nil means no limit.
 	MaxCommands *int
 }
 
-// of returns a period of the controller at the speed.
-func (o *Options) of(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
+// scaled divides a period of the controller by the speed.
+func (o *Options) scaled(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
 
-// listed returns the longest time until a module list shows the modules of a base to the controller.
-func (o *Options) listed() time.Duration {
-	return api.ListedWithin(o.ListEvery, o.of(api.SweepInterval))
+// listDelay returns the longest time until the controller receives the next module list of a base.
+func (o *Options) listDelay() time.Duration {
+	return api.ListedWithin(o.ListInterval, o.scaled(api.SweepInterval))
 }
 
-// silent returns the time within which the controller notices that a base sends no heartbeats.
-func (o *Options) silent() time.Duration { return o.SilentAfter + o.of(api.SweepInterval) }
+// detectionDelay returns the longest time until the controller detects that a base sends no heartbeats.
+func (o *Options) detectionDelay() time.Duration {
+	return o.UnreachableAfter + o.scaled(api.SweepInterval)
+}
 
-// complete sets the defaults, and divides the settings of the controller by the speed.
-func (o *Options) complete() {
+// setDefaults sets the defaults, and divides the settings of the controller by the speed.
+func (o *Options) setDefaults() {
 	for p, d := range map[*time.Duration]time.Duration{
-		&o.ListEvery: api.ListInterval, &o.SilentAfter: api.UnreachableAfter, &o.InstallWithin: api.InstallTimeout,
-		&o.UninstallWithin: api.UninstallTimeout,
-		&o.ControllerLease: api.ControllerLease,
+		&o.ListInterval: api.ListInterval, &o.UnreachableAfter: api.UnreachableAfter,
+		&o.InstallTimeout:   api.InstallTimeout,
+		&o.UninstallTimeout: api.UninstallTimeout,
+		&o.LeaseDuration:    api.ControllerLease,
 	} {
-		*p = o.of(cmp.Or(*p, d))
+		*p = o.scaled(cmp.Or(*p, d))
 	}
 	if o.Speed > 1 {
-		o.ControllerLease = max(o.ControllerLease, api.MinControllerLease)
+		o.LeaseDuration = max(o.LeaseDuration, api.MinControllerLease)
 	}
 }
 
-// Result is what a check has found.
+// Result is the result of a check.
 type Result struct {
 	// Name of the check.
 	Name string
-	// Compared is how many things it has looked at; 0 = it proves nothing.
+	// Compared is the number of compared items. If it is 0, the check proves nothing.
 	Compared int
 	// Violations in the order of time.
 	Violations []Finding
-	// Doubtful are violations that are none if the events of the API happened earlier by a Delay longer than truthWithin, in
-	// the order of time.
+	// Doubtful lists the violations that do not exist if the API events happened earlier by Delay, and Delay is longer
+	// than readyTolerance, in the order of time.
 	Doubtful []Finding
-	// Excused are others that look like violations but were over before the controller could know,
-	// or short enough, in the order of time.
+	// Excused lists tolerated mismatches, in the order of time. They ended before the controller could detect them, or
+	// within the tolerance.
 	Excused []Finding
-	// Handovers is the number of times in which a version took over from another one, and ShortestOverlap the shortest time in
+	// Handovers is the number of times that one version replaced another one, and ShortestOverlap the shortest time in
 	// which both were active (ActiveVersion).
 	Handovers       int
 	ShortestOverlap time.Duration
 	// OnlyReady is the number of handovers of the only Ready Pod of a module (Order).
 	OnlyReady int
-	// Published are the Services with publishNotReadyAddresses (Truth).
+	// Published lists the Services with publishNotReadyAddresses (Truth).
 	Published []string
-	// Writes is the number of all writes (MaxPodWrites), Highest the highest number of writes of a Pod, or of equal commands
-	// (MaxCommands).
+	// Writes is the total number of writes (MaxPodWrites). Highest is the highest number of writes to one Pod
+	// (MaxPodWrites), or of identical commands (MaxCommands).
 	Writes, Highest int
 }
 
 // evaluator evaluates the events of one run, in the order of their times.
 type evaluator struct {
-	o       *Options
-	w       world
-	active  activeCheck
-	truth   truthCheck
-	order   orderCheck
-	install installCheck
-	orders  commandCheck
+	o        *Options
+	history  history
+	active   activeCheck
+	truth    truthCheck
+	order    orderCheck
+	install  installCheck
+	commands commandCheck
 }
 
-// Judge returns what the checks find in the events of a run until end, always in the same order. Events may come in any
-// order. Those with equal times are evaluated in their order.
+// Evaluate returns the results of all checks for the events of a run until end, always in the same order. The events
+// may be in any order. Events with equal times are evaluated in the given order.
 //
-// Watches may be late. A violation of the checks that compare events of bases and of the API counts if it exists both with
-// the times of the events, and with those of the API earlier by Options.Delay.
-func Judge(all []events.Event, end time.Time, o Options) []Result {
-	o.complete()
+// Watch events may be late. Checks that compare events of bases and of the API are evaluated twice: with the recorded
+// times, and with the API events earlier by Options.Delay. A mismatch is a violation if both evaluations find it.
+func Evaluate(all []events.Event, end time.Time, o Options) []Result {
+	o.setDefaults()
 	e := evaluate(all, &o)
-	active, truth := e.active.find(&e.w, end), e.truth.find(&e.w, end, &o)
+	active, truth := e.active.find(&e.history, end), e.truth.find(&e.history, end, &o)
 	if o.Delay > 0 {
 		e := evaluate(earliest(all, o.Delay), &o)
-		settle(&active, e.active.find(&e.w, end), &o)
-		settle(&truth, e.truth.find(&e.w, end, &o), &o)
+		confirmWithEarliest(&active, e.active.find(&e.history, end), &o)
+		confirmWithEarliest(&truth, e.truth.find(&e.history, end, &o), &o)
 	}
 	return []Result{
-		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.w, end, &o),
-		podWrites(&e.w, o.MaxPodWrites), e.orders.result(o.MaxCommands),
+		active, truth, e.order.result(end), e.install.result(), nothingLeft(&e.history, end, &o),
+		podWrites(&e.history, o.MaxPodWrites), e.commands.result(o.MaxCommands),
 	}
 }
 
 func evaluate(all []events.Event, o *Options) *evaluator {
-	e := &evaluator{o: o, w: newWorld()}
+	e := &evaluator{o: o, history: newHistory()}
 	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b events.Event) int { return a.Time.Compare(b.Time) })
 	for _, event := range ordered {
-		e.take(event)
+		e.apply(event)
 	}
 	return e
 }
 
-// take lets every check look at an event.
-func (c *evaluator) take(e events.Event) {
-	x := c.w.apply(e)
-	c.w.disturb(x, c.o)
-	c.active.note(&c.w, x)
-	c.truth.note(&c.w, x)
-	c.order.note(&c.w, x)
-	c.install.note(&c.w, x)
-	c.orders.note(x)
+// apply passes an event to every check.
+func (c *evaluator) apply(e events.Event) {
+	x := c.history.apply(e)
+	c.history.updateOutages(x, c.o)
+	c.active.observe(&c.history, x)
+	c.truth.observe(&c.history, x)
+	c.order.observe(&c.history, x)
+	c.install.observe(&c.history, x)
+	c.commands.observe(x)
 }
 
-// ofAPI reports whether a watch of the API delivered the event, so that it may be late.
-func ofAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
+// fromAPI reports whether an API watch delivered the event. Such events may be late.
+func fromAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
 
-// earliest returns the events with those of the API earlier by the delay, in the order of these times.
+// earliest moves the API events earlier by the delay and sorts the result by time.
 func earliest(all []events.Event, delay time.Duration) []events.Event {
 	out := slices.Clone(all)
 	for i := range out {
-		if ofAPI(out[i]) {
+		if fromAPI(out[i]) {
 			out[i].Time = out[i].Time.Add(-delay)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b events.Event) int {
-		if c := a.Time.Compare(b.Time); c != 0 || ofAPI(a) == ofAPI(b) {
+		if c := a.Time.Compare(b.Time); c != 0 || fromAPI(a) == fromAPI(b) {
 			return c
 		}
-		if ofAPI(a) {
+		if fromAPI(a) {
 			return -1
 		}
 		return 1
@@ -185,15 +187,15 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 	return out
 }
 
-// settle removes violations that do not exist with the earliest times. They are doubtful if the delay is longer than
-// truthWithin.
-func settle(r *Result, early Result, o *Options) {
+// confirmWithEarliest removes the violations that early does not contain. They become doubtful if the delay is longer
+// than readyTolerance.
+func confirmWithEarliest(r *Result, early Result, o *Options) {
 	var certain []Finding
 	for _, v := range r.Violations {
 		switch {
 		case slices.ContainsFunc(early.Violations, v.overlaps):
 			certain = append(certain, v)
-		case o.Delay > truthWithin:
+		case o.Delay > readyTolerance:
 			v.Delay = o.Delay
 			r.Doubtful = append(r.Doubtful, v)
 		}
@@ -201,7 +203,7 @@ func settle(r *Result, early Result, o *Options) {
 	r.Violations = certain
 }
 
-// overlaps reports whether two findings are about one Pod and base, and overlap in time.
+// overlaps reports whether two findings concern the same Pod and base, and overlap in time.
 func (f Finding) overlaps(o Finding) bool {
 	return f.Base == o.Base && f.Pod == o.Pod && !f.Time.After(o.Time.Add(o.Length)) &&
 		!o.Time.After(f.Time.Add(f.Length))

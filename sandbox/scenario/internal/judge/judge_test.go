@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// checkCase is a script and what a check finds in it. The name of a case begins with the check.
+// checkCase has events and the expected result of a check. The name of a case begins with the check.
 type checkCase struct {
 	o      Options
 	events list
@@ -24,7 +24,7 @@ type checkCase struct {
 
 var three = 3
 
-// up is a base whose module serves, and its Pod.
+// up is a base with an active module and its Ready Pod.
 var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), installed(20, "1@a"),
 	vpod(40, "p1", "1@a", "ready"))
 
@@ -70,30 +70,30 @@ func writes(counts ...int) (out list) {
 
 type findings = []Finding
 
-// violated and excused are results about one module or Pod.
+// violated and excused return results with findings about one module or Pod.
 func violated(all ...Finding) Result { return Result{Compared: 1, Violations: all} }
 func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} }
 
-// noActive is a time in which base a had no active version. Times and lengths are in milliseconds.
+// noActive is a gap of base a. Times and lengths are in milliseconds.
 func noActive(from, length int) Finding {
 	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a",
 		Modules: []events.ModuleRef{{Name: "biz"}}}
 }
 
-// ready is a time in which Pod p1 was Ready without version 1 on base a.
+// ready is a mismatch: Pod p1 was Ready without version 1 on base a.
 func ready(from, length int) Finding {
 	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1",
 		Modules: version("1")}
 }
 
-// endpoint is a time in which the endpoint of Pod p1 was ready without version 1 on base a.
+// endpoint is a mismatch: the endpoint of Pod p1 was ready without version 1 on base a.
 func endpoint(from, length int) Finding {
 	f := ready(from, length)
 	f.Kind, f.Service = EndpointWithoutModule, "svc"
 	return f
 }
 
-// early is a Pod p2 with version 2 that turned Ready before p1.
+// early is a handover in the wrong order: Pod p2 turned Ready before Pod p1 turned Not Ready.
 func early(from, length int) Finding {
 	return Finding{
 		Kind: ReadyBeforeOld, Time: at(from), Length: ms(length), Base: "a", Pod: "p2", Modules: version("2"),
@@ -102,11 +102,11 @@ func early(from, length int) Finding {
 }
 
 // again is a second installation of version 1.
-func again(kind Kind, from, after int, code string) Finding {
+func again(kind FindingKind, from, after int, code string) Finding {
 	return Finding{Kind: kind, Time: at(from), Base: "a", Modules: version("1"), After: ms(after), Code: code}
 }
 
-// left is a version that is left on base a after 60 s.
+// left is a version that remains on base a after 60 s.
 func left(since int, v string, state events.ModuleState, foreign ...string) Finding {
 	return Finding{
 		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state,
@@ -125,9 +125,8 @@ func (f Finding) known(within int) Finding    { f.KnownWithin = ms(within); retu
 func (f Finding) lost() Finding               { f.ResponseLost = true; return f }
 func (f Finding) late(delay int) Finding      { f.Delay = ms(delay); return f }
 
-// What happens on one base has nothing to do with when the events of another one
-// come, as long as each keeps its order.
-func TestOtherBasesDoNotMatter(t *testing.T) {
+// The events of different bases may be interleaved in any order.
+func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	states := []events.ModuleState{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
 	rapid.Check(t, func(t *rapid.T) {
 		histories := make([]list, 3)
@@ -167,7 +166,7 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 					}
 				}
 				if len(open) == 0 {
-					return Judge(all, at(60_000), Options{})
+					return Evaluate(all, at(60_000), Options{})
 				}
 				i := rapid.SampledFrom(open).Draw(t, label)
 				all = append(all, left[i][0])
@@ -175,81 +174,81 @@ func TestOtherBasesDoNotMatter(t *testing.T) {
 			}
 		}
 		if d := cmp.Diff(results("first"), results("second")); d != "" {
-			t.Errorf("one way (-) and another (+):\n%s", d)
+			t.Errorf("results of two interleavings (-first +second):\n%s", d)
 		}
 	})
 }
 
-// Events that come late are put where they belong, however late they come.
-func TestLateEvents(t *testing.T) {
+// Evaluate sorts late events by their times.
+func TestEventsAreSortedByTime(t *testing.T) {
 	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"),
 		host(9000, "b", "up"), installed(20, "1@a"))
 	if got := judged(Truth, Options{}, events); len(got.Violations)+len(got.Excused) != 0 || got.Compared != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want 1 change to Ready without findings", got)
 	}
 }
 
 var orderCases = map[string]checkCase{
 	"order: a lossless update": {events: rolling, want: Result{Compared: 1}},
-	"order: the new one first": {
+	"order: the new Pod turns Ready first": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
 			vpod(1020, "p1", "1@a")),
 		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
-	"order: the new one first, but the old one is the only one": {
+	"order: the new Pod turns Ready first, the old Pod is the only Ready Pod": {
 		events: script(up, vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"), vpod(1020, "p1", "1@a")),
 		want:   Result{Compared: 1, OnlyReady: 1},
 	},
-	"order: the only one when the controller decided": {
+	"order: the only Ready Pod at the controller's decision": {
 		events: script(up, vpod(1000, "p2", "2@a"), vpod(1009, "q1", "2@b", "ready"), vpod(1010, "p2", "2@a", "ready"),
 			vpod(1020, "p1", "1@a")),
 		want: Result{Compared: 1, OnlyReady: 1},
 	},
-	"order: the only one when the controller decided, at a slow API": {
+	"order: the only Ready Pod at the controller's decision, with a slow API": {
 		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"),
 			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
 		want: Result{Compared: 1, OnlyReady: 1},
 	},
-	"order: the other one was Ready before the API was slow": {
+	"order: another Pod was Ready before the API was slow": {
 		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"),
 			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
 		want: Result{Compared: 1, Violations: findings{early(2000, 20)}},
 	},
-	"order: the other one has been Ready for seconds at a slow API": {
+	"order: another Pod has been Ready for seconds, with a slow API": {
 		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"),
 			vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
 		want: Result{Compared: 1, Violations: findings{early(7000, 20)}},
 	},
-	"order: the other base hands over at the same time": {
+	"order: a handover on another base at the same time": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
 			vpod(1020, "p1", "1@a"), vpod(1260, "q1", "1@b")),
 		want: Result{Compared: 1, OnlyReady: 1},
 	},
-	"order: the other base hands over later": {
+	"order: a later handover on another base": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"), vpod(1010, "p2", "2@a", "ready"),
 			vpod(1020, "p1", "1@a"), vpod(1261, "q1", "1@b")),
 		want: Result{Compared: 1, Violations: findings{early(1010, 10)}},
 	},
-	"order: the old one is being deleted": {
+	"order: the old Pod is being deleted": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"),
 			vpod(1005, "p1", "1@a", "ready", "deleting"), vpod(1010, "p2", "2@a", "ready")),
 		want: Result{Compared: 1},
 	},
-	"order: one version on two Pods": {
+	"order: two Pods of the same version": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "1@a"), vpod(1010, "p2", "1@a", "ready")),
 		want:   Result{},
 	},
-	"order: the old one has never been Ready": {
+	"order: the old Pod was never Ready": {
 		events: script(vpod(40, "p1", "1@a"), vpod(50, "q1", "1@b", "ready"), vpod(1000, "p2", "2@a"),
 			vpod(1010, "p2", "2@a", "ready")),
 		want: Result{},
 	},
-	"order: the old one belongs to a process that has ended": {
+	"order: the old Pod belongs to an earlier process": {
 		events: script(onNode("n1", up), vpod(50, "q1", "1@b", "ready"),
 			onNode("n2", list{vpod(1000, "p2", "2@a", "ready")})),
 		want: Result{},
 	},
-	"order: the old one comes back": {
+	"order: the old Pod turns Ready again": {
 		events: script(up, vpod(50, "q1", "1@b", "ready"), vpod(900, "p2", "2@a"), vpod(1000, "p2", "2@a", "ready"),
 			vpod(1001, "p1", "1@a"), vpod(2000, "p1", "1@a", "ready")),
 		want: Result{Compared: 1, Violations: findings{early(1000, 1)}},
@@ -262,7 +261,7 @@ var installedCases = map[string]checkCase{
 		events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
 	},
-	"installed: the command's clock is a little ahead": {
+	"installed: the clock of the command is slightly ahead": {
 		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"),
 			command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
 		want: Result{Compared: 1},
@@ -289,43 +288,43 @@ var installedCases = map[string]checkCase{
 		events: script(up, biz(1000, "1@a", "RESOLVED")),
 		want:   Result{Compared: 2, Violations: findings{again(ResolvedAgain, 1000, 980, "")}},
 	},
-	"installed: the broker went in between": {
+	"installed: a broker outage in between": {
 		events: script(up, component(500, "broker", "exited"),
 			command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want: excused(again(InstalledAgain, 999, 979, "Arklet.RepeatBiz").lost()),
 	},
-	"installed: the broker was away long before": {
+	"installed: a broker outage long before": {
 		events: script(up, component(500, "broker", "exited"), component(600, "broker", "running"),
 			command(20_602, "1@a", "installBiz", "", time.Millisecond)),
 		want: violated(again(InstalledAgain, 20_601, 20_581, "")),
 	},
-	"installed: who was away later had the answer": {
+	"installed: an outage after the response is no excuse": {
 		events: script(up, component(2000, "module-controller", "exited"),
 			component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want: violated(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz")),
 	},
-	"installed: who was away before there was an answer had none": {
+	"installed: an outage before the response": {
 		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"),
 			component(2000, "module-controller", "exited"), component(2500, "module-controller", "running"),
 			command(3000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want: excused(again(InstalledAgain, 2999, 2979, "Arklet.RepeatBiz").lost()),
 	},
-	"installed: a fault struck a moment before": {
+	"installed: a fault was triggered shortly before": {
 		events: script(up, fires(500, "a", "corrupt"), command(18_001, "1@a", "installBiz", "", time.Millisecond)),
 		want:   Result{Compared: 1, Excused: findings{again(InstalledAgain, 18_000, 17_980, "").lost()}},
 	},
-	"installed: a fault struck long before": {
+	"installed: a fault was triggered long before": {
 		events: script(up, fires(500, "a", "corrupt"), command(18_002, "1@a", "installBiz", "", time.Millisecond)),
 		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 18_001, 17_981, "")}},
 	},
-	"installed: a fault lasts": {
+	"installed: a fault is in effect": {
 		events: script(up, events.Event{Time: at(500),
 			Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "disconnect", Change: "set"}},
 			command(50_000, "1@a", "installBiz", "", time.Millisecond)),
 		want: excused(again(InstalledAgain, 49_999, 49_979, "").lost()),
 	},
-	"installed: a fault that is set and strikes nobody is no excuse": {
+	"installed: a fault that was never triggered is no excuse": {
 		events: script(up, events.Event{Time: at(500),
 			Fault: &events.FaultEvent{Target: "base", Base: "a", ID: "f", Kind: "corrupt", Change: "set"}},
 			command(1000, "1@a", "installBiz", "", time.Millisecond)),
@@ -351,11 +350,11 @@ var leftCases = map[string]checkCase{
 		events: rolling[:len(rolling)-2],
 		want:   Result{Compared: 2}, // its Pod is still being deleted
 	},
-	"left: the old version without its Pod": {
+	"left: the old version after the removal of its Pod": {
 		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
 		want:   Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated)}},
 	},
-	"left: a module that a Pod of another namespace wants": {
+	"left: a module that a Pod of another namespace requests": {
 		events: append(slices.Clone(rolling[:len(rolling)-2]), rolling[len(rolling)-1]),
 		o: Options{Foreign: []events.PodStatus{
 			{Base: "a", PodState: events.PodState{Name: "default/stock-1",
@@ -367,7 +366,7 @@ var leftCases = map[string]checkCase{
 		}},
 		want: Result{Compared: 2, Violations: findings{left(20, "1", events.ModuleDeactivated, "default/stock-1")}},
 	},
-	"left: the base's own module": {
+	"left: a pre-installed module": {
 		events: script(host(0, "a", "up"), installed(5, "9@a"), host(20, "a", "ready")),
 		want:   Result{Compared: 1},
 	},
@@ -376,17 +375,17 @@ var leftCases = map[string]checkCase{
 			events.Event{Time: at(1), Synced: true}, installed(5, "8@a")),
 		want: Result{Compared: 1, Violations: findings{left(5, "8", events.ModuleActivated)}},
 	},
-	"left: a Pod answers for its module while that may still go": {
-		o:      Options{UninstallWithin: 30 * time.Second},
+	"left: a deleted Pod whose uninstall has time left": {
+		o:      Options{UninstallTimeout: 30 * time.Second},
 		events: script(up, vpod(10_500, "p1", "1@a", "deleting"), vpod(11_000, "p1", "1@a", "deleting")),
 		want:   Result{Compared: 1},
 	},
-	"left: a Pod that never goes answers for nothing": {
-		o:      Options{UninstallWithin: 30 * time.Second},
+	"left: a deleted Pod whose uninstall took too long": {
+		o:      Options{UninstallTimeout: 30 * time.Second},
 		events: script(up, vpod(10_499, "p1", "1@a", "deleting"), vpod(50_000, "p1", "1@a", "deleting")),
 		want:   violated(left(20, "1", events.ModuleActivated)),
 	},
-	"left: a base that is gone": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")),
+	"left: a stopped base": {events: script(up, host(50, "a", "down"), vpod(60, "p1", "1@a", "gone")),
 		want: Result{}},
 }
 

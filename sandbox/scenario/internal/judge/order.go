@@ -6,29 +6,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// orderCheck looks at each handover: a Pod with a newer version of a module turns Ready on a base
-// where an older Pod has been Ready for another version. The older one must be Not Ready by then,
-// or be on its way out, in the order of the watch. It need not be if it was the only Ready Pod of
-// the module: then the Service would have no endpoint in between. Nor if what serves on other bases
-// ceases to within decidedWithin: they hand over at the same time. Pods of one version hand nothing
-// over, nor do Pods of a process of the base that has ended: they have another Node.
+// orderCheck checks each handover: a Pod with another version of a module turns Ready on a base where an older Pod has
+// been Ready. By then, the older Pod must be Not Ready or terminating, in the order of the watch. Exceptions:
+//   - The older Pod was the only Ready Pod of the module. Otherwise the Service would temporarily have no endpoint.
+//   - The Ready Pods on other bases turn Not Ready within decisionDelay, because they are handed over at the same time.
+//
+// There is no handover between Pods of the same version, or between Pods on different Nodes: the older Pod then belongs
+// to an earlier process of the base.
 type orderCheck struct {
-	wasReady map[string]bool // by UID
-	found    []*disorder
-	compared int
+	wasReady  map[string]bool // by UID
+	disorders []*disorder
+	compared  int
 }
 
-// disorder is a violation, unless elsewhere is empty.
+// disorder is a handover in the wrong order. It is a violation unless readyElsewhere is empty.
 type disorder struct {
 	Finding
 	old string // UID of the older Pod
-	// ended reports whether the older Pod no longer serves.
-	ended bool
-	// elsewhere are the Pods that served on other bases, and went on to.
-	elsewhere map[string]bool
+	// notReady reports whether the older Pod has turned Not Ready.
+	notReady bool
+	// readyElsewhere has the UIDs of Pods that were Ready on other bases and stayed so.
+	readyElsewhere map[string]bool
 }
 
-func (c *orderCheck) note(w *world, e change) {
+func (c *orderCheck) observe(w *history, e appliedEvent) {
 	if e.pod == nil {
 		return
 	}
@@ -37,12 +38,12 @@ func (c *orderCheck) note(w *world, e change) {
 	}
 	p := e.pod
 	if !p.Serves() {
-		for _, v := range c.found {
-			if v.old == p.UID && !v.ended {
-				v.Length, v.ended = e.Time.Sub(v.Time), true
+		for _, v := range c.disorders {
+			if v.old == p.UID && !v.notReady {
+				v.Length, v.notReady = e.Time.Sub(v.Time), true
 			}
-			if e.Time.Sub(v.Time) <= decidedWithin {
-				delete(v.elsewhere, p.UID)
+			if e.Time.Sub(v.Time) <= decisionDelay {
+				delete(v.readyElsewhere, p.UID)
 			}
 		}
 		return
@@ -56,7 +57,7 @@ func (c *orderCheck) note(w *world, e change) {
 	}
 }
 
-func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time) {
+func (c *orderCheck) turnedReady(w *history, p *events.PodStatus, m events.ModuleRef, now time.Time) {
 	for old := range w.PodsOn(p.Base) {
 		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.HasModule(m.Name) ||
 			old.Version(m.Name) == m.Version {
@@ -66,21 +67,23 @@ func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleR
 		if !old.Serves() {
 			continue
 		}
-		c.found = append(c.found,
-			&disorder{old: old.UID, elsewhere: w.servingBeside(p.Base, m.Name, w.knownAt(now)), Finding: Finding{
-				Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
-				OldPod: old.Name, OldVersion: old.Version(m.Name),
-			}})
+		c.disorders = append(c.disorders,
+			&disorder{old: old.UID, readyElsewhere: w.readyOnOtherBases(p.Base, m.Name, w.knownAt(now)),
+				Finding: Finding{
+					Kind: ReadyBeforeOld, Time: now, Base: p.Base, Pod: p.Name, Modules: []events.ModuleRef{m},
+					OldPod: old.Name, OldVersion: old.Version(m.Name),
+				}})
 	}
 }
 
-// older reports whether p is older than q. Within a second the first event decides.
+// older reports whether p is older than q. If both were created in the same second, the order of their first events
+// decides.
 func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
-// servingBeside are the Pods of the module on other bases that have been Ready since then, by UID.
-func (w *world) servingBeside(base, module string, since time.Time) map[string]bool {
+// readyOnOtherBases returns the UIDs of the Pods of the module that have been Ready on other bases since a time.
+func (w *history) readyOnOtherBases(base, module string, since time.Time) map[string]bool {
 	serving := map[string]bool{}
 	for p := range w.Pods.All() {
 		if p.Base != base && p.HasModule(module) && p.Serves() && !p.ReadySince.After(since) {
@@ -92,12 +95,12 @@ func (w *world) servingBeside(base, module string, since time.Time) map[string]b
 
 func (c *orderCheck) result(end time.Time) Result {
 	r := Result{Name: Order, Compared: c.compared}
-	for _, v := range c.found {
+	for _, v := range c.disorders {
 		switch {
-		case len(v.elsewhere) == 0:
+		case len(v.readyElsewhere) == 0:
 			r.OnlyReady++
 			continue
-		case !v.ended:
+		case !v.notReady:
 			v.Length = end.Sub(v.Time)
 		}
 		r.Violations = append(r.Violations, v.Finding)

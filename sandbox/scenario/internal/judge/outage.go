@@ -11,49 +11,50 @@ import (
 )
 
 const (
-	// reconnecting is what bases need to connect to a broker that is back: they try every second.
-	reconnecting = 2500 * time.Millisecond
-	// settling is what a controller has after the first list of a base since an outage: after a
-	// start it has all Pods to read, too.
-	settling = 5 * time.Second
+	// reconnectTime is how long bases need to reconnect to a recovered broker. They try every second.
+	reconnectTime = 2500 * time.Millisecond
+	// settleTime is how long a controller may need after the first module list of a base since an outage. After a
+	// start, it also has to read all Pods.
+	settleTime = 5 * time.Second
 )
 
-// recovery is what anything else has when it is back: then the bases connect again and are asked
-// for their modules within Options.listed. By the defaults these are 20 s.
-func (o *Options) recovery() time.Duration { return reconnecting + o.listed() }
+// recovery returns the recovery time of components other than controllers: bases reconnect, and the controller requests
+// their modules within listDelay. By default, this is 20 s.
+func (o *Options) recovery() time.Duration { return reconnectTime + o.listDelay() }
 
-// controllerRecovery is the recovery of a controller that has restarted, or that takes over the bases of another one. It waits
-// until the Lease of the other controller expires, checks when it renews its own, and then needs a heartbeat of each base.
+// controllerRecovery returns the recovery time of a controller that restarted, or that takes over the bases of another
+// one. It waits until the Lease of the other controller expires, checks this when it renews its own Lease, and then
+// needs a heartbeat of each base.
 func (o *Options) controllerRecovery() time.Duration {
-	return o.ControllerLease + api.RenewInterval(o.ControllerLease) + o.of(api.HealthInterval) + settling
+	return o.LeaseDuration + api.RenewInterval(o.LeaseDuration) + o.scaled(api.HealthInterval) + settleTime
 }
 
-// outage is a time in which words may have got lost, on a base or, without a name, on all.
+// outage is a time in which messages may have been lost, of one base, or of all bases if base is empty.
 type outage struct {
-	what, base string
-	from, to   time.Time // to is zero as long as it lasts
-	// most is how long it may excuse anybody; zero = as long as it lasts.
-	most time.Duration
-	// recovery is how long it excuses after its end.
+	id, base string
+	from, to time.Time // to is zero until the outage ends
+	// limit is the maximum duration of the tolerance window; zero means until the outage ends.
+	limit time.Duration
+	// recovery is the duration of the tolerance window after the outage.
 	recovery time.Duration
-	// listed is the first module list of each base since the end of the outage. The recovery of the base ends settling later.
-	// Nil = no list ends it.
-	listed map[string]time.Time
-	// hides reports whether the controller cannot observe the base, or cannot write, in the meantime. A fault can drop a response,
-	// but hides nothing.
-	hides bool
-	// heard reports whether responses of bases arrive nevertheless.
-	heard bool
-	// installs reports whether a module is being installed, or the base has no process.
-	installs bool
-	module   string
+	// firstLists has the time of the first module list of each base since the end of the outage. The recovery of the
+	// base ends settleTime later. If it is nil, module lists do not end the recovery.
+	firstLists map[string]time.Time
+	// unobservable reports whether the controller cannot observe the base, or cannot write, during the outage. It is
+	// false for faults that only drop responses.
+	unobservable bool
+	// responsesArrive reports whether the controller receives responses during the outage.
+	responsesArrive bool
+	// installing reports whether a module is being installed, or the base has no process.
+	installing bool
+	module     string
 }
 
-// outages are those of each base, and, without a name, those of all, in the order of their beginnings.
+// outages has the outages by base, in the order of their start. The key "" has the outages of all bases.
 type outages map[string][]*outage
 
-// about are the outages that concern a base.
-func (all outages) about(base string) []*outage {
+// on returns the outages that affect a base.
+func (all outages) on(base string) []*outage {
 	if base == "" {
 		return all[""]
 	}
@@ -62,64 +63,65 @@ func (all outages) about(base string) []*outage {
 
 func (all outages) add(o outage) { all[o.base] = append(all[o.base], &o) }
 
-// begin adds an outage, unless it has begun already.
+// begin adds an outage unless it is ongoing.
 func (all outages) begin(o outage) {
-	if all.lasting(o.what, o.base) == nil {
+	if all.ongoing(o.id, o.base) == nil {
 		all.add(o)
 	}
 }
 
 func (all outages) end(what, base string, now time.Time) {
-	if o := all.lasting(what, base); o != nil {
+	if o := all.ongoing(what, base); o != nil {
 		o.to = now
 	}
 }
 
-func (all outages) lasting(what, base string) *outage {
+func (all outages) ongoing(what, base string) *outage {
 	for _, o := range all[base] {
-		if o.what == what && o.to.IsZero() {
+		if o.id == what && o.to.IsZero() {
 			return o
 		}
 	}
 	return nil
 }
 
-// told records the module list of a base.
-func (all outages) told(base string, now time.Time) {
-	for _, o := range all.about(base) {
-		if o.listed != nil && !o.to.IsZero() && o.listed[base].IsZero() {
-			o.listed[base] = now
+// recordList records the module list of a base.
+func (all outages) recordList(base string, now time.Time) {
+	for _, o := range all.on(base) {
+		if o.firstLists != nil && !o.to.IsZero() && o.firstLists[base].IsZero() {
+			o.firstLists[base] = now
 		}
 	}
 }
 
-// excuses returns the windows in which the outage excuses a base, until end at most.
-func (o *outage) excuses(base string, end time.Time) []span {
+// windows returns the windows in which mismatches on a base are tolerated, until end at most.
+func (o *outage) windows(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
 		to = end
 	}
 	limit := to
-	if o.most > 0 && o.from.Add(o.most).Before(to) {
-		limit = o.from.Add(o.most)
+	if o.limit > 0 && o.from.Add(o.limit).Before(to) {
+		limit = o.from.Add(o.limit)
 	}
 	out := []span{{o.from, limit}}
 	if !o.to.IsZero() {
 		recovered := o.to.Add(o.recovery)
-		if at, is := o.listed[base]; is && at.Add(settling).Before(recovered) {
-			recovered = at.Add(settling)
+		if at, is := o.firstLists[base]; is && at.Add(settleTime).Before(recovered) {
+			recovered = at.Add(settleTime)
 		}
 		out = append(out, span{o.to, recovered})
 	}
 	return out
 }
 
-// countable returns how much of a time on a base is in no window of the outages for which window is true.
-func (all outages) countable(base string, from, to time.Time, window func(*outage) bool) time.Duration {
+// outsideWindows returns how much of the time between from and to lies outside the windows of a base, for the outages
+// for which window returns true.
+func (all outages) outsideWindows(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows []span
-	for _, o := range all.about(base) {
+	for _, o := range all.on(base) {
 		if window(o) {
-			windows = append(windows, o.excuses(base, to)...)
+			windows = append(windows, o.windows(base, to)...)
 		}
 	}
 	slices.SortFunc(windows, func(a, b span) int { return a.from.Compare(b.from) })
@@ -136,75 +138,78 @@ func (all outages) countable(base string, from, to time.Time, window func(*outag
 	return counted + max(0, to.Sub(from))
 }
 
-func hides(o *outage) bool { return o.hides }
+func isUnobservable(o *outage) bool { return o.unobservable }
 
-// has reports whether a moment is in the span.
+// has reports whether the span contains a time.
 func (s span) has(at time.Time) bool { return !at.Before(s.from) && !at.After(s.to) }
 
-// excusesAt reports whether a moment on a base is in a window of the outage.
-func (o *outage) excusesAt(base string, at time.Time) bool {
-	return slices.ContainsFunc(o.excuses(base, at), func(s span) bool { return s.has(at) })
+// covers reports whether a window of the outage contains a time, for a base.
+func (o *outage) covers(base string, at time.Time) bool {
+	return slices.ContainsFunc(o.windows(base, at), func(s span) bool { return s.has(at) })
 }
 
-// allowed reports whether a moment on a base is in a window of an outage that hides what the base serves.
-func (all outages) allowed(base string, at time.Time) bool {
-	return slices.ContainsFunc(all.about(base), func(o *outage) bool { return o.hides && o.excusesAt(base, at) })
+// unobservableAt reports whether a window of an unobservable outage contains a time, for a base.
+func (all outages) unobservableAt(base string, at time.Time) bool {
+	return slices.ContainsFunc(all.on(base), func(o *outage) bool { return o.unobservable && o.covers(base, at) })
 }
 
-// away reports whether an outage of the base alone hid it within a time. from may be zero.
-func (all outages) away(base string, from, to time.Time) bool {
+// unobservableDuring reports whether an unobservable outage of this base only overlaps a time. It returns false if from
+// is zero.
+func (all outages) unobservableDuring(base string, from, to time.Time) bool {
 	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
-		return o.hides && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
+		return o.unobservable && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
-// swallowed reports whether the controller may not have known at a moment of a response given since then.
-func (all outages) swallowed(base string, since, known, at time.Time) bool {
-	return slices.ContainsFunc(all.about(base), func(o *outage) bool {
-		return !o.heard && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) && o.excusesAt(base, at)
+// mayLoseResponse reports whether the controller may lack, at a time, a response that was sent between since and known.
+func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool {
+	return slices.ContainsFunc(all.on(base), func(o *outage) bool {
+		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
+			o.covers(base, at)
 	})
 }
 
-// disturb begins and ends the outages of an event.
-func (w *world) disturb(e change, o *Options) {
-	w.installs(e, o)
+// updateOutages starts and ends the outages that an event causes.
+func (w *history) updateOutages(e appliedEvent, o *Options) {
+	w.addInstallations(e, o)
 	switch {
 	case e.Component != nil:
-		w.component(e.Component, e.Time, o)
+		w.updateComponent(e.Component, e.Time, o)
 	case e.Command != nil:
 		if e.Command.Name == events.CommandList && e.Command.Code == "" {
-			w.outages.told(e.Command.Base, e.Time)
+			w.outages.recordList(e.Command.Base, e.Time)
 		}
 	case e.Fault != nil:
-		w.fault(e.Fault, e.Time, o)
+		w.updateFault(e.Fault, e.Time, o)
 	case e.Base != nil:
 		base := e.Base.Base
 		switch e.Base.Change {
-		case events.BaseDown, events.BaseRemoved, events.BaseUp: // that has rules of its own
-			if x := w.outages.lasting(connection, base); x != nil {
+		case events.BaseDown, events.BaseRemoved, events.BaseUp: // see updateProcess
+			if x := w.outages.ongoing(connection, base); x != nil {
 				x.to, x.recovery = e.Time, 0
 			}
-		case events.BaseDisconnected: // its silence is noticed
-			if w.ended(base) {
+		case events.BaseDisconnected: // the controller detects missed heartbeats
+			if w.processEnded(base) {
 				break
 			}
-			w.outages.begin(outage{what: connection, base: base, from: e.Time, most: o.silent(), recovery: o.recovery(),
-				listed: map[string]time.Time{}, hides: true})
+			w.outages.begin(outage{id: connection, base: base, from: e.Time, limit: o.detectionDelay(),
+				recovery:   o.recovery(),
+				firstLists: map[string]time.Time{}, unobservable: true})
 		case events.BaseConnected:
 			w.outages.end(connection, base, e.Time)
 		}
-		w.process(e.Base, e.Time, o)
-		w.silence(base, e.Time, o)
+		w.updateProcess(e.Base, e.Time, o)
+		w.updateMassOutage(base, e.Time, o)
 	}
 }
 
-// installs adds an installation that has begun, or was hit by a fault, and a Pod that was bound to a base: the next module
-// list tells the controller what the base has.
-func (w *world) installs(e change, o *Options) {
+// addInstallations adds a window for an installation that starts, or that a fault affects, and for a Pod that was bound
+// to a base: it is installed after the next module list.
+func (w *history) addInstallations(e appliedEvent, o *Options) {
 	begins := func(base, module string) {
-		if !w.ended(base) {
-			w.outages.add(outage{what: "installation", base: base, module: module, from: e.Time, to: e.Time,
-				recovery: o.InstallWithin, installs: true, heard: true})
+		if !w.processEnded(base) {
+			w.outages.add(outage{id: "installation", base: base, module: module, from: e.Time, to: e.Time,
+				recovery: o.InstallTimeout, installing: true, responsesArrive: true})
 		}
 	}
 	switch {
@@ -214,24 +219,25 @@ func (w *world) installs(e change, o *Options) {
 		begins(e.Module.Base, e.Module.Name)
 	case e.Fault != nil && e.Fault.Change == events.FaultTriggered:
 		begins(e.Fault.Base, "")
-	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
-		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(),
-			installs: true, heard: true})
+	case e.pod != nil && w.boundAt[e.pod.PodKey()].Equal(e.Time):
+		w.outages.add(outage{id: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listDelay(),
+			installing: true, responsesArrive: true})
 	}
 }
 
-// process adds the end of the process of a base, which the controller notices by missed heartbeats, and its return under the
-// same identity, which the next module list shows. A base with another identity is another base.
-func (w *world) process(e *events.BaseEvent, now time.Time, o *Options) {
+// updateProcess starts an outage when the process of a base ends, which the controller detects by missed heartbeats. It
+// ends the outage when the base restarts with the same identity, which the next module list shows. A base with another
+// identity is another base.
+func (w *history) updateProcess(e *events.BaseEvent, now time.Time, o *Options) {
 	b := w.Bases.Get(e.Base)
 	if b == nil {
 		return
 	}
 	switch {
-	case w.ended(e.Base):
-		w.outages.begin(outage{what: down, base: e.Base, from: now, installs: true, heard: true})
-		w.outages.begin(outage{what: processEnd + b.Identity, base: e.Base, from: now, most: o.silent(),
-			recovery: o.listed(), hides: true, heard: true})
+	case w.processEnded(e.Base):
+		w.outages.begin(outage{id: down, base: e.Base, from: now, installing: true, responsesArrive: true})
+		w.outages.begin(outage{id: processEnd + b.Identity, base: e.Base, from: now, limit: o.detectionDelay(),
+			recovery: o.listDelay(), unobservable: true, responsesArrive: true})
 	case e.Change == events.BaseReady || e.Change == events.BaseConnected:
 		w.outages.end(down, e.Base, now)
 		w.outages.end(processEnd+b.Identity, e.Base, now)
@@ -242,14 +248,15 @@ const (
 	down       = "base without a process"
 	processEnd = "end of the process " // the identity follows
 	connection = "connection"
-	viewFault  = "API fault " // its name follows
-	silence    = "mass silence"
+	apiFault   = "API fault " // its name follows
+	massOutage = "mass outage"
 	broker     = "broker"
-	scheduler  = "kube-scheduler" // no status of a Pod depends on it
+	scheduler  = "kube-scheduler" // its outages do not affect the status of Pods
 )
 
-// component adds the outage of a component. Another running controller takes over from a controller.
-func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
+// updateComponent starts and ends the outage of a component. If another controller is running, it takes over the bases
+// of an unavailable controller.
+func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return
 	}
@@ -257,35 +264,36 @@ func (w *world) component(e *events.ComponentEvent, now time.Time, o *Options) {
 		w.outages.end(e.Name, "", now)
 		return
 	}
-	x := outage{what: e.Name, from: now, recovery: o.recovery(), hides: true}
+	x := outage{id: e.Name, from: now, recovery: o.recovery(), unobservable: true}
 	if e.Name == broker {
-		x.listed = map[string]time.Time{}
+		x.firstLists = map[string]time.Time{}
 	}
 	if strings.HasPrefix(e.Name, controller) {
-		x.recovery, x.listed = o.controllerRecovery(), map[string]time.Time{}
+		x.recovery, x.firstLists = o.controllerRecovery(), map[string]time.Time{}
 		for other := range w.Components.All() {
 			if other.Name != e.Name && strings.HasPrefix(other.Name, controller) &&
 				other.State == events.ComponentRunning {
-				x.most = o.controllerRecovery()
+				x.limit = o.controllerRecovery()
 			}
 		}
 	}
 	w.outages.begin(x)
 }
 
-// fault adds the outage of a fault. After a fault of the API the controller may retry for settling. After a fault of MQTT the
-// next module list shows what was lost.
-func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
-	x := outage{what: e.ID, base: e.Base, from: now, recovery: o.listed()}
+// updateFault starts and ends the outage of a fault. After an API fault, the controller may retry for settleTime. After
+// an MQTT fault, the next module list replaces lost messages.
+func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
+	x := outage{id: e.ID, base: e.Base, from: now, recovery: o.listDelay()}
 	switch {
 	case e.Target == v1alpha1.TargetAPI:
-		x = outage{what: viewFault + e.ID, from: now, recovery: o.of(settling), hides: true, heard: true}
-		// a controller that ends has rules of its own
+		x = outage{id: apiFault + e.ID, from: now, recovery: o.scaled(settleTime), unobservable: true,
+			responsesArrive: true}
+		// the end of a controller is an outage of its component
 	case e.Target == v1alpha1.TargetMQTT && (e.Kind == v1alpha1.MQTTNote || e.Target.Kills(e.Kind)):
 		return
 	case e.Target == v1alpha1.TargetMQTT:
-		x = outage{what: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(),
-			listed: map[string]time.Time{}, hides: true}
+		x = outage{id: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(),
+			firstLists: map[string]time.Time{}, unobservable: true}
 	}
 	lasts := e.Target.IsState(e.Kind)
 	switch {
@@ -295,17 +303,17 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 		x.to = now
 		w.outages.add(x)
 	case e.Change == events.FaultCleared:
-		w.outages.end(x.what, x.base, now)
+		w.outages.end(x.id, x.base, now)
 	}
 }
 
-// knownAt returns until when the controller knew the API when it decided a write of now. If a fault affected its connection,
-// this can be up to settling earlier.
-func (w *world) knownAt(now time.Time) time.Time {
-	decided := now.Add(-decidedWithin)
-	known, atMost := decided, decided.Add(-settling)
+// knownAt returns the time up to which the controller knew the state of the API when it decided on a write that happens
+// now. If a fault affected its API connection, this is up to settleTime earlier.
+func (w *history) knownAt(now time.Time) time.Time {
+	decided := now.Add(-decisionDelay)
+	known, atMost := decided, decided.Add(-settleTime)
 	for _, x := range w.outages[""] {
-		if since := x.from.Add(-decidedWithin); strings.HasPrefix(x.what, viewFault) &&
+		if since := x.from.Add(-decisionDelay); strings.HasPrefix(x.id, apiFault) &&
 			(x.to.IsZero() || x.to.Add(x.recovery).After(decided)) && since.Before(known) {
 			known = since
 		}
@@ -316,44 +324,45 @@ func (w *world) knownAt(now time.Time) time.Time {
 	return known
 }
 
-// silentBases are the bases that are silent, and those that were removed.
-type silentBases struct {
+// unreachableBases has the bases that are currently unreachable, and the removed bases.
+type unreachableBases struct {
 	now, removed map[string]bool
-	mass         bool // so many are silent that it may be the way to them
+	mass         bool // so many are unreachable that the controller assumes a network failure
 }
 
-// silence updates the mass outage after an event of a base: when so many bases are unreachable that the controller may assume
-// a network failure, see api.MassOutage. When the mass outage ends, the time of the remaining bases counts from then.
-func (w *world) silence(base string, now time.Time, o *Options) {
+// updateMassOutage updates the mass outage after an event of a base. During a mass outage, so many bases are
+// unreachable that the controller assumes a network failure, see api.MassOutage. When the mass outage ends, the time of
+// the bases that are still unreachable is measured from then.
+func (w *history) updateMassOutage(base string, now time.Time, o *Options) {
 	b := w.Bases.Get(base)
 	if b == nil {
 		return
 	}
-	delete(w.silent.now, base)
-	delete(w.silent.removed, base)
+	delete(w.unreachable.now, base)
+	delete(w.unreachable.removed, base)
 	switch {
 	case b.Removed:
-		w.silent.removed[base] = true
-		w.outages.end(silence, base, now)
-	case !b.Running || w.outages.lasting(connection, base) != nil:
-		w.silent.now[base] = true
+		w.unreachable.removed[base] = true
+		w.outages.end(massOutage, base, now)
+	case !b.Running || w.outages.ongoing(connection, base) != nil:
+		w.unreachable.now[base] = true
 	default:
-		w.outages.end(silence, base, now)
+		w.outages.end(massOutage, base, now)
 	}
-	all := w.Bases.Len() - len(w.silent.removed)
-	was := w.silent.mass
-	w.silent.mass = api.MassOutage(len(w.silent.now), all, api.MassPercent, api.MassMinBases)
+	all := w.Bases.Len() - len(w.unreachable.removed)
+	was := w.unreachable.mass
+	w.unreachable.mass = api.MassOutage(len(w.unreachable.now), all, api.MassPercent, api.MassMinBases)
 	switch {
-	case w.silent.mass && was && w.silent.now[base]:
-		w.outages.begin(outage{what: silence, base: base, from: now, hides: true})
-	case w.silent.mass && !was:
-		for name := range w.silent.now {
-			w.outages.begin(outage{what: silence, base: name, from: now, hides: true})
+	case w.unreachable.mass && was && w.unreachable.now[base]:
+		w.outages.begin(outage{id: massOutage, base: base, from: now, unobservable: true})
+	case w.unreachable.mass && !was:
+		for name := range w.unreachable.now {
+			w.outages.begin(outage{id: massOutage, base: name, from: now, unobservable: true})
 		}
-	case was && !w.silent.mass:
-		for name := range w.silent.now {
-			if x := w.outages.lasting(silence, name); x != nil {
-				x.to, x.recovery = now, o.silent()
+	case was && !w.unreachable.mass:
+		for name := range w.unreachable.now {
+			if x := w.outages.ongoing(massOutage, name); x != nil {
+				x.to, x.recovery = now, o.detectionDelay()
 			}
 		}
 	}

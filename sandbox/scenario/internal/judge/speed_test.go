@@ -7,25 +7,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-func TestSpeedDividesTheBounds(t *testing.T) {
+func TestSpeedDividesTimings(t *testing.T) {
 	one, ten := Options{}, Options{Speed: 10}
-	one.complete()
-	ten.complete()
+	one.setDefaults()
+	ten.setDefaults()
 	for _, c := range []struct {
 		what     string
 		one, ten time.Duration
 	}{
-		{"a list", one.listed(), ten.listed()},
-		{"silence", one.silent(), ten.silent()},
-		{"draining", one.of(api.Drain), ten.of(api.Drain)},
-		{"an overtaken Pod", one.of(api.SwitchedReady), ten.of(api.SwitchedReady)},
+		{"list delay", one.listDelay(), ten.listDelay()},
+		{"detection delay", one.detectionDelay(), ten.detectionDelay()},
+		{"drain", one.scaled(api.Drain), ten.scaled(api.Drain)},
+		{"superseded Pod", one.scaled(api.SwitchedReady), ten.scaled(api.SwitchedReady)},
 	} {
 		if c.ten != c.one/10 {
-			t.Errorf("%s: %s at 1 and %s at 10", c.what, c.one, c.ten)
+			t.Errorf("%s: %s at speed 1, %s at speed 10", c.what, c.one, c.ten)
 		}
 	}
 	if one.controllerRecovery() != 33*time.Second || ten.controllerRecovery() != 10800*time.Millisecond {
-		t.Errorf("a controller recovers in %s at 1 and %s at 10: its Lease holds 4 s", one.controllerRecovery(),
+		t.Errorf("controller recovery: %s at speed 1, %s at speed 10, want 33s and 10.8s (minimum Lease 4s)",
+			one.controllerRecovery(),
 			ten.controllerRecovery())
 	}
 }

@@ -8,56 +8,56 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// truthCheck compares what Kubernetes shows with what bases serve: a Pod that is Ready and stays,
-// and an endpoint that is ready, must have each of its modules active, in its version.
+// truthCheck compares the status in Kubernetes with the modules on bases. All modules of a Ready Pod that is not being
+// deleted, and of a ready endpoint, must be active in the version of the Pod.
 //
-// A mismatch counts from the moment at which the controller can know of it:
-//   - a command that uninstalled the module: immediately, by its answer;
-//   - a module that disappeared without a command: within Options.listed, by the next list, or by the answer to an
-//     install of another version that is under way.
+// The time of a mismatch is measured from the moment at which the controller can detect it:
+//   - if a command uninstalled the module: immediately, by the response;
+//   - if the module disappeared without a command: within Options.listDelay, by the next module list, or by the
+//     response to an install of another version that is in progress.
 //
-// The time in windows of outages does not count (see outages.countable). It is a violation if the rest is longer than
-// truthWithin; or, while another version serves, than switchWithin, and api.SwitchedReady more if no Pod
-// that stays wants that version: a release has superseded it, and the next one is being installed. It is also a violation
-// if in the rest a request for the missing module failed on this base. A timeout is no such failure, because a base
-// without the module answers.
+// Windows of outages are subtracted (see outages.outsideWindows). The mismatch is a violation if the remaining time is
+// longer than readyTolerance. While another version is active, the limit is switchTolerance. It is longer by
+// api.SwitchedReady if no remaining Pod requests the active version: a release has superseded that version, and the
+// next one is being installed. The mismatch is also a violation if a request for the missing module failed on this base
+// in the remaining time. Timeouts are ignored, because a base without the module responds.
 //
-// An endpoint that turns ready while its Pod is Ready without the module counts from the same moment as the Pod: Kubernetes
-// derives endpoints from Pods, at its own pace.
+// The time of an endpoint that turns ready while its Pod has a mismatch is measured from the same moment as that of the
+// Pod, because Kubernetes derives endpoints from Pods with a delay.
 type truthCheck struct {
-	open  map[claim]*mismatch
-	known map[string]map[claim]struct{} // claims that hold at present, by base
-	// compared counts how often something became Ready.
-	compared   int
-	mismatches []mismatch
-	closed     map[claim][]span  // mismatches of a claim
-	lost       map[track][]span  // requests
-	told       map[track][]order // commands that may have taken a module away
+	open    map[readyClaim]*mismatch
+	holding map[string]map[readyClaim]struct{} // current claims, by base
+	// compared counts changes to Ready, of Pods and of endpoints.
+	compared       int
+	mismatches     []mismatch
+	closed         map[readyClaim][]span          // mismatches of a claim
+	failedRequests map[moduleOnBase][]span        // requests
+	commands       map[moduleOnBase][]commandSpan // commands that may have removed a module
 }
 
-// claim is a Pod that is Ready, or an endpoint of a Service for it that is ready.
-type claim struct{ service, pod, uid, base string }
+// readyClaim identifies a Ready Pod, or, with a Service, the ready endpoint of the Pod in this Service.
+type readyClaim struct{ service, pod, uid, base string }
 
 type mismatch struct {
-	claim
+	readyClaim
 	from, to time.Time
 	vanished time.Time // when modules disappeared while the process ran; zero if they did not
 	missing  []events.ModuleRef
-	// bare is when no version at all served, overtaken when one did that only Pods had wanted which do
-	// not stay.
-	bare, overtaken spans
+	// noVersion has the times without any active version, superseded the times in which only deleted Pods requested the
+	// active version.
+	noVersion, superseded spans
 }
 
-// spans are the times in which a condition held.
+// spans has the times in which a condition was true.
 type spans struct {
 	list  []span
-	since time.Time // of the last one, while it lasts
+	since time.Time // start of the current span; zero if the condition is false
 }
 
 type span struct{ from, to time.Time }
 
-// note records whether the condition holds from now on.
-func (s *spans) note(is bool, now time.Time) {
+// set records whether the condition is true from now on.
+func (s *spans) set(is bool, now time.Time) {
 	switch {
 	case is && s.since.IsZero():
 		s.since = now
@@ -66,7 +66,7 @@ func (s *spans) note(is bool, now time.Time) {
 	}
 }
 
-// within returns how long the condition held within a time.
+// within returns how long the condition was true between two times.
 func (s *spans) within(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, s := range s.list {
@@ -83,51 +83,53 @@ func (s *spans) within(from, to time.Time) time.Duration {
 
 // end closes all spans.
 func (l *mismatch) end(now time.Time) {
-	l.bare.note(false, now)
-	l.overtaken.note(false, now)
+	l.noVersion.set(false, now)
+	l.superseded.set(false, now)
 }
 
-// timedOut is the result of a request without a response. A base without the module responds.
-const timedOut = events.RequestTimeout
+// requestTimedOut is the result of a request without a response. A base without the module responds.
+const requestTimedOut = events.RequestTimeout
 
-type order struct {
+type commandSpan struct {
 	install  bool
 	from, to time.Time
 }
 
-func (c *truthCheck) note(w *world, e change) {
+func (c *truthCheck) observe(w *history, e appliedEvent) {
 	if c.open == nil {
-		c.open, c.known, c.closed = map[claim]*mismatch{}, map[string]map[claim]struct{}{}, map[claim][]span{}
-		c.lost, c.told = map[track][]span{}, map[track][]order{}
+		c.open, c.closed = map[readyClaim]*mismatch{}, map[readyClaim][]span{}
+		c.holding = map[string]map[readyClaim]struct{}{}
+		c.failedRequests, c.commands = map[moduleOnBase][]span{}, map[moduleOnBase][]commandSpan{}
 	}
 	switch {
 	case e.Request != nil:
-		if r := e.Request; r.Base != "" && r.Result != timedOut {
-			on := track{r.Base, r.Module.Name}
-			c.lost[on] = append(c.lost[on], span{e.Time.Add(-r.Elapsed), e.Time})
+		if r := e.Request; r.Base != "" && r.Result != requestTimedOut {
+			on := moduleOnBase{r.Base, r.Module.Name}
+			c.failedRequests[on] = append(c.failedRequests[on], span{e.Time.Add(-r.Elapsed), e.Time})
 		}
 	case e.Command != nil:
 		if x := e.Command; x.Module.Name != "" {
-			on := track{x.Base, x.Module.Name}
-			c.told[on] = append(c.told[on], order{x.Name == events.CommandInstall, e.Time.Add(-x.Elapsed), e.Time})
+			on := moduleOnBase{x.Base, x.Module.Name}
+			c.commands[on] = append(c.commands[on],
+				commandSpan{x.Name == events.CommandInstall, e.Time.Add(-x.Elapsed), e.Time})
 		}
 	case e.Base != nil, e.Module != nil:
-		c.compare(w, e, e.BaseName(), func(claim) bool { return true })
+		c.compare(w, e, e.BaseName(), func(readyClaim) bool { return true })
 	case e.Pod != nil:
 		if e.pod.Base != "" {
-			c.compare(w, e, e.pod.Base, func(k claim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
+			c.compare(w, e, e.pod.Base, func(k readyClaim) bool { return k.uid == e.Pod.UID || c.open[k] != nil })
 		}
 	case e.Endpoints != nil:
 		for base := range e.bases {
-			c.compare(w, e, base, func(k claim) bool { return k.service == e.Endpoints.Service })
+			c.compare(w, e, base, func(k readyClaim) bool { return k.service == e.Endpoints.Service })
 		}
 	}
 }
 
-// compare checks the claims about a base for which concerned is true.
-func (c *truthCheck) compare(w *world, e change, base string, concerned func(claim) bool) {
+// compare compares those claims about a base with its modules for which concerned returns true.
+func (c *truthCheck) compare(w *history, e appliedEvent, base string, concerned func(readyClaim) bool) {
 	now := e.Time
-	claims, known := w.claims(base, concerned), c.known[base]
+	claims, known := w.readyClaims(base, concerned), c.holding[base]
 	for k := range known {
 		if _, ok := claims[k]; !ok && concerned(k) {
 			delete(known, k)
@@ -137,27 +139,27 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 	for k, p := range claims {
 		if _, held := known[k]; !held {
 			if known == nil {
-				known = map[claim]struct{}{}
-				c.known[base] = known
+				known = map[readyClaim]struct{}{}
+				c.holding[base] = known
 			}
 			known[k] = struct{}{}
 			c.compared++
 		}
-		b, ended := w.Bases.Get(k.base), w.ended(k.base)
+		b, ended := w.Bases.Get(k.base), w.processEnded(k.base)
 		missing := missing(b, p)
 		if len(missing) == 0 {
 			c.close(k, now)
 			continue
 		}
 		bare := !servesAll(b, p)
-		l, own := c.open[k], c.open[claim{"", k.pod, k.uid, k.base}]
-		// what served in its place has gone: that has a cause of its own
-		if l != nil && bare && l.bare.since.IsZero() && !ended {
+		l, own := c.open[k], c.open[readyClaim{"", k.pod, k.uid, k.base}]
+		// The other version was deactivated as well, which is a new mismatch with its own cause.
+		if l != nil && bare && l.noVersion.since.IsZero() && !ended {
 			c.close(k, now)
 			l, own = nil, nil
 		}
 		if l == nil {
-			l = &mismatch{claim: k, from: now, missing: missing}
+			l = &mismatch{readyClaim: k, from: now, missing: missing}
 			if own != nil {
 				l.vanished = own.vanished
 			} else if !ended && e.Module != nil {
@@ -165,12 +167,12 @@ func (c *truthCheck) compare(w *world, e change, base string, concerned func(cla
 			}
 			c.open[k] = l
 		}
-		l.bare.note(bare, now)
-		l.overtaken.note(w.overtaken(b, p), now)
+		l.noVersion.set(bare, now)
+		l.superseded.set(w.superseded(b, p), now)
 	}
 }
 
-func (c *truthCheck) close(k claim, now time.Time) {
+func (c *truthCheck) close(k readyClaim, now time.Time) {
 	if l := c.open[k]; l != nil {
 		l.to = now
 		l.end(now)
@@ -180,15 +182,15 @@ func (c *truthCheck) close(k claim, now time.Time) {
 	}
 }
 
-// claims returns the Ready Pods on a base, and the ready endpoints there.
-func (w *world) claims(base string, concerned func(claim) bool) map[claim]*events.PodStatus {
-	out := map[claim]*events.PodStatus{}
+// readyClaims returns the claims of the Ready Pods and ready endpoints on a base.
+func (w *history) readyClaims(base string, concerned func(readyClaim) bool) map[readyClaim]*events.PodStatus {
+	out := map[readyClaim]*events.PodStatus{}
 	for p := range w.PodsOn(base) {
-		if k := (claim{"", p.Name, p.UID, base}); p.Serves() && concerned(k) {
+		if k := (readyClaim{"", p.Name, p.UID, base}); p.Serves() && concerned(k) {
 			out[k] = p
 		}
 		for service, ready := range w.ready {
-			if k := (claim{service, p.Name, p.UID, base}); ready[p.Name] && concerned(k) {
+			if k := (readyClaim{service, p.Name, p.UID, base}); ready[p.Name] && concerned(k) {
 				out[k] = p
 			}
 		}
@@ -196,7 +198,7 @@ func (w *world) claims(base string, concerned func(claim) bool) map[claim]*event
 	return out
 }
 
-// missing returns the modules of the Pod that are not active on the base, by name.
+// missing returns the modules of the Pod that are not active on the base, sorted by name.
 func missing(b *events.BaseStatus, p *events.PodStatus) (out []events.ModuleRef) {
 	for _, m := range p.Modules {
 		if !b.Active(m.Name, m.Version) {
@@ -207,13 +209,13 @@ func missing(b *events.BaseStatus, p *events.PodStatus) (out []events.ModuleRef)
 	return out
 }
 
-// overtaken reports whether each inactive module of the Pod has another active version that Pods on the base have requested,
-// and that no remaining Pod requests.
-func (w *world) overtaken(b *events.BaseStatus, p *events.PodStatus) bool {
+// superseded reports whether each inactive module of the Pod has another active version that only deleted Pods on the
+// base requested.
+func (w *history) superseded(b *events.BaseStatus, p *events.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
-		for _, key := range w.everOn[p.Base] {
-			other := w.ever[key]
+		for _, key := range w.podKeysByBase[p.Base] {
+			other := w.lastPods[key]
 			for _, m := range other.Modules {
 				if m.Name == name && b.Active(name, m.Version) {
 					wanted, stays = true, stays || !other.Gone && !other.Deleting

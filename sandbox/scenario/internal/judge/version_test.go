@@ -10,8 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// referring is a write of a Pod on base a whose version is a reference to an annotation, which has
-// the value.
+// referring returns a write of a Pod on base a whose version refers to an annotation with the value.
 func referring(ms int, version string, ready corev1.ConditionStatus) events.Event {
 	state := events.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},
@@ -24,8 +23,7 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: "a", PodState: *state}}
 }
 
-// A Pod whose version stands in an annotation is judged by that version, and by the new one as soon
-// as the annotation has changed.
+// The version of a Pod can come from an annotation. The checks follow changes of the annotation.
 func TestVersionByReference(t *testing.T) {
 	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse),
 		installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
@@ -36,16 +34,16 @@ func TestVersionByReference(t *testing.T) {
 		events list
 		want   []Finding
 	}{
-		"truth: its version serves": {Truth, up, nil},
-		"truth: another version serves": {Truth, script(up, switched(1000, "a")),
+		"truth: the version is active": {Truth, up, nil},
+		"truth: another version is active": {Truth, script(up, switched(1000, "a")),
 			findings{ready(1000, 59_000).replaced()}},
 		"truth: the annotation has changed": {Truth, script(up, referring(1000, "2", corev1.ConditionTrue)),
 			findings{second}},
 		"left: nothing": {NothingLeft, up, nil},
-		"left: the version before": {NothingLeft,
+		"left: the earlier version": {NothingLeft,
 			script(up, referring(1000, "2", corev1.ConditionFalse), swap(1010, "a")),
 			findings{left(20, "1", events.ModuleDeactivated)}},
-		"left: the annotation names nothing": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)),
+		"left: the annotation is empty": {NothingLeft, script(up, referring(1000, "", corev1.ConditionFalse)),
 			nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,16 +8,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns a copy of the object with a node selector that keeps a module's Pods, or those of any Pod
-// template in the object, on the bases of a group. A selector that names one base by its host name may have
-// the short name of scenarios, SET-N for GROUP-SET-N.
+// Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the bases
+// of a group. A node selector for the host name of a base may use the short name SET-N instead of GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	bind(o.Object, group)
 	return o
 }
 
-// bind binds the module Pods and Pod templates at any depth of a value.
+// bind adds the node selector to the module Pods and Pod templates at any depth of a value.
 func bind(value any, group string) {
 	switch value := value.(type) {
 	case []any:
@@ -33,7 +32,7 @@ func bind(value any, group string) {
 			return
 		}
 		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
-			return // the nodeSelector is not a mapping: the API server reports it
+			return // nodeSelector is not a mapping: the API server rejects it
 		}
 		selector, _ := spec["nodeSelector"].(map[string]any)
 		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
@@ -43,17 +42,17 @@ func bind(value any, group string) {
 }
 
 func isModule(pod map[string]any) bool {
-	own, _, _ := unstructured.NestedStringMap(pod, "metadata", "labels")
-	return own[labels.Component] == labels.Module || own[labels.OlderComponent] == labels.Module
+	podLabels, _, _ := unstructured.NestedStringMap(pod, "metadata", "labels")
+	return podLabels[labels.Component] == labels.Module || podLabels[labels.OlderComponent] == labels.Module
 }
 
-// Template returns the Pod template of a workload of modules; false for all other objects.
+// Template returns the Pod template of a workload with modules. It returns false for all other objects.
 func Template(o *unstructured.Unstructured) (map[string]any, bool) {
-	template, there, err := unstructured.NestedMap(o.Object, "spec", "template")
-	return template, there && err == nil && o.GetKind() != "Pod" && isModule(template)
+	template, exists, err := unstructured.NestedMap(o.Object, "spec", "template")
+	return template, exists && err == nil && o.GetKind() != "Pod" && isModule(template)
 }
 
-// Modules are the names of the modules of a template.
+// Modules returns the names of the modules in a Pod template.
 func Modules(template map[string]any) (names []string) {
 	containers, _, _ := unstructured.NestedSlice(template, "spec", "containers")
 	for _, c := range containers {

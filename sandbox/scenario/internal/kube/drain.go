@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Cordon keeps new Pods off a Node, or no longer.
+// Cordon marks a Node as unschedulable, or as schedulable if on is false.
 func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
 	if _, err := c.Typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
@@ -24,8 +24,8 @@ func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	return nil
 }
 
-// Evict has the Pods of a Node go, but those of DaemonSets and those that have ended, and returns which.
-// It asks again every half second while a PodDisruptionBudget refuses, until ctx ends.
+// Evict evicts the Pods of a Node, except Pods of DaemonSets and Pods that have ended, and returns the evicted Pods. If
+// a PodDisruptionBudget prevents an eviction, it retries every 500 ms until ctx ends.
 func (c *Client) Evict(ctx context.Context, node string) (leaving []corev1.Pod, err error) {
 	pods, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
@@ -55,7 +55,8 @@ func (c *Client) evict(ctx context.Context, p *corev1.Pod) error {
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := c.Typed.PolicyV1().Evictions(p.Namespace).Evict(ctx, eviction)
 		switch {
-		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it goes, or is another one
+		// evicted, deleted, or replaced by another Pod
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			return true, nil
 		case apierrors.IsTooManyRequests(err):
 			refused = err

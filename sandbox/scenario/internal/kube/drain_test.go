@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Pods of DaemonSets stay, and Pods that have ended; what a disruption budget refuses is asked again.
+// Evict ignores Pods of DaemonSets and Pods that have ended. It retries evictions that a disruption budget prevents.
 func TestEvict(t *testing.T) {
 	pod := func(name, owner string, phase corev1.PodPhase) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)},
@@ -52,17 +52,17 @@ func TestEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := []string{"bare", "bare", "bare", "owned"}; !slices.Equal(asked, want) {
-			t.Errorf("asked for %q, want %q", asked, want)
+			t.Errorf("evicted %q, want %q", asked, want)
 		}
 		if len(leaving) != 2 || leaving[0].Name != "bare" || leaving[1].Name != "owned" {
-			t.Errorf("these leave: %v", leaving)
+			t.Errorf("unexpected Pods: %v", leaving)
 		}
 
 		refusals = 1 << 30
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := c.Evict(ctx, "node"); !apierrors.IsTooManyRequests(err) {
-			t.Errorf("refused for a minute: %v", err)
+			t.Errorf("eviction that is rejected for a minute: %v", err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package kube does to the Kubernetes API what steps of scenarios ask for, as kubectl does.
+// Package kube implements the kubectl operations that the steps of scenarios use.
 package kube
 
 import (
@@ -24,13 +24,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// FieldManager names scenarios as the writer of fields.
+// FieldManager is the field manager of all writes of scenarios.
 const FieldManager = "koupsandbox"
 
-// Client reaches a Kubernetes API without a limit of its own. Its methods may be called
-// concurrently. It can be used for many runs.
+// Client accesses a Kubernetes API without client-side rate limits. Its methods may be called concurrently. Several
+// runs can share it.
 type Client struct {
-	// Typed and Dynamic are the clients beneath.
+	// Typed and Dynamic are the underlying clients.
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
 
@@ -43,70 +43,71 @@ func Open(kubeconfig string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig %s: %w", kubeconfig, err)
 	}
-	config.QPS = -1 // steps and what follows from them are not to wait for each other
+	config.QPS = -1 // no rate limit: concurrent steps must not delay each other
 	config.UserAgent = FieldManager + "-scenario"
-	// Warnings of the API server about samples would stand between the results.
+	// Warnings of the API server would be printed between the results.
 	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(apiwait.Watches)
+	config.Wrap(apiwait.RetryWatches)
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)
+		return nil, fmt.Errorf("creating a Kubernetes client: %w", err)
 	}
 	untyped, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)
+		return nil, fmt.Errorf("creating a Kubernetes client: %w", err)
 	}
-	return New(typed, untyped, lateMapper(typed.Discovery())), nil
+	return New(typed, untyped, deferredMapper(typed.Discovery())), nil
 }
 
-// New returns a client on top of others.
+// New returns a client that uses other clients.
 func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.RESTMapper) *Client {
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// lateMapper discovers the kinds of the API when one is needed, and again when one is not found.
-func lateMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
+// deferredMapper returns a mapper that discovers the kinds of the API at first use, and again if a kind is not found.
+func deferredMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }
 
-// Kind is a kind of object and where the API has it.
-type Kind struct {
+// ResourceKind is a kind of objects and its API resource.
+type ResourceKind struct {
 	schema.GroupVersionKind
 	Resource   schema.GroupVersionResource
 	Namespaced bool
 }
 
-// Kind finds a kind. The error says so when the API does not have it.
-func (c *Client) Kind(apiVersion, kind string) (Kind, error) {
+// FindKind returns the resource of a kind. The error matches meta.IsNoMatchError, after one Unwrap, if the API does not
+// have the kind.
+func (c *Client) FindKind(apiVersion, kind string) (ResourceKind, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return Kind{}, fmt.Errorf("apiVersion %q is none: %w", apiVersion, err)
+		return ResourceKind{}, fmt.Errorf("invalid apiVersion %q: %w", apiVersion, err)
 	}
 	gvk := gv.WithKind(kind)
 	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		if meta.IsNoMatchError(err) {
-			return Kind{}, fmt.Errorf("the API has no kind %s of %s: %w", kind, apiVersion, err)
+			return ResourceKind{}, fmt.Errorf("the API has no kind %s of %s: %w", kind, apiVersion, err)
 		}
-		return Kind{}, fmt.Errorf("looking for kind %s of %s: %w", kind, apiVersion, err)
+		return ResourceKind{}, fmt.Errorf("looking for kind %s of %s: %w", kind, apiVersion, err)
 	}
-	return Kind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+	return ResourceKind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }
 
-// On returns the client for the objects of a kind; the namespace does not count for kinds without.
-func (c *Client) On(k Kind, namespace string) dynamic.ResourceInterface {
+// Resource returns the client for the objects of a kind. It ignores the namespace for cluster-scoped kinds.
+func (c *Client) Resource(k ResourceKind, namespace string) dynamic.ResourceInterface {
 	if k.Namespaced {
 		return c.Dynamic.Resource(k.Resource).Namespace(namespace)
 	}
 	return c.Dynamic.Resource(k.Resource)
 }
 
-// Find returns the objects of a kind with a name, or, without, with the labels; sorted by name.
-// There may be none.
-func (c *Client) Find(ctx context.Context, k Kind, namespace, name string,
+// Find returns the objects of a kind with the given name, or, if the name is empty, with the given labels, sorted by
+// name. It returns no error if there are none.
+func (c *Client) Find(ctx context.Context, k ResourceKind, namespace, name string,
 	with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {
-		o, err := c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})
+		o, err := c.Resource(k, namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
@@ -115,7 +116,8 @@ func (c *Client) Find(ctx context.Context, k Kind, namespace, name string,
 		}
 		return []*unstructured.Unstructured{o}, nil
 	}
-	list, err := c.On(k, namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String()})
+	list, err := c.Resource(k, namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: labels.SelectorFromSet(with).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", k.Kind, err)
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// Rollback takes a Deployment, DaemonSet or StatefulSet back to a revision, as kubectl rollout undo does; 0 is the
-// previous one. It returns the number of that revision, and the workload as it is then.
-func (c *Client) Rollback(ctx context.Context, k Kind, namespace, name string, to int64) (number int64,
+// Rollback rolls a Deployment, DaemonSet or StatefulSet back to a revision, like kubectl rollout undo; 0 means the
+// previous revision. It returns the number of the revision and the changed workload.
+func (c *Client) Rollback(ctx context.Context, k ResourceKind, namespace, name string, to int64) (number int64,
 	o *unstructured.Unstructured, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("rolling back %s %s: %w", k.Kind, name, err)
 		}
 	}()
-	o, err = c.On(k, namespace).Get(ctx, name, metav1.GetOptions{})
+	o, err = c.Resource(k, namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -37,9 +37,9 @@ func (c *Client) Rollback(ctx context.Context, k Kind, namespace, name string, t
 		for i, r := range list {
 			numbers[i] = r.Number
 		}
-		return 0, nil, fmt.Errorf("there is no such revision, it has %v", numbers)
+		return 0, nil, fmt.Errorf("revision not found; revisions: %v", numbers)
 	}
-	o, err = c.On(k, namespace).Patch(ctx, name, list[at].Type, list[at].Patch,
+	o, err = c.Resource(k, namespace).Patch(ctx, name, list[at].Type, list[at].Patch,
 		metav1.PatchOptions{FieldManager: FieldManager})
 	return list[at].Number, o, err
 }

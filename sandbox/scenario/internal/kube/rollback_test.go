@@ -60,9 +60,9 @@ func TestRollbackOfDeployments(t *testing.T) {
 		image    string
 		err      string
 	}{
-		{"to the one before", 0, 2, "two", ""},
-		{"to a named one", 1, 1, "one", ""},
-		{"to one that is not there", 7, 0, "", "there is no such revision, it has [1 2 3]"},
+		{"to the previous revision", 0, 2, "two", ""},
+		{"to a given revision", 1, 1, "one", ""},
+		{"to an unknown revision", 7, 0, "", "revision not found; revisions: [1 2 3]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 				Spec:       appsv1.DeploymentSpec{Template: template("three")}}
 			c := client(t, []runtime.Object{d}, replicaSet("3", "three"), replicaSet("1", "one"),
 				replicaSet("2", "two"), foreign)
-			k, err := c.Kind("apps/v1", "Deployment")
+			k, err := c.FindKind("apps/v1", "Deployment")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,14 +91,14 @@ func TestRollbackOfDeployments(t *testing.T) {
 				t.Errorf("revision %d with image %v, want %d with %s", revision, image, tt.revision, tt.image)
 			}
 			if _, there := labels[appsv1.DefaultDeploymentUniqueLabelKey]; there {
-				t.Error("the label of the ReplicaSet came into the Deployment")
+				t.Error("the Deployment has the label of the ReplicaSet")
 			}
 		})
 	}
 }
 
 func TestUnknownKind(t *testing.T) {
-	_, err := client(t, nil).Kind("apps/v1", "Deploymint")
+	_, err := client(t, nil).FindKind("apps/v1", "Deploymint")
 	if err == nil || !strings.Contains(err.Error(), "the API has no kind Deploymint of apps/v1") {
 		t.Errorf("error %v", err)
 	}

@@ -16,21 +16,20 @@ var clusterScoped = strings.Fields(
 	MutatingWebhookConfiguration.admissionregistration.k8s.io ValidatingWebhookConfiguration.admissionregistration.k8s.io
 	ValidatingAdmissionPolicy.admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io`)
 
-// ClusterScoped reports whether a kind of Kubernetes itself has no namespace, as far as is known without the API.
+// ClusterScoped reports whether a built-in kind is cluster-scoped. It does not use the API.
 func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }
 
-// Outside returns why a run must not create an object, as a sentence with its fix, or "". A run creates
-// objects in its namespace, and cluster-scoped objects whose names begin with its namespace, which no
-// other run has.
-func Outside(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
+// OutsideRun returns why a run must not create an object, with a fix, or "". A run may create objects in its own
+// namespace, and cluster-scoped objects whose names begin with the name of its namespace, which is unique.
+func OutsideRun(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
 	name := strings.TrimSpace(o.GetKind() + " " + o.GetName())
 	switch own := o.GetNamespace(); {
 	case own != "" && own != namespace:
-		return fmt.Sprintf("%s belongs to namespace %s, but a run creates objects only in its own namespace, which is deleted at its end: remove metadata.namespace",
-			name, own)
+		return fmt.Sprintf("%s is in namespace %s, but a run can create objects only in its own namespace, which is "+
+			"deleted at the end of the run; remove metadata.namespace", name, own)
 	case isClusterScoped && !strings.HasPrefix(o.GetName(), namespace+"-"):
-		return fmt.Sprintf("%s is cluster-scoped, so other runs would share it: begin its name with ${{ run.namespace }}-, and the run deletes it at its end",
-			name)
+		return fmt.Sprintf("%s is cluster-scoped, so other runs would share it; begin its name with "+
+			"${{ run.namespace }}- (it is deleted at the end of the run)", name)
 	}
 	return ""
 }

@@ -6,9 +6,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Reason is why an object is done or not.
+// Reason is the reason for the Progress of an object.
 type Reason string
 
 // The reasons.
@@ -30,55 +32,55 @@ const (
 	Unreadable       Reason = "Unreadable"       // Detail is what cannot be read, with the error
 )
 
-// Progress is how far an object is.
+// Progress is the progress of the rollout or the readiness of an object.
 type Progress struct {
-	// Done reports whether it is complete, Failed whether it will never be.
+	// Done reports whether the object is complete, Failed whether it cannot become complete.
 	Done, Failed bool
 	Reason       Reason
-	// Kind and Name are those of the object. They are empty if there is none.
+	// Kind and Name identify the object. They are empty if it does not exist.
 	Kind, Name string
 	// Have and Want are numbers of Pods.
 	Have, Want int64
 	Detail     string
 }
 
-// String describes what is missing, in a sentence.
+// String describes the progress in a sentence.
 func (p Progress) String() string {
 	switch p.Reason {
 	case NotFound:
-		return "there is no " + p.Detail
+		return p.Detail + " not found"
 	case NotObserved:
-		return fmt.Sprintf("the %s controller has not seen generation %d yet", p.Kind, p.Want)
+		return fmt.Sprintf("the %s controller has not observed generation %d yet", p.Kind, p.Want)
 	case NotUpdated:
-		return fmt.Sprintf("%d of %d Pods are of the new version", p.Have, p.Want)
+		return fmt.Sprintf("%d of %d Pods have the new version", p.Have, p.Want)
 	case OldPods:
-		return fmt.Sprintf("%d old Pods are still there", p.Have)
+		return plain.Count(int(p.Have), "old Pod") + " not deleted yet"
 	case NotAvailable:
 		return fmt.Sprintf("%d of %d new Pods are available", p.Have, p.Want)
 	case PodsNotReady:
 		return fmt.Sprintf("%d of %d Pods are Ready", p.Have, p.Want)
 	case NoReplicas:
-		return fmt.Sprintf("the %s wants no Pods: wait for them to be gone instead", p.Kind)
+		return fmt.Sprintf("the %s requests 0 Pods; wait for gone instead", p.Kind)
 	case NoNode:
-		return fmt.Sprintf("the %s wants no Pods: no Node fits it", p.Kind)
+		return fmt.Sprintf("the %s requests 0 Pods, because no Node matches", p.Kind)
 	case DeadlineExceeded:
-		return fmt.Sprintf("the %s has passed its progressDeadlineSeconds: %s", p.Kind, p.Detail)
+		return fmt.Sprintf("the %s exceeded its progressDeadlineSeconds: %s", p.Kind, p.Detail)
 	case OnDelete:
-		return fmt.Sprintf("the update strategy of the %s is OnDelete: there is no rollout to wait for", p.Kind)
+		return fmt.Sprintf("the update strategy of the %s is OnDelete, which has no rollout", p.Kind)
 	case NoRollout:
-		return fmt.Sprintf("a %s has no rollout: name a Deployment, DaemonSet or StatefulSet", p.Kind)
+		return fmt.Sprintf("kind %s has no rollout; supported: Deployment, DaemonSet, StatefulSet", p.Kind)
 	case NotReady:
 		return fmt.Sprintf("%s %s is not Ready %s", p.Kind, p.Name, p.Detail)
 	case NoCondition:
 		return fmt.Sprintf("%s %s has no condition Ready", p.Kind, p.Name)
 	case Unreadable:
-		return "cannot read " + p.Detail
+		return "cannot decode " + p.Detail
 	case Complete:
 		switch p.Kind {
 		case "Deployment", "DaemonSet":
-			return fmt.Sprintf("%d Pods are of the new version and available", p.Want)
+			return plain.Count(int(p.Want), "available Pod") + " of the new version"
 		case "StatefulSet":
-			return fmt.Sprintf("%d Pods are Ready, %d of the new version", p.Have, p.Want)
+			return plain.Count(int(p.Have), "Ready Pod") + fmt.Sprintf(", %d of the new version", p.Want)
 		}
 		return "Ready"
 	}
@@ -89,29 +91,28 @@ func pending[N int32 | int64](reason Reason, have, want N) Progress {
 	return Progress{Reason: reason, Have: int64(have), Want: int64(want)}
 }
 
-// Rollout says how far the rollout of a Deployment, DaemonSet or StatefulSet is, by the rules of
-// kubectl rollout status. One that wants no Pod at all is not complete: nothing would have been
-// looked at.
+// Rollout returns the progress of the rollout of a Deployment, DaemonSet or StatefulSet, by the rules of kubectl
+// rollout status. A workload that requests 0 Pods is not complete, because that would prove nothing.
 func Rollout(o *unstructured.Unstructured) Progress {
 	p := Progress{Failed: true, Reason: NoRollout}
 	switch o.GetKind() {
 	case "Deployment":
-		p = typed(o, deployment)
+		p = decodeAndCheck(o, deployment)
 	case "DaemonSet":
-		p = typed(o, daemonSet)
+		p = decodeAndCheck(o, daemonSet)
 	case "StatefulSet":
-		p = typed(o, statefulSet)
+		p = decodeAndCheck(o, statefulSet)
 	}
-	return p.of(o)
+	return p.withObject(o)
 }
 
-// of adds the kind and the name of the object.
-func (p Progress) of(o *unstructured.Unstructured) Progress {
+// withObject sets the kind and the name of the object.
+func (p Progress) withObject(o *unstructured.Unstructured) Progress {
 	p.Kind, p.Name = o.GetKind(), o.GetName()
 	return p
 }
 
-func typed[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
+func decodeAndCheck[T any](o *unstructured.Unstructured, judge func(*T) Progress) Progress {
 	var into T
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &into); err != nil {
 		return Progress{Failed: true, Reason: Unreadable,
@@ -189,12 +190,13 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 	return Progress{Done: true, Reason: Complete, Have: int64(s.ReadyReplicas), Want: int64(updated)}
 }
 
-// Ready returns whether the condition Ready of an object is True, and otherwise its status, reason and message.
+// Ready returns the readiness of an object by its condition Ready. Detail has the status, reason and message of the
+// condition if it is not True.
 func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {
 		return Progress{Failed: true, Reason: Unreadable,
-			Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.of(o)
+			Detail: fmt.Sprintf("the conditions of %s %s: %v", o.GetKind(), o.GetName(), err)}.withObject(o)
 	}
 	for _, c := range conditions {
 		c, ok := c.(map[string]any)
@@ -202,15 +204,15 @@ func Ready(o *unstructured.Unstructured) Progress {
 			continue
 		}
 		if c["status"] == "True" {
-			return Progress{Done: true, Reason: Complete}.of(o)
+			return Progress{Done: true, Reason: Complete}.withObject(o)
 		}
 		text := fmt.Sprintf("(%v)", c["status"])
 		for _, field := range []string{"reason", "message"} {
-			if v, there := c[field]; there && v != "" {
+			if v, exists := c[field]; exists && v != "" {
 				text += fmt.Sprintf(", %v", v)
 			}
 		}
-		return Progress{Reason: NotReady, Detail: text}.of(o)
+		return Progress{Reason: NotReady, Detail: text}.withObject(o)
 	}
-	return Progress{Reason: NoCondition}.of(o)
+	return Progress{Reason: NoCondition}.withObject(o)
 }

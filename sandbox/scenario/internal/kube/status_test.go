@@ -80,7 +80,7 @@ func TestRollout(t *testing.T) {
 		o := apitest.Object(t, tt.object)
 		t.Run(o.GetKind()+" "+tt.name, func(t *testing.T) {
 			got := Rollout(o)
-			if diff := cmp.Diff(tt.want.of(o), got); diff != "" || got.String() == string(got.Reason) {
+			if diff := cmp.Diff(tt.want.withObject(o), got); diff != "" || got.String() == string(got.Reason) {
 				t.Errorf("progress (-want +got):\n%s\n%s", diff, got)
 			}
 		})
@@ -103,14 +103,14 @@ func TestReady(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := apitest.Object(t, tt.object)
-			if diff := cmp.Diff(tt.want.of(o), Ready(o)); diff != "" {
+			if diff := cmp.Diff(tt.want.withObject(o), Ready(o)); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The Pods of a run are kept on its bases, whichever kind of object makes them.
+// Bind restricts all Pods of a run to its bases, for all kinds of objects.
 func TestBind(t *testing.T) {
 	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: " +
 		"{containers: [{name: x}]", "}"
@@ -154,14 +154,14 @@ func TestBind(t *testing.T) {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before.Object, o.Object); diff != "" {
-				t.Errorf("the object itself was changed (-before +after):\n%s", diff)
+				t.Errorf("the original object was changed (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A run creates objects in its own namespace, and cluster-scoped objects only with names that begin with that namespace.
-func TestOutside(t *testing.T) {
+// A run can create objects in its own namespace, and cluster-scoped objects with names that begin with that namespace.
+func TestOutsideRun(t *testing.T) {
 	tests := []struct{ name, object, want string }{
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
 		{"its own", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: run}}`, ""},
@@ -178,7 +178,7 @@ func TestOutside(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := apitest.Object(t, tt.object)
-			got := Outside(o, ClusterScoped(o.GroupVersionKind().GroupKind()), "run")
+			got := OutsideRun(o, ClusterScoped(o.GroupVersionKind().GroupKind()), "run")
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -187,31 +187,31 @@ func TestOutside(t *testing.T) {
 }
 
 // The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
-func TestOwn(t *testing.T) {
+func TestSetOwner(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
 	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t,
 		`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: run-high}}`)
-	if err := c.own(t.Context(), o, "run"); err != nil {
+	if err := c.setOwner(t.Context(), o, "run"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "run", UID: "u"}},
 		o.GetOwnerReferences()); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
-	if err := c.own(t.Context(), o, "other"); err == nil {
-		t.Error("an object was given to a namespace that does not exist")
+	if err := c.setOwner(t.Context(), o, "other"); err == nil {
+		t.Error("no error for a namespace that does not exist")
 	}
 }
 
 // Errors of the API server have no names of Go types.
-func TestInWords(t *testing.T) {
+func TestExplainTypeError(t *testing.T) {
 	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
-	got := inWords(errors.New(typed)).Error()
+	got := explainTypeError(errors.New(typed)).Error()
 	if !strings.Contains(got, `spec.containers[name="cart"].env[name="BIZ_VERSION"].value `) ||
 		!strings.Contains(got, "1.1") || strings.Contains(got, "valueUnstructured") {
 		t.Errorf("got %s", got)
 	}
-	if other := errors.New("denied"); !errors.Is(inWords(other), other) {
+	if other := errors.New("denied"); !errors.Is(explainTypeError(other), other) {
 		t.Error("another error was changed")
 	}
 }

@@ -12,36 +12,37 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Apply creates or updates an object as kubectl apply --server-side --force-conflicts does, in the
-// namespace of the run, and returns it as written. It refuses objects outside the run: see Outside.
-func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (Kind,
+// Apply creates or updates an object in the namespace of the run, like kubectl apply --server-side --force-conflicts,
+// and returns the written object. It rejects objects outside the run, see OutsideRun.
+func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (ResourceKind,
 	*unstructured.Unstructured, error) {
-	k, err := c.Kind(o.GetAPIVersion(), o.GetKind())
+	k, err := c.FindKind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
-		return Kind{}, nil, err
+		return ResourceKind{}, nil, err
 	}
 	if o.GetName() == "" {
-		return Kind{}, nil, fmt.Errorf("an object of kind %s has no metadata.name", o.GetKind())
+		return ResourceKind{}, nil, fmt.Errorf("metadata.name of an object of kind %s is missing", o.GetKind())
 	}
-	if outside := Outside(o, !k.Namespaced, namespace); outside != "" {
-		return Kind{}, nil, errors.New(outside)
+	if outside := OutsideRun(o, !k.Namespaced, namespace); outside != "" {
+		return ResourceKind{}, nil, errors.New(outside)
 	}
 	o = o.DeepCopy()
 	if k.Namespaced {
 		o.SetNamespace(namespace)
-	} else if err := c.own(ctx, o, namespace); err != nil {
-		return Kind{}, nil, err
+	} else if err := c.setOwner(ctx, o, namespace); err != nil {
+		return ResourceKind{}, nil, err
 	}
-	written, err := c.On(k, o.GetNamespace()).Apply(ctx, o.GetName(), o,
+	written, err := c.Resource(k, o.GetNamespace()).Apply(ctx, o.GetName(), o,
 		metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if err != nil {
-		return Kind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), inWords(err))
+		return ResourceKind{}, nil, fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), explainTypeError(err))
 	}
 	return k, written, nil
 }
 
-// own makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes both.
-func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
+// setOwner makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes the object
+// with it.
+func (c *Client) setOwner(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
 	n, err := c.Typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading namespace %s: %w", namespace, err)
@@ -53,10 +54,10 @@ func (c *Client) own(ctx context.Context, o *unstructured.Unstructured, namespac
 // mistyped matches the error of the API server for a number or a boolean in a string field.
 var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
 
-// inWords returns an error of the API server without names of Go types.
-func inWords(err error) error {
+// explainTypeError replaces an error of the API server that has names of Go types.
+func explainTypeError(err error) error {
 	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
-		return fmt.Errorf("%s must be a string, but is %s: put the value in quotes where it is defined", found[1],
+		return fmt.Errorf("%s must be a string, but is %s; put the value in quotes where it is defined", found[1],
 			found[2])
 	}
 	return err
@@ -66,32 +67,34 @@ var patchTypes = map[string]types.PatchType{
 	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
 }
 
-// Patch changes an object by a patch of the type merge, strategic or json.
-func (c *Client) Patch(ctx context.Context, k Kind, namespace, name, patchType string,
+// Patch patches an object. patchType is merge, strategic or json.
+func (c *Client) Patch(ctx context.Context, k ResourceKind, namespace, name, patchType string,
 	patch any) (*unstructured.Unstructured, error) {
 	t, known := patchTypes[patchType]
 	if !known {
-		return nil, fmt.Errorf("patch type %q: use merge, strategic or json", patchType)
+		return nil, fmt.Errorf("unknown patch type %q; supported: merge, strategic, json", patchType)
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return nil, fmt.Errorf("writing the patch of %s %s: %w", k.Kind, name, err)
+		return nil, fmt.Errorf("encoding the patch of %s %s: %w", k.Kind, name, err)
 	}
-	o, err := c.On(k, namespace).Patch(ctx, name, t, body, metav1.PatchOptions{FieldManager: FieldManager})
+	o, err := c.Resource(k, namespace).Patch(ctx, name, t, body, metav1.PatchOptions{FieldManager: FieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("patching %s %s: %w", k.Kind, name, err)
 	}
 	return o, nil
 }
 
-// Scale sets the replicas of a workload. What it returns has its name and version.
-func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, replicas int64) (*unstructured.Unstructured,
+// Scale sets the replicas of a workload. The returned object is a Scale, with the name and resource version of the
+// workload.
+func (c *Client) Scale(ctx context.Context, k ResourceKind, namespace, name string,
+	replicas int64) (*unstructured.Unstructured,
 	error) {
 	body, err := json.Marshal(map[string]any{"spec": map[string]any{"replicas": replicas}})
 	if err != nil {
-		return nil, fmt.Errorf("writing the scale of %s %s: %w", k.Kind, name, err)
+		return nil, fmt.Errorf("encoding the scale of %s %s: %w", k.Kind, name, err)
 	}
-	o, err := c.On(k, namespace).Patch(ctx, name, types.MergePatchType, body,
+	o, err := c.Resource(k, namespace).Patch(ctx, name, types.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: FieldManager}, "scale")
 	if err != nil {
 		return nil, fmt.Errorf("scaling %s %s: %w", k.Kind, name, err)
@@ -99,10 +102,11 @@ func (c *Client) Scale(ctx context.Context, k Kind, namespace, name string, repl
 	return o, nil
 }
 
-// Delete deletes an object of that UID; a grace period of nil is the object's own.
-func (c *Client) Delete(ctx context.Context, k Kind, o *unstructured.Unstructured, graceSeconds *int64) error {
+// Delete deletes an object if it still has the same UID. If graceSeconds is nil, the grace period of the object
+// applies.
+func (c *Client) Delete(ctx context.Context, k ResourceKind, o *unstructured.Unstructured, graceSeconds *int64) error {
 	uid, background := o.GetUID(), metav1.DeletePropagationBackground
-	err := c.On(k, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{
+	err := c.Resource(k, o.GetNamespace()).Delete(ctx, o.GetName(), metav1.DeleteOptions{
 		GracePeriodSeconds: graceSeconds, PropagationPolicy: &background,
 		Preconditions: &metav1.Preconditions{UID: &uid},
 	})

@@ -1,4 +1,4 @@
-// Package match compares a part of an object with an object, field by field.
+// Package match compares parts of objects with objects, field by field.
 package match
 
 import (
@@ -13,36 +13,36 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Difference is one field that is not as wanted.
+// Difference is a field that differs from the wanted value.
 type Difference struct {
 	// Path of the field, such as status.conditions[1].status.
 	Path string
-	// Want is the wanted value, nil = the field must not be there.
+	// Want is the wanted value; nil means that the field must not exist.
 	Want any
-	// Got is the value that is there; it means nothing with Missing.
+	// Got is the actual value; undefined if Missing is set.
 	Got any
-	// Missing tells that the field is not there at all.
+	// Missing reports whether the field does not exist.
 	Missing bool
 }
 
 // Result of a comparison.
 type Result struct {
-	// Compared is how many values were compared; 0 = want had none, which proves nothing.
+	// Compared is the number of compared values. If it is 0, the comparison proves nothing.
 	Compared int
-	// Differences in the order of the fields' names; empty = it matches.
+	// Differences are sorted by field name. They are empty if the object matches.
 	Differences []Difference
 }
 
-// Matches tells whether something was compared and nothing differed.
+// Matches reports whether at least one value was compared and no value differed.
 func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 0 }
 
-// Compare looks for every value of want in got. A mapping may have more fields than want's. The
-// elements of a list must be there in want's order, with others between them; an empty list or
-// mapping wants an empty one. Null wants a field that is absent or null. Numbers are equal by
-// value, whatever their types. got must have the types of an object of the API, as Plain gives.
+// Compare compares every value of want with got. Mappings in got may have additional fields. Lists in got may have
+// additional elements, but the wanted elements must appear in the same order. An empty list or mapping matches only an
+// empty one. Null matches a field that is absent or null. Numbers of different types are compared by value. got must
+// have the types that Normalize returns.
 func Compare(want, got any) Result {
 	c := &comparison{}
-	c.value("", Plain(want), got, true)
+	c.value("", Normalize(want), got, true)
 	return c.Result
 }
 
@@ -50,7 +50,7 @@ type comparison struct{ Result }
 
 func (c *comparison) differs(d Difference) { c.Differences = append(c.Differences, d) }
 
-func (c *comparison) value(path string, want, got any, there bool) {
+func (c *comparison) value(path string, want, got any, exists bool) {
 	switch want := want.(type) {
 	case map[string]any:
 		if got, ok := got.(map[string]any); ok && (len(want) > 0 || len(got) == 0) {
@@ -71,18 +71,18 @@ func (c *comparison) value(path string, want, got any, there bool) {
 	}
 	c.Compared++
 	if !equal(want, got) {
-		c.differs(Difference{Path: path, Want: want, Got: got, Missing: !there})
+		c.differs(Difference{Path: path, Want: want, Got: got, Missing: !exists})
 	}
 }
 
 func (c *comparison) fields(path string, want, got map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		value, there := got[name]
-		c.value(join(path, name), want[name], value, there)
+		value, exists := got[name]
+		c.value(join(path, name), want[name], value, exists)
 	}
 }
 
-// elements looks for each wanted element behind the previous match. If there is none, it reports the differences of
+// elements searches for each wanted element after the previous match. If no element matches, it adds the differences of
 // the closest element.
 func (c *comparison) elements(path string, want, got []any) {
 	next := 0
@@ -106,14 +106,14 @@ func (c *comparison) elements(path string, want, got []any) {
 		case found:
 			c.Compared += best.Compared
 			next = bestAt + 1
-		default: // later elements may still be found behind the last that matched
+		default: // later elements are still searched for after the previous match
 			c.Compared += best.Compared
 			c.Differences = append(c.Differences, best.Differences...)
 		}
 	}
 }
 
-// closer reports whether a has fewer differences than b. Differences of the fields name and type are compared first.
+// closer reports whether a has fewer differences than b. Differences in the fields name and type have priority.
 func closer(a, b Result) bool {
 	named := func(r Result) int {
 		n := 0
@@ -146,9 +146,9 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// Plain brings values to the types that objects of the API have: mappings by string, lists of any,
-// int64, float64, string and bool. Values that no JSON can hold stay as they are.
-func Plain(v any) any {
+// Normalize converts a value to the types of unstructured objects: map[string]any, []any, int64, float64, string and
+// bool. It returns values without a JSON form unchanged.
+func Normalize(v any) any {
 	switch v.(type) {
 	case nil, string, bool, int64, float64:
 		return v

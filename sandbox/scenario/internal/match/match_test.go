@@ -41,11 +41,11 @@ func TestCompare(t *testing.T) {
 		{"a whole number as a float", `status: {replicas: 3.0}`, 1, ""},
 		{"another value", `status: {replicas: 2}`, 1, `status.replicas: want 2, got 3`},
 		{"a number is no string", `status: {replicas: "3"}`, 1, `status.replicas: want "3", got 3`},
-		{"a field that is not there", `status: {ready: 2}`, 1, `status.ready: want 2, but it is not there`},
-		{"a part that is not there", `status: {a: {b: 1}}`, 1, `status.a: want {"b":1}, but it is not there`},
-		{"a field that must not be there", `status: {ready: null}`, 1, ""},
-		{"a field that must not be there is", `status: {replicas: null}`, 1,
-			`status.replicas: must not be there, but is 3`},
+		{"a missing field", `status: {ready: 2}`, 1, `status.ready: want 2, but it is missing`},
+		{"a missing mapping", `status: {a: {b: 1}}`, 1, `status.a: want {"b":1}, but it is missing`},
+		{"a field that must be absent", `status: {ready: null}`, 1, ""},
+		{"a field that must be absent but exists", `status: {replicas: null}`, 1,
+			`status.replicas: want no value, got 3`},
 		{"a name with dots", `metadata: {labels: {example.com/tier: db}}`, 1,
 			`metadata.labels[example.com/tier]: want "db", got "web"`},
 		{"nothing", `{}`, 1, `the object: want {}, got `},
@@ -61,7 +61,7 @@ func TestCompare(t *testing.T) {
 			`status.conditions[1].reason: want "Up", got "Waiting"` + "\n" +
 				`status.conditions[1].status: want "True", got "False"`},
 		{"too many elements", `spec: {containers: [{name: a}, {name: b}, {name: c}, {name: d}]}`, 4,
-			`spec.containers[3]: want {"name":"d"}, but it is not there`},
+			`spec.containers[3]: want {"name":"d"}, but it is missing`},
 		{"a list where a mapping is", `status: [1]`, 1, `status: want [1], got `},
 	}
 	for _, tt := range tests {
@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 			}
 			got := Lines(r.Differences)
 			if n := len(tt.lines); n > 0 && n < len(got) && tt.lines[n-1] == ' ' {
-				got = got[:n] // the rest is the whole object
+				got = got[:n] // without the whole object
 			}
 			if diff := cmp.Diff(tt.lines, got); diff != "" {
 				t.Errorf("differences (-want +got):\n%s", diff)
@@ -84,7 +84,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestTypesOfTheirOwn(t *testing.T) {
+func TestCompareTypedValues(t *testing.T) {
 	type anything any
 	type object map[string]anything
 	want := object{"spec": object{"replicas": 3, "list": []anything{int32(1)}}}
@@ -103,6 +103,6 @@ func TestObject(t *testing.T) {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
 	if _, kept := o["metadata"].(map[string]any)["managedFields"]; !kept {
-		t.Error("the object itself was changed")
+		t.Error("the original object was changed")
 	}
 }

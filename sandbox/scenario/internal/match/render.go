@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Lines describes differences, one a line: the field, what is wanted, what is there.
+// Lines formats differences, one per line, with the field, the wanted value and the actual value.
 func Lines(differences []Difference) string {
 	lines := make([]string, len(differences))
 	for i, d := range differences {
@@ -20,7 +20,7 @@ func Lines(differences []Difference) string {
 	return strings.Join(lines, "\n")
 }
 
-// String describes the difference in one line.
+// String formats the difference in one line.
 func (d Difference) String() string {
 	path := d.Path
 	if path == "" {
@@ -28,9 +28,9 @@ func (d Difference) String() string {
 	}
 	switch {
 	case d.Want == nil:
-		return fmt.Sprintf("%s: must not be there, but is %s", path, text(d.Got))
+		return fmt.Sprintf("%s: want no value, got %s", path, text(d.Got))
 	case d.Missing:
-		return fmt.Sprintf("%s: want %s, but it is not there", path, text(d.Want))
+		return fmt.Sprintf("%s: want %s, but it is missing", path, text(d.Want))
 	default:
 		return fmt.Sprintf("%s: want %s, got %s", path, text(d.Want), text(d.Got))
 	}
@@ -50,7 +50,7 @@ func text(v any) string {
 	return shown
 }
 
-// Object prints an object as YAML, without what only the API server reads.
+// Object formats an object as YAML without managedFields.
 func Object(object map[string]any) string {
 	shown := maps.Clone(object)
 	if metadata, ok := object["metadata"].(map[string]any); ok {

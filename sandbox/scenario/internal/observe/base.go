@@ -13,42 +13,42 @@ import (
 // Base is a base of the run.
 type Base = expr.Base
 
-// Know adds bases that the daemon has started.
-func (w *World) Know(bases ...control.Base) {
+// AddBases records bases that the daemon has started.
+func (w *Recorder) AddBases(bases ...control.Base) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, c := range bases {
 		name := w.shortName(c.HostName)
 		w.versions[name] = c.Version
-		tell := func(change events.BaseChange) {
+		apply := func(change events.BaseChange) {
 			w.state.Apply(events.Event{Base: &events.BaseEvent{Base: name, Identity: c.Identity, Change: change}})
 		}
-		tell(events.BaseAdded)
-		switch b := w.state.Bases.Get(name); { // events may have told it already, and more
+		apply(events.BaseAdded)
+		switch b := w.state.Bases.Get(name); { // events may have reported a later state
 		case c.Ready && !b.Ready:
-			tell(events.BaseReady)
+			apply(events.BaseReady)
 		case c.Running && !b.Running:
-			tell(events.BaseUp)
+			apply(events.BaseUp)
 		}
 		if c.Connected {
-			tell(events.BaseConnected)
+			apply(events.BaseConnected)
 		}
 	}
-	w.changed(topicBases, "bases were added")
+	w.notifyWatchers(topicBases, "bases were added")
 }
 
-// Forget removes bases by their names SET-N.
-func (w *World) Forget(names ...string) {
+// RemoveBases records that bases were removed, by their names SET-N.
+func (w *Recorder) RemoveBases(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, name := range names {
 		w.state.Apply(events.Event{Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 	}
-	w.changed(topicBases, "bases were removed")
+	w.notifyWatchers(topicBases, "bases were removed")
 }
 
-// Bases returns the bases that there are, by name.
-func (v View) Bases() map[string]Base {
+// Bases returns the existing bases by name.
+func (v Snapshot) Bases() map[string]Base {
 	all := make(map[string]Base, v.w.state.Bases.Len())
 	for b := range v.w.state.Bases.All() {
 		if b.Removed {
@@ -66,18 +66,18 @@ func (v View) Bases() map[string]Base {
 	return all
 }
 
-// State returns what the events so far leave.
-func (v View) State() *events.State { return &v.w.state }
+// State returns the state after all events so far.
+func (v Snapshot) State() *events.State { return &v.w.state }
 
 // shortName returns SET-N for GROUP-SET-N.
-func (w *World) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }
+func (w *Recorder) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }
 
-// SetTraffic sets the figures of the streams of the run.
-func (w *World) SetTraffic(all []traffic.Summary) {
+// SetTraffic updates the summaries of streams.
+func (w *Recorder) SetTraffic(all []traffic.Summary) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range all {
 		w.traffic[s.Name] = s
 	}
-	w.changed(topicTraffic, "new figures of the traffic")
+	w.notifyWatchers(topicTraffic, "traffic summaries were updated")
 }

@@ -18,8 +18,8 @@ const (
 	topicTraffic = "traffic"
 )
 
-// lists are the names of objects in expressions.
-var lists = map[string]schema.GroupVersionResource{
+// listResources maps the names of lists in expressions to resources.
+var listResources = map[string]schema.GroupVersionResource{
 	"pods":           Pods,
 	"nodes":          Nodes,
 	"endpointslices": EndpointSlices,
@@ -33,16 +33,15 @@ var lists = map[string]schema.GroupVersionResource{
 
 var topics = func() map[schema.GroupResource]string {
 	m := map[schema.GroupResource]string{}
-	for name, r := range lists {
+	for name, r := range listResources {
 		m[r.GroupResource()] = name
 	}
 	return m
 }()
 
-// SubjectOf returns what must be followed so that expressions see the name; false for names that
-// are no objects.
+// SubjectOf returns the subject of a name in expressions. It returns false if the name is not a list of objects.
 func SubjectOf(name, namespace, group string) (Subject, bool) {
-	r, ok := lists[name]
+	r, ok := listResources[name]
 	switch {
 	case !ok:
 		return Subject{}, false
@@ -52,14 +51,14 @@ func SubjectOf(name, namespace, group string) (Subject, bool) {
 	return Subject{Resource: r, Namespace: namespace}, true
 }
 
-// NodesOf are the Nodes of a group of bases.
+// NodesOf returns the subject of the Nodes of a group of bases.
 func NodesOf(group string) Subject {
 	return Subject{Resource: Nodes, Selector: labels.BaseCluster + "=" + group}
 }
 
-// NodesByIdentity returns the Nodes of a group by the identities of their bases. It is empty unless NodesOf the
-// group is followed.
-func (v View) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
+// NodesByIdentity returns the Nodes of a group by the identities of their bases. It is empty unless the Nodes of the
+// group are watched, see NodesOf.
+func (v Snapshot) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
 	nodes := map[string]*unstructured.Unstructured{}
 	found, _ := v.Objects(NodesOf(group), "", nil)
 	for _, n := range found {
@@ -68,8 +67,8 @@ func (v View) NodesByIdentity(group string) map[string]*unstructured.Unstructure
 	return nodes
 }
 
-// Data returns what expressions see under the names. Its values stay as they are.
-func (v View) Data(names []string) map[string]any {
+// Data returns the values of names in expressions. The values are not modified afterwards.
+func (v Snapshot) Data(names []string) map[string]any {
 	data := make(map[string]any, len(names))
 	for _, name := range names {
 		value, ok := v.w.cached[name]
@@ -84,7 +83,7 @@ func (v View) Data(names []string) map[string]any {
 				if !isList {
 					continue
 				}
-				value = v.list(subject)
+				value = v.sortedObjects(subject)
 			}
 			v.w.cached[name] = value
 		}
@@ -93,8 +92,8 @@ func (v View) Data(names []string) map[string]any {
 	return data
 }
 
-// list returns the objects sorted by age, then by name.
-func (v View) list(s Subject) []any {
+// sortedObjects returns the objects of a subject, sorted by age and name.
+func (v Snapshot) sortedObjects(s Subject) []any {
 	out := []any{}
 	t := v.w.tables[s]
 	if t == nil {
@@ -110,7 +109,7 @@ func (v View) list(s Subject) []any {
 	return out
 }
 
-func (v View) basesData() map[string]any {
+func (v Snapshot) basesData() map[string]any {
 	out := map[string]any{}
 	for name, b := range v.Bases() {
 		out[name] = b.Value()
@@ -118,18 +117,19 @@ func (v View) basesData() map[string]any {
 	return out
 }
 
-// trafficData returns the figures of the streams. A lost request counts from its event, before the next figures arrive.
-func (v View) trafficData() map[string]any {
+// trafficData returns the summaries of the streams. It includes lost requests that the last polled summary does not
+// contain.
+func (v Snapshot) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {
 		if seen := v.w.state.Streams.Get(name); seen != nil {
-			results, told := map[traffic.Result]int{}, 0
+			results, reported := map[traffic.Result]int{}, 0
 			maps.Copy(results, s.Results)
 			for result, n := range seen.Lost {
-				told += n
+				reported += n
 				results[result] = max(results[result], n)
 			}
-			s.Results, s.Lost = results, max(s.Lost, told)
+			s.Results, s.Lost = results, max(s.Lost, reported)
 		}
 		out[name] = map[string]any(expr.Stream(s))
 	}

@@ -1,6 +1,5 @@
-// Package observe sees what happens to a run: the objects of its namespace, its bases, its
-// requests. Everything goes through one lock, so that it has one order: that in which it was seen.
+// Package observe records the events of a run: changes of the objects in its namespace, of its bases and of its
+// requests. All events pass one lock, so they have one order: the order in which they were observed.
 //
-// What the events leave is an events.State. Nothing is polled but the figures of the ledger, which
-// no stream tells.
+// The current state is an events.State. Only the summaries of traffic are polled, because there is no stream of them.
 package observe

@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	// LastWriteInterval is the time between two requests for the version of the last write to the API. Events have times
-	// that are late by up to that, and by Lag.
+	// LastWriteInterval is the interval of the requests for the version of the last write to the API. The times of API
+	// events are late by up to LastWriteInterval plus Lag.
 	LastWriteInterval = 200 * time.Millisecond
 	// requestTimeout limits one request to the API.
 	requestTimeout = 5 * time.Second
 )
 
-// A mark is a time at which the write with a version had happened. The API server orders the writes of all objects by one
-// version.
-type mark struct {
+// writeMark is a time at which the write with a resource version had happened. Resource versions order the writes of
+// all objects.
+type writeMark struct {
 	version uint64
 	time    time.Time
 }
 
-// markWrites asks the API for the version of its last write until ctx ends. An API that does not answer is asked again.
-func (w *World) markWrites(ctx context.Context) {
+// markWrites requests the version of the last write every LastWriteInterval until ctx ends. It ignores errors.
+func (w *Recorder) markWrites(ctx context.Context) {
 	tick := time.NewTicker(LastWriteInterval)
 	defer tick.Stop()
 	for {
-		asking, cancel := context.WithTimeout(ctx, requestTimeout)
-		version, err := w.o.LastWrite(asking)
+		requestCtx, cancel := context.WithTimeout(ctx, requestTimeout)
+		version, err := w.o.LastWrite(requestCtx)
 		cancel()
 		if err == nil && version > 0 {
 			w.mu.Lock()
-			w.marks = append(w.marks, mark{version, w.o.Now()})
+			w.marks = append(w.marks, writeMark{version, w.o.Now()})
 			w.mu.Unlock()
 		}
 		select {
@@ -41,10 +41,10 @@ func (w *World) markWrites(ctx context.Context) {
 	}
 }
 
-// timeOf returns when a write that is delivered now had happened at the latest. If a watch delivers it, that is the time of
-// the first mark that covers its version, and the difference to now is the lag of the watch. For a write that a list
-// delivers, after a watch has ended, it is now. w.mu is held.
-func (w *World) timeOf(version uint64, listed bool) time.Time {
+// timeOf returns the latest possible time of a write that is delivered now. If a watch delivers it, this is the time of
+// the first mark with its version or a later one, and the difference to now is the lag of the watch. If a list delivers
+// it, the latest possible time is now. w.mu is held.
+func (w *Recorder) timeOf(version uint64, listed bool) time.Time {
 	at := w.o.Now()
 	if version == 0 || listed {
 		return at
@@ -57,7 +57,7 @@ func (w *World) timeOf(version uint64, listed bool) time.Time {
 }
 
 // Lag returns the longest known delay between an event and its arrival.
-func (w *World) Lag() time.Duration {
+func (w *Recorder) Lag() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lag

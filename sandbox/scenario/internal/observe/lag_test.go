@@ -20,36 +20,36 @@ func TestTimeOfLateWrites(t *testing.T) {
 		began := time.Now()
 		var last atomic.Uint64
 		last.Store(10)
-		w, pods := newWorld(t)
-		w.o.Now, w.waiting = time.Now, nil // nobody but the test tells of Pods
+		w, pods := newTestRecorder(t)
+		w.o.Now, w.unstarted = time.Now, nil // only the test adds Pods
 		w.o.LastWrite = func(context.Context) (uint64, error) {
 			if last.Load() == 0 {
 				return 0, errors.New("away")
 			}
 			return last.Load(), nil
 		}
-		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "10")) // the beginning
+		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "10")) // the initial list
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.Start(ctx) }()
-		pass := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // on the test's own clock
-		pass(500 * time.Millisecond)                                     // asked at 0, 200 and 400 ms
+		sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() } // fake clock of the test
+		sleep(500 * time.Millisecond)                                     // versions are requested at 0, 200 and 400 ms
 		last.Store(11)
-		must(t, pods.Update(pod(t, "11", "a", "", "True"))) // told at once, before it is asked again
-		pass(400 * time.Millisecond)
+		must(t, pods.Update(pod(t, "11", "a", "", "True"))) // delivered immediately, before the next request
+		sleep(400 * time.Millisecond)
 		last.Store(12) // at 900 ms
-		pass(3 * time.Second)
-		must(t, pods.Update(pod(t, "12", "a", "", "False"))) // and told at 3.9 s
+		sleep(3 * time.Second)
+		must(t, pods.Update(pod(t, "12", "a", "", "False"))) // delivered at 3.9 s
 		last.Store(0)
-		pass(2 * time.Second)
+		sleep(2 * time.Second)
 		last.Store(15)
-		must(t, pods.Update(pod(t, "15", "a", "", "True"))) // while nobody knew the number of a write
-		pass(time.Second)
+		must(t, pods.Update(pod(t, "15", "a", "", "True"))) // while versions are unknown
+		sleep(time.Second)
 		last.Store(16)
-		pass(time.Second)
+		sleep(time.Second)
 		last.Store(17)
-		pass(time.Second)
-		must(t, pods.Replace([]any{pod(t, "17", "a", "", "False")}, "17")) // the watch had broken
+		sleep(time.Second)
+		must(t, pods.Replace([]any{pod(t, "17", "a", "", "False")}, "17")) // after an interrupted watch
 		cancel()
 		must(t, <-done)
 
@@ -70,24 +70,24 @@ func TestTimeOfLateWrites(t *testing.T) {
 			t.Errorf("times of the writes (-want +got):\n%s", diff)
 		}
 		if lag := w.Lag(); lag != 2900*time.Millisecond {
-			t.Errorf("the lag is %v, want 2.9s: it was written at 1s at the latest, and told at 3.9s", lag)
+			t.Errorf("lag %v, want 2.9s: written at 1s at the latest, delivered at 3.9s", lag)
 		}
 	})
 }
 
-// One watch tells in the order of the writes, whatever the bounds of their times say.
-func TestWritesOfOneWatchStayInOrder(t *testing.T) {
-	w, pods := newWorld(t)
+// The times of the events of one watch are in the order of the writes.
+func TestTimesOfOneWatchAreOrdered(t *testing.T) {
+	w, pods := newTestRecorder(t)
 	began := time.Now()
 	now := began
 	w.o.Now = func() time.Time { return now }
 	at := func(d time.Duration) time.Time { return began.Add(d) }
 	must(t, pods.Replace([]any{pod(t, "3", "a", "", "True"), pod(t, "4", "b", "", "False")}, "10"))
 	now = at(time.Second)
-	must(t, pods.Update(pod(t, "11", "a", "", "False"))) // told when no answer had bounded it yet
-	w.marks = []mark{{12, at(990 * time.Millisecond)}}
+	must(t, pods.Update(pod(t, "11", "a", "", "False"))) // delivered before the first mark
+	w.marks = []writeMark{{12, at(990 * time.Millisecond)}}
 	now = at(2 * time.Second)
-	must(t, pods.Update(pod(t, "12", "b", "", "True"))) // written before 990 ms, but after the other
+	must(t, pods.Update(pod(t, "12", "b", "", "True"))) // written before 990 ms, but after the other write
 	var got []time.Duration
 	for _, e := range w.Events() {
 		if e.Pod != nil {
@@ -99,19 +99,19 @@ func TestWritesOfOneWatchStayInOrder(t *testing.T) {
 	}
 }
 
-// The daemon's events have their times themselves; those that tell what was are not late.
-func TestLagOfTheDaemonsEvents(t *testing.T) {
-	w, _ := newWorld(t)
+// Events of the daemon have times. Events of its initial state are not late.
+func TestLagOfDaemonEvents(t *testing.T) {
+	w, _ := newTestRecorder(t)
 	up := events.Event{Time: w.o.Now().Add(-time.Minute),
 		Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}}
-	w.Note(up)
-	w.Note(events.Event{Synced: true})
+	w.AddEvent(up)
+	w.AddEvent(events.Event{Synced: true})
 	if lag := w.Lag(); lag != 0 {
-		t.Errorf("what was before is %v late", lag)
+		t.Errorf("lag of the initial state is %v", lag)
 	}
 	up.Time = w.o.Now().Add(-2 * time.Second)
-	w.Note(up)
+	w.AddEvent(up)
 	if lag := w.Lag(); lag != 2*time.Second {
-		t.Errorf("the lag is %v, want 2s", lag)
+		t.Errorf("lag %v, want 2s", lag)
 	}
 }

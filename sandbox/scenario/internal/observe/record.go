@@ -14,62 +14,63 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The resources whose changes are events.
+// The resources whose changes are recorded as events.
 var (
 	Pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	Nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record applies the event of a change, if its kind has one, and describes the change. listed reports whether a list
-// delivers it. w.mu is held.
-func (w *World) record(r schema.GroupVersionResource, o *unstructured.Unstructured, gone bool, listed bool) string {
+// record records the change of an object, if its kind has events, and returns a description of the change. listed
+// reports whether a list delivered the object. w.mu is held.
+func (w *Recorder) record(r schema.GroupVersionResource, o *unstructured.Unstructured, deleted, listed bool) string {
 	var at time.Time
 	switch r {
 	case Pods, Nodes, EndpointSlices:
 		at = w.timeOf(versionOf(o), listed)
-		if last := w.lastOf[r]; at.Before(last) { // one watch delivers writes in their order
+		if last := w.lastOf[r]; at.Before(last) { // a watch delivers writes in order
 			at = last
 		}
 		w.lastOf[r] = at
 	}
 	switch r {
 	case Pods:
-		return w.recordPod(at, o, gone)
+		return w.recordPod(at, o, deleted)
 	case Nodes:
-		return w.recordNode(at, o, gone)
+		return w.recordNode(at, o, deleted)
 	case EndpointSlices:
 		return w.recordEndpoints(at, o)
 	}
 	verb := "written"
-	if gone {
-		verb = "gone"
+	if deleted {
+		verb = "deleted"
 	}
 	return fmt.Sprintf("%s %s: %s", o.GetKind(), o.GetName(), verb)
 }
 
-func (w *World) recordPod(at time.Time, o *unstructured.Unstructured, gone bool) string {
+func (w *Recorder) recordPod(at time.Time, o *unstructured.Unstructured, deleted bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
-		w.o.Logger.Warn("cannot read a Pod", "pod", o.GetName(), "err", err)
+		w.o.Logger.Warn("cannot decode a Pod", "pod", o.GetName(), "err", err)
 		return "Pod " + o.GetName()
 	}
-	e := events.Event{Time: at, Pod: w.state.PodEvent(&pod, gone)}
+	e := events.Event{Time: at, Pod: w.state.PodEvent(&pod, deleted)}
 	w.apply(e)
 	return e.String()
 }
 
-func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool) string {
+func (w *Recorder) recordNode(at time.Time, o *unstructured.Unstructured, deleted bool) string {
 	n := &events.NodeEvent{Name: o.GetName(), Base: w.shortName(o.GetLabels()[labels.BaseHost]),
 		Identity: o.GetAnnotations()[labels.Identity]}
 	if n.Base == "" {
 		n.Base = w.state.BaseOf(n.Name)
 	}
-	if !gone {
+	if !deleted {
 		n.State = NodeStateOf(o)
 	}
 	e := events.Event{Time: at, Node: n}
-	if before := w.state.Nodes.Get(n.Name); gone || before == nil || before.State != n.State || before.Base != n.Base {
+	before := w.state.Nodes.Get(n.Name)
+	if deleted || before == nil || before.State != n.State || before.Base != n.Base {
 		w.apply(e)
 	}
 	return e.String()
@@ -78,7 +79,7 @@ func (w *World) recordNode(at time.Time, o *unstructured.Unstructured, gone bool
 // isReady reports whether a Pod or a Node is Ready.
 func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == events.NodeReady }
 
-// NodeStateOf reads the condition Ready of a Node; without one it is unknown.
+// NodeStateOf returns the state of a Node by its condition Ready; NodeUnknown if it has none.
 func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -96,8 +97,8 @@ func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	return events.NodeUnknown
 }
 
-// recordEndpoints records all endpoints of the Service of a slice.
-func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
+// recordEndpoints records all endpoints of the Service of a changed EndpointSlice.
+func (w *Recorder) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
 	x := &events.EndpointsEvent{Service: service, Endpoints: []events.Endpoint{}}
 	e := events.Event{Time: at, Endpoints: x}
@@ -105,11 +106,11 @@ func (w *World) recordEndpoints(at time.Time, changed *unstructured.Unstructured
 	if t == nil {
 		return e.String()
 	}
-	parts, _ := View{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
+	parts, _ := Snapshot{w}.Objects(t.subject, "", map[string]string{discoveryv1.LabelServiceName: service})
 	for _, o := range parts {
 		var slice discoveryv1.EndpointSlice
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice); err != nil {
-			w.o.Logger.Warn("cannot read an EndpointSlice", "slice", o.GetName(), "err", err)
+			w.o.Logger.Warn("cannot decode an EndpointSlice", "slice", o.GetName(), "err", err)
 			continue
 		}
 		for _, p := range slice.Endpoints {

@@ -20,56 +20,56 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// Subject is what a watch follows: the objects of a resource, in a namespace (empty = of the
-// cluster), with a label selector (empty = all).
+// Subject selects the objects of a watch: a resource, a namespace (empty for cluster-scoped objects or all namespaces),
+// and a label selector (empty for all objects).
 type Subject struct {
 	Resource            schema.GroupVersionResource
 	Namespace, Selector string
 }
 
-// table holds the objects of a subject. It is the store of a reflector, which calls it in the order
-// of the watch.
+// table holds the objects of a subject. It is the store of a reflector, which calls its methods in the order of the
+// watch.
 type table struct {
-	w       *World
+	w       *Recorder
 	subject Subject
 	topic   string
 	objects map[string]*unstructured.Unstructured // by name
-	former  map[string]*unstructured.Unstructured // gone, as they were last, by name
-	version uint64                                // the newest resource version that was told
-	listing bool                                  // a list is applied
+	deleted map[string]*unstructured.Unstructured // last state of deleted objects, by name
+	version uint64                                // the newest resource version so far
+	listing bool                                  // a list is being applied
 	filled  bool
-	synced  chan struct{} // closed when filled
+	synced  chan struct{} // closed when filled is set
 }
 
-// Follow watches the objects of a subject while Start runs, and returns when the existing objects are known. ctx bounds only
-// this wait. A subject is watched once.
-func (w *World) Follow(ctx context.Context, s Subject) error {
+// Follow watches the objects of a subject while Start is running, and blocks until the existing objects are known. ctx
+// limits only this wait. Further calls for a subject share the watch.
+func (w *Recorder) Follow(ctx context.Context, s Subject) error {
 	t := w.table(s)
 	select {
 	case <-t.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("reading %s: %w", s.Resource.Resource, context.Cause(ctx))
+		return fmt.Errorf("listing %s: %w", s.Resource.Resource, context.Cause(ctx))
 	}
 }
 
-// table returns the table of a subject, which begins to be filled.
-func (w *World) table(s Subject) *table {
+// table returns the table of a subject. It creates the table and its reflector at the first call.
+func (w *Recorder) table(s Subject) *table {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t, known := w.tables[s]; known {
 		return t
 	}
 	t := &table{w: w, subject: s, topic: topics[s.Resource.GroupResource()],
-		objects: map[string]*unstructured.Unstructured{}, former: map[string]*unstructured.Unstructured{},
+		objects: map[string]*unstructured.Unstructured{}, deleted: map[string]*unstructured.Unstructured{},
 		synced: make(chan struct{})}
 	w.tables[s] = t
 	reflector := cache.NewReflectorWithOptions(listWatch(w.o.Client, s), &unstructured.Unstructured{}, t,
 		cache.ReflectorOptions{Name: "scenario", TypeDescription: s.Resource.Resource})
-	if w.launch == nil {
-		w.waiting = append(w.waiting, reflector)
+	if w.startReflector == nil {
+		w.unstarted = append(w.unstarted, reflector)
 	} else {
-		w.launch(reflector)
+		w.startReflector(reflector)
 	}
 	return t
 }
@@ -95,24 +95,25 @@ func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
 	}, client)
 }
 
-// Seen blocks until the watch of a subject has delivered the version of a written object.
-func (w *World) Seen(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
+// WaitForVersion blocks until the watch of a subject has delivered the resource version of o, or a newer one. It
+// returns immediately if the subject is not watched.
+func (w *Recorder) WaitForVersion(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
 	version := versionOf(o)
-	return w.Until(ctx, func(v View) (bool, error) {
+	return w.WaitUntil(ctx, func(v Snapshot) (bool, error) {
 		t := v.w.tables[s]
 		if t == nil {
-			return true, nil // nobody follows it
+			return true, nil // the subject is not watched
 		}
-		held, there := t.objects[o.GetName()]
-		if !there {
-			held = t.former[o.GetName()]
+		held, exists := t.objects[o.GetName()]
+		if !exists {
+			held = t.deleted[o.GetName()]
 		}
 		return held != nil && versionOf(held) >= version || t.filled && t.version >= version, nil
 	})
 }
 
-// CatchUpAll does so for all subjects that are followed.
-func (w *World) CatchUpAll(ctx context.Context) error {
+// CatchUpAll calls CatchUp for all watched subjects.
+func (w *Recorder) CatchUpAll(ctx context.Context) error {
 	w.mu.Lock()
 	all := slices.Collect(maps.Keys(w.tables))
 	w.mu.Unlock()
@@ -124,31 +125,31 @@ func (w *World) CatchUpAll(ctx context.Context) error {
 	return nil
 }
 
-// ErrNoList is why CatchUp does not know what there is.
-var ErrNoList = errors.New("the API gives no list")
+// ErrNoList is the error of CatchUp if the API cannot list objects.
+var ErrNoList = errors.New("cannot list objects")
 
-// CatchUp blocks until the watch of a subject has delivered what the API has now. Watches of different resources are not
-// synchronized: a workload may be complete before its last Pod event arrives. The error is ErrNoList if the API cannot be
-// listed. A subject without a watch needs no wait.
-func (w *World) CatchUp(ctx context.Context, s Subject) error {
+// CatchUp blocks until the watch of a subject has delivered the current objects of the API. Watches of different
+// resources are not synchronized: the status of a workload may be complete before its last Pod event arrives. CatchUp
+// returns ErrNoList if the API cannot list the objects, and nil immediately if the subject is not watched.
+func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	w.mu.Lock()
 	t := w.tables[s]
 	w.mu.Unlock()
 	if t == nil {
 		return nil
 	}
-	all, at, err := w.list(ctx, s)
+	all, at, err := w.listObjects(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%w of %s: %w", ErrNoList, s.Resource.Resource, err)
 	}
 	listed := map[string]bool{}
 	for _, o := range all {
 		listed[o.GetName()] = true
-		if err := w.Seen(ctx, s, o); err != nil {
+		if err := w.WaitForVersion(ctx, s, o); err != nil {
 			return err
 		}
 	}
-	return w.Until(ctx, func(View) (bool, error) { // what was gone by then
+	return w.WaitUntil(ctx, func(Snapshot) (bool, error) { // objects that were deleted before the list
 		for name, o := range t.objects {
 			if !listed[name] && versionOf(o) <= at {
 				return false, nil
@@ -158,9 +159,10 @@ func (w *World) CatchUp(ctx context.Context, s Subject) error {
 	})
 }
 
-// list returns the objects of a subject, and their resource version. It reads pages, because a busy API needs long for 10,000
-// Pods.
-func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64, err error) {
+// listObjects returns the objects of a subject and the resource version of the list. It reads pages, because a busy API
+// server needs a long time to list 10,000 Pods.
+func (w *Recorder) listObjects(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64,
+	err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
@@ -181,7 +183,7 @@ func (w *World) list(ctx context.Context, s Subject) (all []*unstructured.Unstru
 	return all, at, nil
 }
 
-// versionOf returns the resource version, which grows with each write in the cluster.
+// versionOf returns the resource version of an object, which increases with each write to the API.
 func versionOf(o *unstructured.Unstructured) uint64 { return numberOf(o.GetResourceVersion()) }
 
 func numberOf(version string) uint64 {
@@ -192,9 +194,10 @@ func numberOf(version string) uint64 {
 	return n
 }
 
-// Objects returns the objects of a subject with the name, or with the labels if the name is empty, sorted by name. ever reports
-// whether such an object has existed.
-func (v View) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured, ever bool) {
+// Objects returns the objects of a subject with the given name, or, if the name is empty, with the given labels, sorted
+// by name. ever reports whether such an object exists or has existed.
+func (v Snapshot) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured,
+	ever bool) {
 	t := v.w.tables[s]
 	if t == nil {
 		return nil, false
@@ -212,22 +215,22 @@ func (v View) Objects(s Subject, name string, with map[string]string) (found []*
 		}
 	}
 	ever = len(found) > 0
-	for _, o := range t.former {
+	for _, o := range t.deleted {
 		ever = ever || matches(o)
 	}
 	return found, ever
 }
 
-// Add is called by the reflector for a new object.
+// Add stores a new object. The reflector calls it.
 func (t *table) Add(o any) error { return t.set(o) }
 
-// Update is called by the reflector for an object that was written.
+// Update stores a changed object. The reflector calls it.
 func (t *table) Update(o any) error { return t.set(o) }
 
 func (t *table) object(o any) (*unstructured.Unstructured, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("following %s: a %T is no object", t.subject.Resource.Resource, o)
+		return nil, fmt.Errorf("watching %s: unexpected type %T", t.subject.Resource.Resource, o)
 	}
 	return u, nil
 }
@@ -243,22 +246,22 @@ func (t *table) set(o any) error {
 	return nil
 }
 
-// put adds an object. The lock of the World is held.
+// put stores an object. The mutex of the Recorder is locked.
 func (t *table) put(u *unstructured.Unstructured) {
 	before := t.objects[u.GetName()]
 	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" &&
 		before.GetResourceVersion() == u.GetResourceVersion() {
-		return // a list tells what a watch has told already
+		return // the watch has delivered this version before the list
 	}
-	if before != nil && before.GetUID() != u.GetUID() { // its end was missed
-		t.take(before)
+	if before != nil && before.GetUID() != u.GetUID() { // the deletion was not observed
+		t.remove(before)
 	}
 	t.objects[u.GetName()] = u
 	t.version = max(t.version, versionOf(u))
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
+	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
 }
 
-// Delete is called by the reflector for an object that is gone.
+// Delete removes a deleted object. The reflector calls it.
 func (t *table) Delete(o any) error {
 	u, err := t.object(o)
 	if err != nil {
@@ -267,41 +270,41 @@ func (t *table) Delete(o any) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	t.version = max(t.version, versionOf(u))
-	if _, there := t.objects[u.GetName()]; there {
-		t.take(u)
+	if _, exists := t.objects[u.GetName()]; exists {
+		t.remove(u)
 	}
 	return nil
 }
 
-// take removes an object. The lock of the World is held.
-func (t *table) take(u *unstructured.Unstructured) {
+// remove removes an object. The mutex of the Recorder is locked.
+func (t *table) remove(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
-	t.former[u.GetName()] = u
-	t.w.changed(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
+	t.deleted[u.GetName()] = u
+	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
 }
 
-// Replace is called by the reflector with all objects that there are, at the beginning and after a
-// watch broke.
+// Replace replaces all objects by the result of a list. The reflector calls it at the start and after a watch was
+// interrupted.
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
 	t.listing = true
 	defer func() { t.listing = false }()
 	left := maps.Clone(t.objects)
-	there := make([]*unstructured.Unstructured, len(list))
+	objects := make([]*unstructured.Unstructured, len(list))
 	for i, o := range list {
 		u, err := t.object(o)
 		if err != nil {
 			return err
 		}
-		there[i] = u
+		objects[i] = u
 		delete(left, u.GetName())
 	}
 	for _, u := range left {
-		t.take(u)
+		t.remove(u)
 	}
-	slices.SortStableFunc(there, t.earlier)
-	for _, u := range there {
+	slices.SortStableFunc(objects, t.compareListed)
+	for _, u := range objects {
 		t.put(u)
 	}
 	t.version = max(t.version, numberOf(version))
@@ -309,13 +312,13 @@ func (t *table) Replace(list []any, version string) error {
 		t.filled = true
 		close(t.synced)
 	}
-	t.w.changed("", "all "+t.subject.Resource.Resource+" are known")
+	t.w.notifyWatchers("", t.subject.Resource.Resource+" were listed")
 	return nil
 }
 
-// earlier sorts the objects of a list. Their real order is unknown. Pods that are not Ready come first, so that no check sees a
-// gap that may not have existed.
-func (t *table) earlier(a, b *unstructured.Unstructured) int {
+// compareListed orders the objects of a list, because the order of their changes is unknown. Not Ready Pods come first,
+// so that Pods that were Ready one after the other do not appear to be Ready at the same time.
+func (t *table) compareListed(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
 		if isReady(b) {
 			return -1
@@ -325,5 +328,5 @@ func (t *table) earlier(a, b *unstructured.Unstructured) int {
 	return cmp.Compare(versionOf(a), versionOf(b))
 }
 
-// Resync has no meaning here.
+// Resync implements cache.Store. It does nothing.
 func (t *table) Resync() error { return nil }

@@ -17,19 +17,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Setup adds the bases that a scenario starts with, all sets at once.
-func (e *Env) Setup(ctx context.Context, sets []v1alpha1.BaseSet) error {
+// AddInitialBases adds the bases that a scenario starts with, all sets concurrently.
+func (e *Env) AddInitialBases(ctx context.Context, sets []v1alpha1.BaseSet) error {
 	for _, set := range sets {
-		e.Define(set)
+		e.SetBaseSet(set)
 	}
 	var g errgroup.Group
 	for _, set := range sets {
 		if count := CountOf(set); count > 0 {
 			g.Go(func() error {
-				_, err := e.Add(ctx, set, count)
+				_, err := e.AddBases(ctx, set, count)
 				return err
 			})
 		}
@@ -42,96 +43,101 @@ func CountOf(set v1alpha1.BaseSet) int {
 	return ptr.Deref(set.Count, 1)
 }
 
-// Define sets the definition of a set of bases.
-func (e *Env) Define(set v1alpha1.BaseSet) {
+// SetBaseSet sets the definition of a set of bases.
+func (e *Env) SetBaseSet(set v1alpha1.BaseSet) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sets[set.Name] = set
 }
 
-// Definition returns the definition of a set of bases.
-func (e *Env) Definition(name string) (v1alpha1.BaseSet, bool) {
+// BaseSet returns the definition of a set of bases.
+func (e *Env) BaseSet(name string) (v1alpha1.BaseSet, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	set, ok := e.sets[name]
 	return set, ok
 }
 
-// Add adds bases of a set and waits until their Nodes are Ready, if the controller is to see them
-// at all. It returns their names.
-func (e *Env) Add(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
+// AddBases adds bases of a set and returns their names. It waits until their Nodes are Ready, unless the bases have
+// another environment, or faults that prevent it.
+func (e *Env) AddBases(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	spec := set
 	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
 	for i, f := range set.Faults {
-		spec.Faults[i] = e.Named(f)
+		spec.Faults[i] = e.WithFaultID(f)
 	}
 	added, err := e.Sandbox.AddBases(ctx,
 		control.AddRequest{Count: count, Group: e.Group, Set: set.Name, Spec: &spec, Seed: e.Seed})
 	if err != nil {
-		return nil, fmt.Errorf("adding %d bases of set %s: %w", count, set.Name, err)
+		return nil, fmt.Errorf("adding %s of set %s: %w", plain.Count(count, "base"), set.Name, err)
 	}
-	e.World.Know(added...)
+	e.Recorder.AddBases(added...)
 	names := make([]string, len(added))
 	for i, b := range added {
 		names[i] = strings.TrimPrefix(b.HostName, e.Group+"-")
 	}
 	for _, f := range spec.Faults {
-		e.WatchFault(f, v1alpha1.TargetBase, names)
+		e.RecordFault(f, v1alpha1.TargetBase, names)
 	}
-	if !e.seen(set) {
+	if !e.getsNode(set) {
 		return names, nil
 	}
 	return names, e.NodesReady(ctx, names)
 }
 
-// Host returns the host name of a base.
+// Host returns the host name GROUP-SET-N of a base.
 func (e *Env) Host(base string) string { return e.Group + "-" + base }
 
-// unseen are the faults with which a base does not get a Ready Node.
-var unseen = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
+// faultsWithoutNode has the fault kinds that prevent a Ready Node.
+var faultsWithoutNode = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
 	fault.KindStartFailed}
 
-// seen reports whether the controller makes Nodes for bases of a set.
-func (e *Env) seen(set v1alpha1.BaseSet) bool {
+// getsNode reports whether the bases of a set get Ready Nodes.
+func (e *Env) getsNode(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false
 	}
-	return !slices.ContainsFunc(set.Faults, func(f v1alpha1.Fault) bool { return slices.Contains(unseen, f.Kind) })
+	return !slices.ContainsFunc(set.Faults,
+		func(f v1alpha1.Fault) bool { return slices.Contains(faultsWithoutNode, f.Kind) })
 }
 
-// NodesReady waits until the Nodes of bases are Ready and Pods may go there.
+// NodesReady waits until the Nodes of bases are Ready and Pods can be scheduled to them.
 func (e *Env) NodesReady(ctx context.Context, names []string) error {
-	return e.UntilNone(ctx, func(v observe.View, nodes map[string]*unstructured.Unstructured) (missing []string) {
-		bases := v.Bases()
-		for _, name := range names {
-			b, there := bases[name]
-			if n := nodes[b.Identity]; !there || n == nil || observe.NodeStateOf(n) != events.NodeReady || tainted(n) {
-				missing = append(missing, name)
+	return e.WaitUntilNone(ctx,
+		func(v observe.Snapshot, nodes map[string]*unstructured.Unstructured) (missing []string) {
+			bases := v.Bases()
+			for _, name := range names {
+				b, exists := bases[name]
+				if n := nodes[b.Identity]; !exists || n == nil || observe.NodeStateOf(n) != events.NodeReady ||
+					tainted(n) {
+					missing = append(missing, name)
+				}
 			}
-		}
-		return missing
-	}, func(missing []string) *Failure {
-		return Fail("%d of %d bases have no Ready Node: %s", len(missing), len(names), strings.Join(missing, ", "))
-	})
+			return missing
+		}, func(missing []string) *Failure {
+			return Fail("bases without a Ready Node: %s (%d of %d)", strings.Join(missing, ", "), len(missing),
+				len(names))
+		})
 }
 
-// UntilNone waits until who returns no base. It passes the Nodes of the group by the identity of their base. why returns the
-// failure if there are some at the end.
-func (e *Env) UntilNone(ctx context.Context, who func(observe.View, map[string]*unstructured.Unstructured) []string,
-	why func([]string) *Failure) error {
-	if err := e.World.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
+// WaitUntilNone waits until find returns no base. find gets the Nodes of the group by the identity of their base. After
+// a timeout, failure returns the error for the last result of find.
+func (e *Env) WaitUntilNone(ctx context.Context,
+	find func(observe.Snapshot, map[string]*unstructured.Unstructured) []string,
+	failure func([]string) *Failure) error {
+	if err := e.Recorder.Follow(ctx, observe.NodesOf(e.Group)); err != nil {
 		return err
 	}
 	var left []string
-	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
-		left = who(v, v.NodesByIdentity(e.Group))
+	err := e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
+		left = find(v, v.NodesByIdentity(e.Group))
 		return len(left) == 0, nil
 	})
-	return Ended(ctx, err, func() *Failure { return why(left) })
+	return TimeoutFailure(ctx, err, func() *Failure { return failure(left) })
 }
 
-// tainted reports whether Kubernetes keeps Pods off a Node. A new Node is tainted for a moment, and a Pod that the scheduler
-// considers in that moment waits for seconds.
+// tainted reports whether a Node has a not-ready or unreachable taint. New Nodes are tainted for a short time. A Pod
+// that the scheduler considers during this time is delayed by seconds.
 func tainted(node *unstructured.Unstructured) bool {
 	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
 	return slices.ContainsFunc(taints, func(t any) bool {
@@ -140,14 +146,14 @@ func tainted(node *unstructured.Unstructured) bool {
 	})
 }
 
-// Resolve returns the bases that names stand for, in order of their names; a name that stands for
-// none is a failure.
-func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
+// ResolveBases returns the bases that match names, sorted by set and index. A name is *, the name of a set, or the name
+// of a base. It returns a Failure if a name matches no base.
+func (e *Env) ResolveBases(names v1alpha1.BaseNames) ([]observe.Base, error) {
 	if len(names) == 0 {
-		return nil, Fail("no bases are named")
+		return nil, Fail("no bases specified")
 	}
 	var all map[string]observe.Base
-	e.World.Look(func(v observe.View) { all = v.Bases() })
+	e.Recorder.Read(func(v observe.Snapshot) { all = v.Bases() })
 	chosen := map[string]observe.Base{}
 	for _, name := range names {
 		matched := false
@@ -157,7 +163,7 @@ func (e *Env) Resolve(names v1alpha1.BaseNames) ([]observe.Base, error) {
 			}
 		}
 		if !matched {
-			return nil, Fail("%q stands for no base; there are: %s", name,
+			return nil, Fail("no base or set of bases is named %q; bases: %s", name,
 				strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
 	}

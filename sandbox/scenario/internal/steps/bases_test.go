@@ -15,11 +15,11 @@ func TestBaseWithoutNode(t *testing.T) {
 		{Name: "foreign", Count: &one, Env: "other"},
 		{Name: "mute", Count: &one, Faults: []v1alpha1.Fault{{Kind: fault.KindStartFailed}}},
 	} {
-		if e.seen(set) {
-			t.Errorf("a Node of %s is waited for", set.Name)
+		if e.getsNode(set) {
+			t.Errorf("set %s is expected to get Nodes", set.Name)
 		}
 	}
-	if !e.seen(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
-		t.Error("no Node is waited for")
+	if !e.getsNode(v1alpha1.BaseSet{Env: "dev", Faults: []v1alpha1.Fault{{Kind: fault.KindError}}}) {
+		t.Error("the set is not expected to get Nodes")
 	}
 }

@@ -15,28 +15,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Check returns why something is not so at a moment, or nil.
-type Check func(observe.View) *Failure
+// Check returns why a condition is not met by a snapshot, or nil.
+type Check func(observe.Snapshot) *Failure
 
-// Condition returns a Check that an expression is true and has compared something.
+// Condition returns a Check that fails unless an expression is true and has compared something.
 func (e *Env) Condition(p *expr.Program) Check {
-	return func(v observe.View) *Failure {
+	return func(v observe.Snapshot) *Failure {
 		r, err := p.Eval(e.Data(v, p))
 		switch {
 		case err != nil:
-			return Fail("%v", err).With("what there was", e.shown(v, p))
+			return Fail("%v", err).With("Data", e.describeData(v, p))
 		case r.True():
 			return nil
 		case r.Value == true:
-			return Fail("it compared nothing, because there were no elements in %s: %s", strings.Join(r.Nothing, ", "),
-				p.Text())
+			return Fail("condition compared nothing, because these lists were empty: %s: %s",
+				strings.Join(r.EmptyLists, ", "), p.Text())
 		}
-		return Fail("it is not true: %s", strings.TrimSpace(p.Text())).With("what there was", e.shown(v, p))
+		return Fail("condition is not true: %s", strings.TrimSpace(p.Text())).With("Data", e.describeData(v, p))
 	}
 }
 
-// shown describes the data of an expression.
-func (e *Env) shown(v observe.View, p *expr.Program) string {
+// describeData formats the data of an expression as evidence.
+func (e *Env) describeData(v observe.Snapshot, p *expr.Program) string {
 	var lines []string
 	data := v.Data(topicsOf(p))
 	for _, name := range slices.Sorted(maps.Keys(data)) {
@@ -48,7 +48,7 @@ func (e *Env) shown(v observe.View, p *expr.Program) string {
 		case []any:
 			for _, o := range value {
 				if o, ok := o.(map[string]any); ok {
-					lines = append(lines, fmt.Sprintf("%s: %s", name, brief(o)))
+					lines = append(lines, fmt.Sprintf("%s: %s", name, summarizeObject(o)))
 				}
 			}
 		}
@@ -67,8 +67,8 @@ func compact(v any) string {
 	return string(text)
 }
 
-// brief describes an object or an Event in one line.
-func brief(o map[string]any) string {
+// summarizeObject formats an object or an Event in one line.
+func summarizeObject(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)
 	if o["kind"] == "Event" {
@@ -78,7 +78,7 @@ func brief(o map[string]any) string {
 	text := fmt.Sprintf("%v %s", metadata["name"], compact(o["status"]))
 	if status, ok := o["status"].(map[string]any); ok && status["phase"] != nil {
 		ready := "not Ready"
-		// Pods have the same condition
+		// Pods have the same condition Ready
 		if observe.NodeStateOf(&unstructured.Unstructured{Object: o}) == events.NodeReady {
 			ready = "Ready"
 		}
@@ -86,7 +86,7 @@ func brief(o map[string]any) string {
 			compact(status["containerStatuses"]))
 	}
 	text = redact.Text(text)
-	if len(text) > longest { // Text does not recognize a truncated URL
+	if len(text) > longest { // after redaction, because Text does not recognize a truncated URL
 		text = text[:longest] + "…"
 	}
 	return text

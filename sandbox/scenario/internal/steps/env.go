@@ -1,7 +1,7 @@
-// Package steps has what the steps of a scenario share. Each step has a package below this one, and package registry has the table of
-// them.
+// Package steps has the code that all steps of scenarios share. Each step has its own package below this package.
+// Package registry has the table of the steps.
 //
-// A step ends when its effect is visible in the World, so that the next step does not see an earlier state.
+// A step ends when the Recorder has observed its effect, so that the next step does not use an outdated state.
 package steps
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Sandbox is the daemon as steps use it. *control.Client implements it.
+// Sandbox is the part of the daemon API that steps use. *control.Client implements it.
 type Sandbox interface {
 	AddBases(context.Context, control.AddRequest) ([]control.Base, error)
 	RemoveBases(context.Context, control.RemoveRequest) ([]control.Base, error)
@@ -40,30 +40,30 @@ type Sandbox interface {
 
 // Options of an Env. A field without a default is required.
 type Options struct {
-	Sandbox Sandbox
-	Kube    *kube.Client
-	World   *observe.World
-	// Static is what expressions know before the run, Vars, Matrix and Run with what.
+	Sandbox  Sandbox
+	Kube     *kube.Client
+	Recorder *observe.Recorder
+	// Static has the names that expressions can use. Vars, Matrix and Run have the values.
 	Static    expr.Static
 	Vars      map[string]any
 	Matrix    map[string]any
 	Run       expr.Run
 	Namespace string
 	Group     string
-	// Folder that file names are relative to.
-	Folder string
-	// Kubeconfig for scripts: of an identity of their own in the namespace.
+	// Dir is the directory that file names are relative to.
+	Dir string
+	// Kubeconfig is the path of the kubeconfig for scripts, with a ServiceAccount in the namespace of the run.
 	Kubeconfig string
-	// Seed for what is random.
+	// Seed is the random seed of the run.
 	Seed uint64
-	// TrafficFor is how long a stream of requests that is not stopped goes on. It must be no less than the run takes. Default:
+	// TrafficFor is the maximum duration of a stream of requests. It must not be shorter than the run. Default:
 	// traffic.DefaultDuration.
 	TrafficFor time.Duration
-	// Join waits for a step in the background.
+	// Join waits for a background step and returns its error.
 	Join func(ctx context.Context, step string) (string, error)
 }
 
-// Env is what the steps of one run share. Its methods may be called concurrently.
+// Env is the environment of the steps of one run. Its methods may be called concurrently.
 type Env struct {
 	Options
 	env *expr.Env
@@ -73,17 +73,17 @@ type Env struct {
 	sets     map[string]v1alpha1.BaseSet
 	outputs  map[string]any
 	streams  map[string]*Stream
-	order    []string // of streams
+	order    []string // names of streams in the order of their start
 	faults   []FaultRun
 	releases []ReleaseRun
-	unnamed  int // faults that the scenario gave no id
+	unnamed  int // number of faults without an id in the scenario
 
-	onConnections bool // faults of the targets api and mqtt were set
+	hasConnectionFaults bool // a fault of the target api or mqtt was set
 }
 
 type programKey struct {
 	text string
-	kind expr.Kind
+	kind expr.Scope
 }
 
 // New returns an Env.
@@ -99,8 +99,8 @@ func New(o Options) (*Env, error) {
 	}, nil
 }
 
-// Compile compiles an expression once.
-func (e *Env) Compile(text string, kind expr.Kind) (*expr.Program, error) {
+// Compile compiles an expression. Programs are cached.
+func (e *Env) Compile(text string, kind expr.Scope) (*expr.Program, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := programKey{text, kind}
@@ -109,13 +109,13 @@ func (e *Env) Compile(text string, kind expr.Kind) (*expr.Program, error) {
 	}
 	p, err := e.env.Compile(text, kind)
 	if err != nil {
-		return nil, fmt.Errorf("the expression %q: %w", text, err)
+		return nil, fmt.Errorf("expression %q: %w", text, err)
 	}
 	e.programs[key] = p
 	return p, nil
 }
 
-// Uses tells whether any expression compiled so far uses the name, or a field of it.
+// Uses reports whether an expression that was compiled so far uses the name or one of its fields.
 func (e *Env) Uses(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,11 +127,11 @@ func (e *Env) Uses(name string) bool {
 	return false
 }
 
-// Follow has the World follow what an expression uses, and returns when it is known.
+// Follow starts to watch the objects that an expression uses. It blocks until the existing objects are known.
 func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	for _, name := range p.Uses() {
 		if subject, ok := observe.SubjectOf(name, e.Namespace, e.Group); ok {
-			if err := e.World.Follow(ctx, subject); err != nil {
+			if err := e.Recorder.Follow(ctx, subject); err != nil {
 				return err
 			}
 		}
@@ -139,16 +139,16 @@ func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	return nil
 }
 
-// Known is what expressions know at any time: vars, matrix, run, outputs.
-func (e *Env) Known() expr.Data {
+// Values returns the values that are independent of the observed state: vars, matrix, run and outputs.
+func (e *Env) Values() expr.Data {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return expr.Data{"vars": e.Vars, "matrix": e.Matrix, "run": e.Run.Value(), "outputs": maps.Clone(e.outputs)}
 }
 
-// Data is what an expression knows of a moment.
-func (e *Env) Data(v observe.View, p *expr.Program) expr.Data {
-	data := e.Known()
+// Data returns the data of an expression for a snapshot.
+func (e *Env) Data(v observe.Snapshot, p *expr.Program) expr.Data {
+	data := e.Values()
 	maps.Copy(data, v.Data(topicsOf(p)))
 	return data
 }
@@ -161,29 +161,29 @@ func topicsOf(p *expr.Program) []string {
 	return topics
 }
 
-// Affected tells whether a change of the topic may change an expression.
-func Affected(p *expr.Program, topic string) bool {
+// UsesTopic reports whether an expression uses a topic, see observe.Update.
+func UsesTopic(p *expr.Program, topic string) bool {
 	return slices.Contains(topicsOf(p), topic)
 }
 
-// Expand evaluates the expressions in a step that were left for the run, which use outputs.
+// Expand evaluates the expressions in a step that use outputs.
 func (e *Env) Expand(value any) (any, error) {
-	return e.env.Expand(value, e.Known())
+	return e.env.Expand(value, e.Values())
 }
 
-// SetOutput sets what outputs.NAME is in later steps.
+// SetOutput sets the value of outputs.NAME for later steps.
 func (e *Env) SetOutput(name, text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.outputs[name] = text
 }
 
-// Poll calls is until it returns true or an error, or ctx ends.
-func Poll(ctx context.Context, every time.Duration, is func() (bool, error)) error {
+// Poll calls done at an interval until it returns true or an error, or ctx ends. Then it returns the cause of ctx.
+func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if done, err := is(); ctx.Err() == nil && (done || err != nil) {
+		if ok, err := done(); ctx.Err() == nil && (ok || err != nil) {
 			return err
 		}
 		select {
@@ -194,13 +194,13 @@ func Poll(ctx context.Context, every time.Duration, is func() (bool, error)) err
 	}
 }
 
-// Repair ends the faults on connections that the run has left, and undoes what it has done to components. The
-// controllers stay what the scenario needs: bringing them back restarts them.
+// Repair clears the remaining faults of API and broker connections, and restores the components that the run stopped or
+// paused. It keeps the controller configuration of the scenario.
 func (e *Env) Repair(ctx context.Context) error {
-	return errors.Join(e.clearConnections(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
+	return errors.Join(e.clearConnectionFaults(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
 }
 
-// Restore brings the controllers back to what they were before the run; Repair comes first.
+// Restore restores the controller configuration from before the run, which restarts the controllers. Call Repair first.
 func (e *Env) Restore(ctx context.Context) error {
 	return e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group, Controllers: true})
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Failure is why a step failed.
+// Failure is the error of a failed step, with evidence.
 type Failure struct {
-	// Message is a sentence.
+	// Message is the text of the error.
 	Message string
-	// Details help to understand it.
+	// Details is evidence that explains the failure.
 	Details []Detail
 	cause   error
 }
@@ -24,16 +24,16 @@ type Detail struct {
 // Error returns the message.
 func (f *Failure) Error() string { return f.Message }
 
-// Unwrap returns the error behind it.
+// Unwrap returns the cause of the failure.
 func (f *Failure) Unwrap() error { return f.cause }
 
-// Fail returns a Failure.
+// Fail returns a Failure with a formatted message.
 func Fail(format string, args ...any) *Failure {
 	return &Failure{Message: fmt.Sprintf(format, args...)}
 }
 
-// because sets the error behind the failure.
-func (f *Failure) because(cause error) *Failure {
+// withCause sets the cause of the failure.
+func (f *Failure) withCause(cause error) *Failure {
 	f.cause = cause
 	return f
 }
@@ -46,9 +46,9 @@ func (f *Failure) With(title, text string) *Failure {
 	return f
 }
 
-// Ended turns the end of a step's time into a failure that says what was last seen; other errors
-// stay as they are.
-func Ended(ctx context.Context, err error, last func() *Failure) error {
+// TimeoutFailure returns the failure of last, with err as its cause, if err is the cause of the end of ctx. It returns
+// other errors unchanged.
+func TimeoutFailure(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}

@@ -13,32 +13,33 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// FaultRun is a fault of the run that is to be triggered, and how often it was.
+// FaultRun is a fault that the run has set, with the number of times that it was triggered.
 type FaultRun struct {
 	ID, Kind string
 	Target   v1alpha1.FaultTarget
-	// Fired is how often it was reported as triggered, on all bases that have it.
-	Fired int
-	// MayNotFire lets it be never triggered.
+	// Triggered is the number of times that the fault was triggered, on all of its bases.
+	Triggered int
+	// MayNotFire allows that the fault is never triggered.
 	MayNotFire bool
 
 	bases []string
 }
 
-// Bases returns the bases that names stand for, and their host names; none if there are no names.
-func (e *Env) Bases(names v1alpha1.BaseNames) (short, hosts []string, err error) {
+// BaseHosts returns the short names and the host names of the bases that match names, see ResolveBases. Without names,
+// it returns no bases.
+func (e *Env) BaseHosts(names v1alpha1.BaseNames) (short, hosts []string, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil
 	}
-	bases, err := e.Resolve(names)
+	bases, err := e.ResolveBases(names)
 	for _, b := range bases {
 		short, hosts = append(short, b.Name), append(hosts, e.Host(b.Name))
 	}
 	return short, hosts, err
 }
 
-// Named returns a fault with an id.
-func (e *Env) Named(f v1alpha1.Fault) v1alpha1.Fault {
+// WithFaultID returns a copy of a fault with an ID, which is generated if the fault has none.
+func (e *Env) WithFaultID(f v1alpha1.Fault) v1alpha1.Fault {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f.ID == "" {
@@ -48,12 +49,12 @@ func (e *Env) Named(f v1alpha1.Fault) v1alpha1.Fault {
 	return f
 }
 
-// WatchFault records that a fault is set.
-func (e *Env) WatchFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []string) {
+// RecordFault records that the run sets a fault.
+func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if target != v1alpha1.TargetBase {
-		e.onConnections = true
+		e.hasConnectionFaults = true
 	}
 	if target.Observed(f.Kind) {
 		e.faults = append(e.faults,
@@ -61,8 +62,8 @@ func (e *Env) WatchFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []
 	}
 }
 
-// Faults returns the faults that the run has set, with how often they were triggered by the events of the
-// run. The error lists those that had to be triggered and were not.
+// Faults returns the faults that the run has set. It counts how often they were triggered in the events of the run. The
+// error lists the faults that were never triggered, except those with MayNotFire.
 func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,10 +75,10 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 			x := event.Fault
 			if x != nil && x.Change == events.FaultTriggered && x.ID == f.ID && x.Target == f.Target &&
 				(x.Base == "" || slices.Contains(f.bases, x.Base)) {
-				f.Fired++
+				f.Triggered++
 			}
 		}
-		if f.Fired == 0 && !f.MayNotFire {
+		if f.Triggered == 0 && !f.MayNotFire {
 			on := cmp.Or(strings.Join(f.bases, ", "), "target "+string(f.Target))
 			errs = append(errs,
 				Fail("fault %s (%s) was never triggered on %s; set mayNotFire: true if that is expected", f.ID, f.Kind,
@@ -87,10 +88,10 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	return list, errors.Join(errs...)
 }
 
-// clearConnections clears the faults on connections.
-func (e *Env) clearConnections(ctx context.Context) error {
+// clearConnectionFaults clears the faults of API and broker connections.
+func (e *Env) clearConnectionFaults(ctx context.Context) error {
 	e.mu.Lock()
-	left := e.onConnections
+	left := e.hasConnectionFaults
 	e.mu.Unlock()
 	if !left {
 		return nil

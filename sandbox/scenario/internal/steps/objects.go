@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Subject returns what must be followed to see the objects of a kind.
-func (e *Env) Subject(k kube.Kind, namespace string) observe.Subject {
+// Subject returns the subject to watch for the objects of a kind. An empty namespace means the namespace of the run.
+func (e *Env) Subject(k kube.ResourceKind, namespace string) observe.Subject {
 	switch {
 	case k.Resource == observe.Nodes:
 		return observe.NodesOf(e.Group)
@@ -32,52 +32,54 @@ func (e *Env) Subject(k kube.Kind, namespace string) observe.Subject {
 	return observe.Subject{Resource: k.Resource, Namespace: namespace}
 }
 
-// Target is a Ref whose kind is known.
-type Target struct {
+// ObjectRef is a Ref with its API resource.
+type ObjectRef struct {
 	v1alpha1.Ref
-	// Type is the kind as the API has it, Subject what the World follows to see its objects.
-	Type    kube.Kind
+	// Type is the API resource of the kind, Subject the subject to watch for its objects.
+	Type    kube.ResourceKind
 	Subject observe.Subject
 }
 
-// Target finds the kind of a Ref.
-func (e *Env) Target(r v1alpha1.Ref) (Target, error) {
-	k, err := e.Kube.Kind(r.APIVersion, r.Kind)
+// ResolveRef finds the API resource of a Ref.
+func (e *Env) ResolveRef(r v1alpha1.Ref) (ObjectRef, error) {
+	k, err := e.Kube.FindKind(r.APIVersion, r.Kind)
 	if err != nil {
-		return Target{}, err
+		return ObjectRef{}, err
 	}
 	if r.Namespace == "" {
 		r.Namespace = e.Namespace
 	}
-	return Target{r, k, e.Subject(k, r.Namespace)}, nil
+	return ObjectRef{r, k, e.Subject(k, r.Namespace)}, nil
 }
 
-// String names the objects.
-func (t Target) String() string {
+// String describes the referenced objects.
+func (t ObjectRef) String() string {
 	if t.Name != "" {
 		return t.Kind + " " + t.Name
 	}
 	if len(t.Labels) == 0 {
-		return "object of kind " + t.Kind
+		return t.Kind
 	}
 	pairs := make([]string, 0, len(t.Labels))
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
 		pairs = append(pairs, name+"="+t.Labels[name])
 	}
-	return t.Kind + " with the labels " + strings.Join(pairs, ",")
+	return t.Kind + " with labels " + strings.Join(pairs, ",")
 }
 
-// Find returns the objects of a Target. There may be none.
-func (e *Env) Find(ctx context.Context, t Target) ([]*unstructured.Unstructured, error) {
+// Find returns the referenced objects. It returns no error if there are none.
+func (e *Env) Find(ctx context.Context, t ObjectRef) ([]*unstructured.Unstructured, error) {
 	return e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
 }
 
-// Change changes the object that a Ref names by write, and waits until the change is seen. It returns the text of write. It
-// records a release if the Pod template of modules has changed. Write returns no object if it has changed nothing.
+// Change calls write to change the object that a Ref identifies, and waits until the change is observed. It returns the
+// text of write. It records a release if the module Pod template has changed. write returns a nil object if it has
+// changed nothing.
 func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.ReleaseCheck,
-	write func(t Target, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string, err error),
+	write func(t ObjectRef, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string,
+		err error),
 ) (string, error) {
-	t, err := e.Target(r)
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		return "", err
 	}
@@ -86,64 +88,66 @@ func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.Release
 	case err != nil:
 		return "", err
 	case len(found) == 0:
-		return "", Fail("there is no %s", t)
+		return "", Fail("%s not found", t)
 	case len(found) > 1:
-		return "", Fail("there are %d of %s, but this is done to one: give its name", len(found), t)
+		return "", Fail("%d objects match %s, but the step changes only one; specify its name", len(found), t)
 	}
 	began := time.Now()
 	after, text, err := write(t, found[0])
 	if err != nil || after == nil {
 		return text, err
 	}
-	e.Released(began, found[0], after, check)
-	return text, e.World.Seen(ctx, t.Subject, after)
+	e.RecordRelease(began, found[0], after, check)
+	return text, e.Recorder.WaitForVersion(ctx, t.Subject, after)
 }
 
-// Refused judges an error of the API by what the step expects.
-func Refused(err error, want string) (string, error) {
+// CheckRefusal compares an error of the API with the refusal that the step expects. If want is empty, it returns err.
+// Otherwise it returns a message if the error contains want, and a Failure if not.
+func CheckRefusal(err error, want string) (string, error) {
 	switch {
 	case want == "":
 		return "", err
 	case err == nil:
-		return "", Fail("the API accepted it, but was to refuse it with %q", want)
+		return "", Fail("expected the API to reject it with %q, but the API accepted it", want)
 	case !strings.Contains(err.Error(), want):
-		return "", Fail("the API was to refuse it with %q, but said: %v", want, err)
+		return "", Fail("expected the API to reject it with %q, got: %v", want, err)
 	}
-	return fmt.Sprintf("the API refused it, as it should: %v", err), nil
+	return fmt.Sprintf("rejected by the API as expected: %v", err), nil
 }
 
-// UntilGone waits until objects have left the API. The subject is followed since before they began to.
-func (e *Env) UntilGone(ctx context.Context, subject observe.Subject, leaving map[types.UID]string) error {
+// WaitUntilDeleted waits until objects are deleted from the API. The caller must watch the subject before it deletes
+// the objects.
+func (e *Env) WaitUntilDeleted(ctx context.Context, subject observe.Subject, deleting map[types.UID]string) error {
 	var left []string
-	err := e.World.Until(ctx, func(v observe.View) (bool, error) {
+	err := e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		left = left[:0]
-		there, _ := v.Objects(subject, "", nil)
-		for _, o := range there {
-			if _, ours := leaving[o.GetUID()]; ours {
+		existing, _ := v.Objects(subject, "", nil)
+		for _, o := range existing {
+			if _, ok := deleting[o.GetUID()]; ok {
 				left = append(left, o.GetName())
 			}
 		}
 		return len(left) == 0, nil
 	})
-	return Ended(ctx, err, func() *Failure { return Fail("still there: %s", strings.Join(left, ", ")) })
+	return TimeoutFailure(ctx, err, func() *Failure { return Fail("not deleted yet: %s", strings.Join(left, ", ")) })
 }
 
-// Prefollow follows a kind from now on, so that a later step finds it known. A kind that the API
-// does not have yet is left for that step.
-func (e *Env) Prefollow(ctx context.Context, r v1alpha1.Ref) error {
-	t, err := e.Target(r)
+// FollowKind starts to watch the objects of a Ref before a step uses them. It ignores kinds that the API does not have
+// yet.
+func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		if meta.IsNoMatchError(errors.Unwrap(err)) {
 			return nil
 		}
 		return err
 	}
-	return e.World.Follow(ctx, t.Subject)
+	return e.Recorder.Follow(ctx, t.Subject)
 }
 
-// CatchUp waits until the World has seen what the API has now: a script may have written it.
-func (e *Env) CatchUp(ctx context.Context, t Target) error {
-	if err := e.World.Follow(ctx, t.Subject); err != nil {
+// CatchUp waits until the Recorder has observed the current objects of the API, which a script may have written.
+func (e *Env) CatchUp(ctx context.Context, t ObjectRef) error {
+	if err := e.Recorder.Follow(ctx, t.Subject); err != nil {
 		return err
 	}
 	now, err := e.Find(ctx, t)
@@ -151,14 +155,14 @@ func (e *Env) CatchUp(ctx context.Context, t Target) error {
 		return err
 	}
 	for _, o := range now {
-		if err := e.World.Seen(ctx, t.Subject, o); err != nil {
+		if err := e.Recorder.WaitForVersion(ctx, t.Subject, o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// LastSeen is an object as evidence.
+// LastSeen returns the last observed state of an object as evidence.
 func LastSeen(o *unstructured.Unstructured) (title, text string) {
-	return fmt.Sprintf("%s %s, last seen", o.GetKind(), o.GetName()), match.Object(o.Object)
+	return fmt.Sprintf("%s %s, last observed", o.GetKind(), o.GetName()), match.Object(o.Object)
 }

@@ -15,34 +15,35 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// ReleaseRun is a change of the template of a workload, and what came of it.
+// ReleaseRun is a change of the Pod template of a workload, with its effect.
 type ReleaseRun struct {
 	// Workload is KIND NAME.
 	Workload string
-	// Changes counts what bases did with its modules until its next release.
+	// Changes is the number of changes of its modules on bases until its next release.
 	Changes int
-	// MayChangeNothing allows that they did nothing.
+	// MayChangeNothing allows that the release changes no module.
 	MayChangeNothing bool
 
-	object  *unstructured.Unstructured // as it was written
-	was, is map[string]any             // the template
-	began   time.Time
-	until   time.Time // when the next release of the workload began; zero = the end of the run
-	excused bool      // it was not complete then, or takes one back that was not
+	object                   *unstructured.Unstructured // the written workload
+	oldTemplate, newTemplate map[string]any             // Pod templates
+	began                    time.Time
+	until                    time.Time // start of the next release of the workload; zero means the end of the run
+	// the release was incomplete at the start of the next one, or reverts an incomplete release
+	ignored bool
 }
 
 func (r *ReleaseRun) modules() []string {
-	list := slices.Sorted(slices.Values(append(kube.Modules(r.was), kube.Modules(r.is)...)))
+	list := slices.Sorted(slices.Values(append(kube.Modules(r.oldTemplate), kube.Modules(r.newTemplate)...)))
 	return slices.Compact(list)
 }
 
-// Present returns a workload as it is before a step writes it; nil if it is not there yet, or if the object is
-// no workload of modules.
-func (e *Env) Present(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// ExistingWorkload returns the current state of a workload before a step writes it; nil if the workload does not exist,
+// or if the object is not a workload with modules.
+func (e *Env) ExistingWorkload(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if _, releases := kube.Template(o); !releases {
 		return nil, nil
 	}
-	k, err := e.Kube.Kind(o.GetAPIVersion(), o.GetKind())
+	k, err := e.Kube.FindKind(o.GetAPIVersion(), o.GetKind())
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +58,9 @@ func (e *Env) Present(ctx context.Context, o *unstructured.Unstructured) (*unstr
 	return found[0], nil
 }
 
-// Released records a release if a step has changed the template of a workload's module Pods. before may
-// be nil: it has just been made then.
-func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
+// RecordRelease records a release if a step has changed the module Pod template of a workload. before is nil if the
+// step has created the workload.
+func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
 	if before == nil {
 		return
 	}
@@ -70,7 +71,7 @@ func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured
 	}
 	r := ReleaseRun{
 		Workload: after.GetKind() + " " + after.GetName(), MayChangeNothing: may.MayChangeNothing,
-		object: after, was: was, is: is, began: began,
+		object: after, oldTemplate: was, newTemplate: is, began: began,
 	}
 	unfinished := !kube.Rollout(before).Done
 	e.mu.Lock()
@@ -81,16 +82,17 @@ func (e *Env) Released(began time.Time, before, after *unstructured.Unstructured
 			continue
 		}
 		if earlier.until.IsZero() {
-			earlier.until, earlier.excused = began, earlier.excused || unfinished
+			earlier.until, earlier.ignored = began, earlier.ignored || unfinished
 		}
-		r.excused = r.excused || unfinished && (reflect.DeepEqual(earlier.was, is) || reflect.DeepEqual(earlier.is, is))
+		r.ignored = r.ignored ||
+			unfinished && (reflect.DeepEqual(earlier.oldTemplate, is) || reflect.DeepEqual(earlier.newTemplate, is))
 	}
 	e.releases = append(e.releases, r)
 }
 
-// Releases are the complete releases of the run, with what they have changed by the events of the run; those that take
-// an incomplete one back are left out. The last is an error when one was to change something on a base and has not: then
-// nothing was released, and that no request was lost proves nothing.
+// Releases returns the complete releases of the run. It counts their changes in the events of the run. Releases that
+// revert an incomplete release are omitted. The error lists the releases without changes, except those with
+// MayChangeNothing: if nothing was released, a run without lost requests proves nothing.
 func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, error) {
 	e.mu.Lock()
 	releases := slices.Clone(e.releases)
@@ -98,11 +100,11 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 	var list []ReleaseRun
 	var errs []error
 	for _, r := range releases {
-		if r.excused {
+		if r.ignored {
 			continue
 		}
 		if r.until.IsZero() {
-			now, err := e.Present(ctx, r.object)
+			now, err := e.ExistingWorkload(ctx, r.object)
 			if err != nil {
 				return nil, err
 			}
@@ -118,8 +120,8 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 		}
 		if r.Changes == 0 && !r.MayChangeNothing {
 			errs = append(errs,
-				Fail("the release of %s changed nothing on any base: each had %s already, as it is in the new "+
-					"template; raise BIZ_VERSION to release another jar, or allow it with mayChangeNothing: true",
+				Fail("the release of %s changed nothing on any base, because %s is already installed as in the new "+
+					"template; raise BIZ_VERSION to release another jar, or set mayChangeNothing: true",
 					r.Workload, strings.Join(r.modules(), ", ")))
 		}
 		list = append(list, r)

@@ -11,63 +11,63 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-const figuresEvery = 100 * time.Millisecond
+const summaryInterval = 100 * time.Millisecond
 
 // Stream is a stream of requests of the run.
 type Stream struct {
-	// Spec is what it sends.
+	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
-	// End is what it has led to; nil while it runs.
+	// End has the results; nil while the stream is running.
 	End *traffic.End
-	// Failure says why its judge is not true; nil when it is, or while it runs.
+	// Failure is the reason why the judge expression is not true; nil if it is true, or while the stream is running.
 	Failure *Failure
 }
 
-// Stream returns a stream by its name, and nil if there is none.
+// Stream returns the stream with a name, or nil.
 func (e *Env) Stream(name string) *Stream {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.streams[name]
 }
 
-// AddStream adds a stream that has started.
+// AddStream records a stream that has started.
 func (e *Env) AddStream(t v1alpha1.Traffic) {
 	e.mu.Lock()
 	e.streams[t.Name] = &Stream{Spec: t}
 	e.order = append(e.order, t.Name)
 	e.mu.Unlock()
-	e.World.SetTraffic([]traffic.Summary{{Name: t.Name, Started: time.Now()}})
+	e.Recorder.SetTraffic([]traffic.Summary{{Name: t.Name, Started: time.Now()}})
 }
 
-// StopStream stops a stream and judges it.
+// StopStream stops a stream and evaluates its judge expression.
 func (e *Env) StopStream(ctx context.Context, name string) (*Stream, error) {
 	e.mu.Lock()
 	stream := e.streams[name]
 	e.mu.Unlock()
 	switch {
 	case stream == nil:
-		return nil, Fail("there is no stream %q", name)
+		return nil, Fail("stream %q not found", name)
 	case stream.End != nil:
-		return nil, Fail("the stream %q was stopped before", name)
+		return nil, Fail("stream %q is already stopped", name)
 	}
 	end, err := e.Sandbox.StopTraffic(ctx, e.Group, name)
 	if err != nil {
 		return nil, fmt.Errorf("stopping traffic %s: %w", name, err)
 	}
-	e.World.SetTraffic([]traffic.Summary{end.Summary})
-	judged := e.judge(stream.Spec, end)
+	e.Recorder.SetTraffic([]traffic.Summary{end.Summary})
+	judged := e.evaluateJudge(stream.Spec, end)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stream.End, stream.Failure = end, judged
 	return stream, nil
 }
 
-// StopAll stops the streams that still run, and returns the first that was not as its judge wants
-// it.
+// StopAll stops the running streams and returns the first error or failure.
 func (e *Env) StopAll(ctx context.Context) error {
 	var first error
 	for _, stream := range e.Streams() {
@@ -85,7 +85,7 @@ func (e *Env) StopAll(ctx context.Context) error {
 	return first
 }
 
-// Streams returns the streams in the order in which they were started.
+// Streams returns all streams in the order of their start.
 func (e *Env) Streams() []Stream {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,9 +96,9 @@ func (e *Env) Streams() []Stream {
 	return all
 }
 
-// FollowTraffic gives the World new figures as long as streams run, until ctx ends.
+// FollowTraffic passes the summaries of running streams to the Recorder every 100 ms until ctx ends.
 func (e *Env) FollowTraffic(ctx context.Context) {
-	tick := time.NewTicker(figuresEvery)
+	tick := time.NewTicker(summaryInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -109,53 +109,54 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 		if !slices.ContainsFunc(e.Streams(), func(x Stream) bool { return x.End == nil }) {
 			continue
 		}
-		if all, err := e.Sandbox.Traffic(ctx, e.Group); err == nil { // a daemon that is gone shows elsewhere
-			e.World.SetTraffic(all)
+		if all, err := e.Sandbox.Traffic(ctx, e.Group); err == nil { // the event stream reports a stopped daemon
+			e.Recorder.SetTraffic(all)
 		}
 	}
 }
 
-// The errors behind failures of streams.
+// The causes of stream failures.
 var (
-	ErrNothingSent     = errors.New("the stream sent no requests")
-	ErrNothingCompared = errors.New("the judge of the stream compared nothing")
-	ErrJudgeNotTrue    = errors.New("the judge of the stream is not true")
-	ErrStoppedEarly    = errors.New("the stream stopped before the run ended")
+	ErrNothingSent     = errors.New("stream sent no requests")
+	ErrNothingCompared = errors.New("judge of the stream compared nothing")
+	ErrJudgeNotTrue    = errors.New("judge of the stream is not true")
+	ErrStoppedEarly    = errors.New("stream stopped before the run ended")
 )
 
-// judge returns why the judge of a stream is not true, or nil.
-func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
+// evaluateJudge evaluates the judge expression of a stream. It returns nil if the expression is true.
+func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.End) *Failure {
 	if end.Sent == 0 {
-		return Fail("traffic %s sent nothing, so it proves nothing", t.Name).because(ErrNothingSent)
+		return Fail("traffic %s sent no requests, so it proves nothing", t.Name).withCause(ErrNothingSent)
 	}
 	p, err := e.Compile(t.Judge, expr.Judge)
 	if err != nil {
 		return Fail("%v", err)
 	}
-	data := e.Known()
+	data := e.Values()
 	maps.Copy(data, expr.Stream(end.Summary))
 	r, err := p.Eval(data)
 	switch {
 	case err != nil:
 		return Fail("traffic %s: %v", t.Name, err)
 	case r.True() && end.Note != "":
-		return Fail("traffic %s %s while the run went on: nothing is known of what came after that", t.Name, end.Note).
-			because(ErrStoppedEarly)
+		return Fail("traffic %s %s before the end of the run, so the remaining time was not tested", t.Name, end.Note).
+			withCause(ErrStoppedEarly)
 	case r.True():
 		return nil
 	case r.Value == true:
-		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).because(ErrNothingCompared)
+		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).withCause(ErrNothingCompared)
 	}
 	stream := Stream{Spec: t, End: end}
-	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).because(ErrJudgeNotTrue)
+	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).withCause(ErrJudgeNotTrue)
 }
 
-// Summary says in a line what became of a stream.
+// Summary describes the results of a stream in one line.
 func (x Stream) Summary() string {
-	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
+	sent := plain.Count(x.End.Sent, "request") + " sent"
 	if x.End.Route == traffic.RouteKubeProxy || x.End.Route == traffic.RouteAgent {
-		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, events.RoutePhrase(x.End.Route), x.End.Lost)
+		sent += " " + events.RoutePhrase(x.End.Route)
 	}
+	text := fmt.Sprintf("%s, %d lost", sent, x.End.Lost)
 	var parts []string
 	for _, r := range traffic.Results {
 		if n := x.End.Results[r]; n > 0 && r != traffic.OK {

@@ -182,7 +182,7 @@ func (s *commands) benchProgress(o *bench.Options) {
 	}
 	all *= o.Runs
 	line, done := &statusLine{w: s.Err, on: s.Terminal, width: s.Width}, 0
-	o.Progress = func(e scenario.Event) {
+	o.Progress = func(e scenario.ProgressEvent) {
 		line.event(e)
 		if e.Kind == scenario.Cleaned && e.Message != "" {
 			say(s.Err, "%s\n", e.Message)

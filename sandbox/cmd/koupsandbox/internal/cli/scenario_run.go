@@ -103,7 +103,7 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 	defer up.Close()
 	r, err := s.execute(c, up, scenarios, format)
 	err = errors.Join(err, s.report(c, r, format), down())
-	if err == nil && r.Verdict() != scenario.Passed {
+	if err == nil && r.Result() != scenario.Passed {
 		return errFailed
 	}
 	return err
@@ -240,7 +240,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 		Sandbox: up, Scenarios: scenarios, Flags: upFlags(c), Repeat: c.Int("repeat"), Seed: c.Uint64("seed"),
 		FromStep: c.String("from-step"),
 		Keep:     c.Bool("keep"), Parallel: c.Int("parallel"), FailFast: c.Bool("fail-fast"),
-		Progress: func(e scenario.Event) {
+		Progress: func(e scenario.ProgressEvent) {
 			line.event(e)
 			switch {
 			case e.Kind == scenario.RunEnded && format == formatText:
@@ -258,7 +258,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, l.close()) }()
-		o.Ledger = l.add
+		o.RequestLog = l.add
 	}
 	r, err = scenario.Execute(c.Context, o)
 	line.clear()
@@ -335,7 +335,7 @@ type statusLine struct {
 	steps map[string]string // by run: its last step
 }
 
-func (l *statusLine) event(e scenario.Event) {
+func (l *statusLine) event(e scenario.ProgressEvent) {
 	if !l.on {
 		return
 	}
@@ -344,7 +344,7 @@ func (l *statusLine) event(e scenario.Event) {
 		l.steps = map[string]string{}
 	}
 	switch e.Kind {
-	case scenario.RunBegan:
+	case scenario.RunStarted:
 		l.steps[e.Run.Namespace] = "begins"
 	case scenario.StepEnded:
 		l.steps[e.Run.Namespace] = e.Step.Name

@@ -124,7 +124,7 @@ func play(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.Scenario
 		return report, err
 	}
 	for _, run := range report.Runs {
-		run.Again = "koupsandbox demo" // its scenarios are in no file
+		run.RerunCommand = "koupsandbox demo" // its scenarios are in no file
 	}
 	t.end(report)
 	return report, nil
@@ -149,7 +149,7 @@ func load() (scenarios []*source.Scenario, err error) {
 		return nil, fmt.Errorf("reading the demo's scenarios: %w", err)
 	}
 	for _, s := range scenarios {
-		s.File, s.Folder = "demo/"+filepath.Base(s.File), "" // what they need is in them
+		s.File, s.Dir = "demo/"+filepath.Base(s.File), "" // what they need is in them
 	}
 	return scenarios, nil
 }
@@ -164,9 +164,9 @@ func Verdict(r *scenario.Report) error {
 			lost, sent = lost+t.Summary.Lost, sent+t.Sent
 		}
 		switch {
-		case run.Scenario == deployment && (run.Verdict != scenario.Passed || sent == 0):
+		case run.Scenario == deployment && (run.Result != scenario.Passed || sent == 0):
 			errs = append(errs, fmt.Errorf("the Deployment was to lose nothing, but %s", because(run)))
-		case run.Scenario == daemonSet && (run.Verdict != scenario.Failed || lost == 0):
+		case run.Scenario == daemonSet && (run.Result != scenario.Failed || lost == 0):
 			errs = append(errs, fmt.Errorf("the DaemonSet was to be caught losing requests, but %s", because(run)))
 		}
 	}
@@ -178,7 +178,7 @@ func Verdict(r *scenario.Report) error {
 
 func because(run *scenario.Run) string {
 	if run.Failure != "" {
-		return "its run has " + string(run.Verdict) + ": " + run.Failure
+		return "its run has " + string(run.Result) + ": " + run.Failure
 	}
-	return "its run has " + string(run.Verdict)
+	return "its run has " + string(run.Result)
 }

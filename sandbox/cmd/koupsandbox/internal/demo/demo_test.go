@@ -91,16 +91,16 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-func run(name string, verdict scenario.Verdict, sent, lost int) *scenario.Run {
+func run(name string, verdict scenario.Result, sent, lost int) *scenario.Run {
 	return &scenario.Run{Scenario: name, Namespace: name + "-x7k2p", Started: start, Elapsed: 4 * time.Second,
-		Verdict: verdict,
+		Result:  verdict,
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Sent: sent, Lost: lost}}}}
 }
 
 func TestTeller(t *testing.T) {
-	step := func(ms int, name, scenarioName string, verdict scenario.Verdict) scenario.Event {
-		return scenario.Event{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0),
-			Step: &scenario.Step{Name: name, Action: "wait", Verdict: verdict, Started: at(ms),
+	step := func(ms int, name, scenarioName string, verdict scenario.Result) scenario.ProgressEvent {
+		return scenario.ProgressEvent{Kind: scenario.StepEnded, Run: run(scenarioName, "", 0, 0),
+			Step: &scenario.Step{Name: name, Action: "wait", Result: verdict, Started: at(ms),
 				Message: "timed out\nafter 30s"}}
 	}
 	for name, width := range map[string]int{"columns": 100, "narrow": 60} {
@@ -114,9 +114,9 @@ func TestTeller(t *testing.T) {
 			left, right := run(deployment, scenario.Passed, 1446, 0), run(daemonSet, scenario.Failed, 1446, 81)
 			teller.begin()
 			seen("deployment-x7k2p-base-1", module(0, "9", active)) // nobody knows whose base it is
-			teller.progress(scenario.Event{Kind: scenario.Planned, Total: 2})
-			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: left})
-			teller.progress(scenario.Event{Kind: scenario.RunBegan, Run: right})
+			teller.progress(scenario.ProgressEvent{Kind: scenario.Planned, Total: 2})
+			teller.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: left})
+			teller.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: right})
 			teller.progress(step(800, "every base serves 1.0.0", deployment, scenario.Passed))
 			teller.progress(step(900, "every base serves 1.0.0", daemonSet, scenario.Failed))
 			seen("base-1", module(0, "9", active)) // the sandbox's own
@@ -128,8 +128,8 @@ func TestTeller(t *testing.T) {
 				module(2900, "2.0.0", active)} {
 				seen("daemonset-x7k2p-base-2", e)
 			}
-			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: left})
-			teller.progress(scenario.Event{Kind: scenario.RunEnded, Run: right})
+			teller.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: left})
+			teller.progress(scenario.ProgressEvent{Kind: scenario.RunEnded, Run: right})
 			teller.end(&scenario.Report{Runs: []*scenario.Run{left, right}})
 			file := "testdata/" + name + ".txt"
 			if *update {

@@ -86,7 +86,7 @@ func (t *teller) begin() {
 }
 
 // progress prints the progress of the runner.
-func (t *teller) progress(e scenario.Event) {
+func (t *teller) progress(e scenario.ProgressEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.Run == nil {
@@ -97,20 +97,20 @@ func (t *teller) progress(e scenario.Event) {
 			continue
 		}
 		switch e.Kind {
-		case scenario.RunBegan:
+		case scenario.RunStarted:
 			c.group, c.start = e.Run.Namespace, t.clock.Now()
 		case scenario.StepEnded:
-			if e.Step.Verdict == scenario.Passed || e.Step.Action == "traffic" {
+			if e.Step.Result == scenario.Passed || e.Step.Action == "traffic" {
 				t.tell(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name, "")
 			} else {
 				t.tell(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name+": "+e.Step.Message, red)
 			}
 		case scenario.RunEnded:
 			colour := green
-			if e.Run.Verdict != scenario.Passed {
+			if e.Run.Result != scenario.Passed {
 				colour = red
 			}
-			t.tell(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Verdict, figures(e.Run)), colour)
+			t.tell(c, e.Run.Started.Add(e.Run.Elapsed), fmt.Sprintf("%s: %s", e.Run.Result, figures(e.Run)), colour)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (t *teller) end(r *scenario.Report) {
 				continue
 			}
 			mark, colour := "✓", green
-			if run.Verdict != scenario.Passed {
+			if run.Result != scenario.Passed {
 				mark, colour = "✗", red
 			}
 			t.say("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),

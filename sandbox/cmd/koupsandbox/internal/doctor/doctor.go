@@ -89,7 +89,7 @@ func (d doctor) provider(binaries sandbox.Programs) Check {
 // engine succeeds without a container engine, because only the provider kind requires one.
 func (d doctor) engine(ctx context.Context, name string) Check {
 	detail := msgEngine
-	image, err := kind.AtHand(ctx, name)
+	image, err := kind.LocalImage(ctx, name)
 	if err != nil {
 		detail = msgNoEngine
 	}

@@ -21,32 +21,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec applies objects and waits until they are seen.
+// Exec applies objects and waits until the written objects are observed.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) {
 	objects, err := manifest(e, a)
 	if err != nil {
 		return "", err
 	}
 	if len(objects) == 0 {
-		return "", steps.Fail("%s has no objects", a.File)
+		return "", steps.Fail("file %q has no objects", a.File)
 	}
 	var done, refusals []string
 	for _, o := range objects {
 		o = kube.Bind(o, e.Group)
-		before, err := e.Present(ctx, o)
+		before, err := e.ExistingWorkload(ctx, o)
 		if err != nil {
 			return "", err
 		}
 		began := time.Now()
 		k, written, err := e.Kube.Apply(ctx, o, e.Namespace)
-		if refusal, err := steps.Refused(err, a.Refused); err != nil {
+		if refusal, err := steps.CheckRefusal(err, a.Refused); err != nil {
 			return "", err
 		} else if refusal != "" {
 			refusals = append(refusals, refusal)
 			continue
 		}
-		e.Released(began, before, written, a.ReleaseCheck)
-		if err := e.World.Seen(ctx, e.Subject(k, written.GetNamespace()), written); err != nil {
+		e.RecordRelease(began, before, written, a.ReleaseCheck)
+		if err := e.Recorder.WaitForVersion(ctx, e.Subject(k, written.GetNamespace()), written); err != nil {
 			return "", err
 		}
 		done = append(done, written.GetKind()+" "+written.GetName())
@@ -59,7 +59,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) 
 
 func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstructured, err error) {
 	add := func(object any) {
-		content, _ := match.Plain(object).(map[string]any)
+		content, _ := match.Normalize(object).(map[string]any)
 		v1alpha1.EachObject(content, nil, func(o map[string]any, _ *field.Path) {
 			objects = append(objects, &unstructured.Unstructured{Object: o})
 		})
@@ -68,13 +68,13 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 		add(a.Resource)
 		return objects, nil
 	}
-	text, err := os.ReadFile(filepath.Join(e.Folder, a.File))
+	text, err := os.ReadFile(filepath.Join(e.Dir, a.File))
 	if err != nil {
-		return nil, fmt.Errorf("reading a manifest: %w", err)
+		return nil, fmt.Errorf("reading the manifest: %w", err)
 	}
 	env, known, err := fileEnv(e, a.Vars)
 	if err != nil {
-		return nil, fmt.Errorf("the variables of %s: %w", a.File, err)
+		return nil, fmt.Errorf("declaring the variables of %s: %w", a.File, err)
 	}
 	sources, problems := strictyaml.ParseAll(a.File, text)
 	for _, source := range sources {
@@ -86,20 +86,20 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 		}
 		expanded, err := env.Expand(content, known)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", a.File, err)
+			return nil, fmt.Errorf("expanding %s: %w", a.File, err)
 		}
 		add(expanded)
 	}
 	return objects, problems.Err()
 }
 
-// fileEnv returns the names and values for expressions in a file, including the variables of the step.
+// fileEnv returns the Env and the values for expressions in a file, including the variables of the step.
 func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
-	static, known := e.Static, e.Known()
+	static, known := e.Static, e.Values()
 	static.Vars = map[string]any{}
 	maps.Copy(static.Vars, e.Vars)
 	for name, v := range vars {
-		static.Vars[name] = match.Plain(v)
+		static.Vars[name] = match.Normalize(v)
 	}
 	known["vars"] = static.Vars
 	env, err := expr.New(static)

@@ -15,13 +15,13 @@ import (
 
 func TestApplyReadsFiles(t *testing.T) {
 	vars := map[string]any{"module": "stock"}
-	e, err := steps.New(steps.Options{Static: expr.Static{Vars: vars}, Vars: vars, Folder: t.TempDir()})
+	e, err := steps.New(steps.Options{Static: expr.Static{Vars: vars}, Vars: vars, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '${{ vars.module }}'}\ndata: {version: '${{ " +
 		"vars.version }}'}\n---\n# nothing\n"
-	if err := os.WriteFile(filepath.Join(e.Folder, "m.yaml"), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(e.Dir, "m.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := manifest(e, &v1alpha1.Apply{File: "m.yaml", Vars: map[string]v1alpha1.Any{"version": "1.0.0"}})

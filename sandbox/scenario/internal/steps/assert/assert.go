@@ -16,9 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec waits until objects or an expression are as the step wants them.
+// Exec waits until the objects match, or the expression is true, for the duration that the step requires.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error) {
-	check, text, err := checkOf(ctx, e, a)
+	check, text, err := newCheck(ctx, e, a)
 	if err != nil {
 		return "", err
 	}
@@ -26,8 +26,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 	if a.For != nil {
 		least = a.For.Duration
 	}
-	last := steps.Fail("nothing was looked at")
-	err = hold(ctx, e, least, func(v observe.View) bool {
+	last := steps.Fail("not evaluated yet")
+	err = waitUntilHeld(ctx, e, least, func(v observe.Snapshot) bool {
 		f := check(v)
 		if f != nil {
 			last = f
@@ -35,7 +35,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 		return f == nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err, func() *steps.Failure { return last })
+		return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure { return last })
 	}
 	if least > 0 {
 		text += " for " + least.String()
@@ -43,32 +43,32 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error)
 	return text, nil
 }
 
-func checkOf(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check, string, error) {
+func newCheck(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Check, string, error) {
 	if a.Resource != nil {
-		t, err := e.Target(a.Of())
+		t, err := e.ResolveRef(a.Of())
 		if err != nil {
 			return nil, "", err
 		}
 		if a.Absent {
-			return absent(t, match.Plain(a.Resource)), "there is no such " + t.Kind, e.CatchUp(ctx, t)
+			return absent(t, match.Normalize(a.Resource)), "no " + t.Kind + " matches", e.CatchUp(ctx, t)
 		}
-		return present(t, match.Plain(a.Resource)), t.String() + " is so", e.CatchUp(ctx, t)
+		return present(t, match.Normalize(a.Resource)), t.String() + " matches", e.CatchUp(ctx, t)
 	}
 	p, err := e.Compile(a.CEL, expr.Condition)
 	if err != nil {
 		return nil, "", err
 	}
-	return e.Condition(p), "it is true", e.Follow(ctx, p)
+	return e.Condition(p), "condition is true", e.Follow(ctx, p)
 }
 
-// present checks that an object matches.
-func present(t steps.Target, want any) steps.Check {
-	return func(v observe.View) *steps.Failure {
+// present returns a Check that fails unless an object matches.
+func present(t steps.ObjectRef, want any) steps.Check {
+	return func(v observe.Snapshot) *steps.Failure {
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
 		if len(found) == 0 && ever {
-			return steps.Fail("there is no %s any more", t)
+			return steps.Fail("%s was deleted", t)
 		} else if len(found) == 0 {
-			return steps.Fail("there is no %s, and there never was", t)
+			return steps.Fail("%s never existed", t)
 		}
 		var best match.Result
 		var closest *unstructured.Unstructured
@@ -83,7 +83,7 @@ func present(t steps.Target, want any) steps.Check {
 		}
 		of := ""
 		if len(found) > 1 {
-			of = fmt.Sprintf(", the closest of %d", len(found))
+			of = fmt.Sprintf(" (the closest of %d)", len(found))
 		}
 		first := "nothing was compared"
 		if len(best.Differences) > 0 {
@@ -94,36 +94,36 @@ func present(t steps.Target, want any) steps.Check {
 			more = fmt.Sprintf(" (and %d more)", n)
 		}
 		return steps.Fail("%s %s%s: %s%s", t.Kind, closest.GetName(), of, first, more).
-			With("what differs", match.Lines(best.Differences)).With(steps.LastSeen(closest))
+			With("Differences", match.Lines(best.Differences)).With(steps.LastSeen(closest))
 	}
 }
 
-// absent checks that no object matches.
-func absent(t steps.Target, want any) steps.Check {
-	return func(v observe.View) *steps.Failure {
+// absent returns a Check that fails if an object matches.
+func absent(t steps.ObjectRef, want any) steps.Check {
+	return func(v observe.Snapshot) *steps.Failure {
 		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
 		for _, o := range found {
 			if match.Compare(want, o.Object).Matches() {
-				return steps.Fail("there is such a %s: %s", t.Kind, o.GetName()).With(steps.LastSeen(o))
+				return steps.Fail("%s %s exists and matches", t.Kind, o.GetName()).With(steps.LastSeen(o))
 			}
 		}
 		return nil
 	}
 }
 
-// hold waits until good has been true for a time, including changes that watches report late. It does not wait for an
-// API that is down.
-func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.View) bool) error {
+// waitUntilHeld waits until good has been true for the duration least without interruption. Before it returns, it waits
+// for late watch events, unless the API is unavailable.
+func waitUntilHeld(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.Snapshot) bool) error {
 	if least <= 0 {
-		return e.World.Until(ctx, func(v observe.View) (bool, error) { return good(v), nil })
+		return e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) { return good(v), nil })
 	}
 	turned := make(chan bool, 1)
-	var now, told bool
-	stop := e.World.Watch(func(c observe.Change) {
-		if is := good(c.View); !told || is != now {
-			now, told = is, true
+	var now, sent bool
+	stop := e.Recorder.Watch(func(c observe.Update) {
+		if is := good(c.Snapshot); !sent || is != now {
+			now, sent = is, true
 			select {
-			case <-turned: // nobody has taken the last one: the newest counts
+			case <-turned: // replaces a value that was not received yet
 			default:
 			}
 			turned <- is
@@ -141,12 +141,12 @@ func hold(ctx context.Context, e *steps.Env, least time.Duration, good func(obse
 				timer.Reset(least)
 			}
 		case <-timer.C:
-			if err := e.World.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
+			if err := e.Recorder.CatchUpAll(ctx); err != nil && !errors.Is(err, observe.ErrNoList) {
 				return err
 			}
 			select {
 			case is := <-turned:
-				if is { // but not all the time
+				if is { // it was false in between
 					timer.Reset(least)
 				}
 			default:

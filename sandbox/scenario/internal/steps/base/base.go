@@ -12,11 +12,12 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec changes bases and waits until the controller shows the change.
+// Exec changes bases or their Nodes and waits until the Nodes show the change.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, error) {
 	switch {
 	case a.Add != nil:
@@ -37,27 +38,27 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, er
 	return "uncordoned " + strings.Join(nodes, ", "), err
 }
 
-// add adds bases to a set, or defines a new set.
+// add adds bases to an existing or a new set.
 func add(ctx context.Context, e *steps.Env, more v1alpha1.BaseSet) (string, error) {
-	if _, known := e.Definition(more.Name); !known {
-		e.Define(more)
+	if _, known := e.BaseSet(more.Name); !known {
+		e.SetBaseSet(more)
 	}
-	names, err := e.Add(ctx, more, steps.CountOf(more))
+	names, err := e.AddBases(ctx, more, steps.CountOf(more))
 	return "added " + strings.Join(names, ", "), err
 }
 
 func remove(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames) (string, error) {
-	bases, err := e.Resolve(names)
+	bases, err := e.ResolveBases(names)
 	if err != nil {
 		return "", err
 	}
-	if err := end(ctx, e, bases); err != nil {
+	if err := removeBases(ctx, e, bases); err != nil {
 		return "", err
 	}
-	return "removed " + namesOf(bases), nodesGone(ctx, e, bases)
+	return "removed " + namesOf(bases), waitNodesDeleted(ctx, e, bases)
 }
 
-func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+func removeBases(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	hosts, names := make([]string, len(bases)), make([]string, len(bases))
 	for i, b := range bases {
 		hosts[i], names[i] = e.Host(b.Name), b.Name
@@ -65,14 +66,14 @@ func end(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 	if _, err := e.Sandbox.RemoveBases(ctx, control.RemoveRequest{Bases: hosts}); err != nil {
 		return fmt.Errorf("removing %s: %w", strings.Join(names, ", "), err)
 	}
-	e.World.Forget(names...)
+	e.Recorder.RemoveBases(names...)
 	return nil
 }
 
-// restart restarts bases one after the other, and waits until each has a Ready Node. It does not wait until the Nodes
-// of previous identities are deleted.
+// restart restarts bases one after the other, and waits until all have Ready Nodes. It does not wait until the Nodes of
+// previous identities are deleted.
 func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string, error) {
-	bases, err := e.Resolve(a.Bases)
+	bases, err := e.ResolveBases(a.Bases)
 	if err != nil {
 		return "", err
 	}
@@ -83,33 +84,33 @@ func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string
 		if err != nil {
 			return "", fmt.Errorf("restarting %s: %w", b.Name, err)
 		}
-		e.World.Know(*now)
+		e.Recorder.AddBases(*now)
 	}
 	return "restarted " + namesOf(bases), e.NodesReady(ctx, names)
 }
 
-// upgrade replaces bases in batches, and waits until each new base has a Ready Node. The controller deletes the Nodes
-// of the old bases later, as for a real base, which ends without disconnecting.
+// upgrade replaces bases in batches, and waits until each new base has a Ready Node. It does not wait until the
+// controller deletes the Nodes of the old bases.
 func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string, error) {
-	set, known := e.Definition(a.Set)
+	set, known := e.BaseSet(a.Set)
 	if !known {
-		return "", steps.Fail("there is no set of bases %q", a.Set)
+		return "", steps.Fail("set of bases %q not found", a.Set)
 	}
-	old, err := e.Resolve(v1alpha1.BaseNames{a.Set})
+	old, err := e.ResolveBases(v1alpha1.BaseNames{a.Set})
 	if err != nil {
 		return "", err
 	}
 	old = slices.DeleteFunc(old, func(b observe.Base) bool { return b.Version == a.Version })
 	if len(old) == 0 {
-		return "", steps.Fail("all bases of set %s are of version %s already", a.Set, a.Version)
+		return "", steps.Fail("all bases of set %s already have version %s", a.Set, a.Version)
 	}
 	before := set.Version
 	set.Version = a.Version
-	e.Define(set)
-	for part := range slices.Chunk(old, ptr.Deref(a.Batch, 1)) {
+	e.SetBaseSet(set)
+	for batch := range slices.Chunk(old, ptr.Deref(a.Batch, 1)) {
 		steps := []func() error{
-			func() error { _, err := e.Add(ctx, set, len(part)); return err },
-			func() error { return end(ctx, e, part) },
+			func() error { _, err := e.AddBases(ctx, set, len(batch)); return err },
+			func() error { return removeBases(ctx, e, batch) },
 		}
 		if a.OldFirst {
 			slices.Reverse(steps)
@@ -120,11 +121,11 @@ func upgrade(ctx context.Context, e *steps.Env, a *v1alpha1.BaseUpgrade) (string
 			}
 		}
 	}
-	return fmt.Sprintf("replaced %d bases of version %s by ones of version %s", len(old), before, a.Version), nil
+	return fmt.Sprintf("upgraded %s from version %s to %s", plain.Count(len(old), "base"), before, a.Version), nil
 }
 
-func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
-	return e.UntilNone(ctx, func(_ observe.View, nodes map[string]*unstructured.Unstructured) (left []string) {
+func waitNodesDeleted(ctx context.Context, e *steps.Env, bases []observe.Base) error {
+	return e.WaitUntilNone(ctx, func(_ observe.Snapshot, nodes map[string]*unstructured.Unstructured) (left []string) {
 		for _, b := range bases {
 			if nodes[b.Identity] != nil {
 				left = append(left, b.Name)
@@ -132,8 +133,9 @@ func nodesGone(ctx context.Context, e *steps.Env, bases []observe.Base) error {
 		}
 		return left
 	}, func(left []string) *steps.Failure {
-		return steps.Fail("the controller still shows Nodes of %s (it gives a silent base up after BASE_DEAD_AFTER, "+
-			"60 s by default)", strings.Join(left, ", "))
+		return steps.Fail("the controller has not deleted the Nodes of %s (it deletes the Node of an "+
+			"unreachable base after "+
+			"BASE_DEAD_AFTER, 60 s by default)", strings.Join(left, ", "))
 	})
 }
 

@@ -9,17 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// cordon cordons or uncordons the Nodes of bases, and returns the Nodes. It waits for Nodes that do not exist yet.
+// cordon cordons or uncordons the Nodes of bases, and returns their names. It waits for Nodes that do not exist yet.
 func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool) (nodes []string, err error) {
-	bases, err := e.Resolve(names)
+	bases, err := e.ResolveBases(names)
 	if err != nil {
 		return nil, err
 	}
-	err = e.UntilNone(ctx, func(_ observe.View, all map[string]*unstructured.Unstructured) (missing []string) {
+	err = e.WaitUntilNone(ctx, func(_ observe.Snapshot, all map[string]*unstructured.Unstructured) (missing []string) {
 		nodes = nodes[:0]
 		for _, b := range bases {
 			if n := all[b.Identity]; n != nil {
@@ -30,7 +31,7 @@ func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool
 		}
 		return missing
 	}, func(missing []string) *steps.Failure {
-		return steps.Fail("there is no Node of %s", strings.Join(missing, ", "))
+		return steps.Fail("bases without a Node: %s", strings.Join(missing, ", "))
 	})
 	if err != nil {
 		return nil, err
@@ -49,22 +50,22 @@ func drain(ctx context.Context, e *steps.Env, a *v1alpha1.BaseDrain) (string, er
 		return "", err
 	}
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.Namespace}
-	if err := e.World.Follow(ctx, pods); err != nil { // before, so that the end is seen
+	if err := e.Recorder.Follow(ctx, pods); err != nil { // before the eviction, so that the deletion is observed
 		return "", err
 	}
-	leaving := map[types.UID]string{}
+	deleting := map[types.UID]string{}
 	for _, name := range nodes {
 		evicted, err := e.Kube.Evict(ctx, name)
 		if err != nil {
 			return "", err
 		}
 		for i := range evicted {
-			leaving[evicted[i].UID] = evicted[i].Name
+			deleting[evicted[i].UID] = evicted[i].Name
 		}
 	}
-	text := fmt.Sprintf("drained %s of %d Pods", strings.Join(nodes, ", "), len(leaving))
+	text := fmt.Sprintf("drained %s, evicted %s", strings.Join(nodes, ", "), plain.Count(len(deleting), "Pod"))
 	if a.NoWait {
 		return text, nil
 	}
-	return text, e.UntilGone(ctx, pods, leaving)
+	return text, e.WaitUntilDeleted(ctx, pods, deleting)
 }

@@ -1,4 +1,5 @@
-// Package component executes the steps that act on a component: controller, broker, apiserver, controllerManager and scheduler.
+// Package component executes the steps that act on a component: controller, broker, apiserver, controllerManager and
+// scheduler.
 package component
 
 import (
@@ -12,12 +13,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// On returns the execution of steps that act on the component with the name.
-func On(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
+// Exec returns the function that executes steps for the component with the name.
+func Exec(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
 	return func(ctx context.Context, e *steps.Env, a *v1alpha1.ComponentAction) (string, error) {
 		action := supervise.Action(a.Do)
 		if !slices.Contains(supervise.Actions, action) {
-			return "", steps.Fail("do: %q is nothing that can be done to a component", a.Do)
+			return "", steps.Fail("do: unknown action %q; supported: %v", a.Do, supervise.Actions)
 		}
 		name := name
 		if a.Replica != nil && *a.Replica > 1 {

@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec deletes objects and waits until they are gone.
+// Exec deletes objects and waits until they are removed from the API.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error) {
-	t, err := e.Target(a.Ref)
+	t, err := e.ResolveRef(a.Ref)
 	if err != nil {
 		return "", err
 	}
@@ -23,7 +23,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error)
 		return "", err
 	}
 	if len(found) == 0 {
-		none := steps.Fail("there is no %s", t)
+		none := steps.Fail("%s not found", t)
 		if a.IgnoreNotFound {
 			return none.Message, nil
 		}
@@ -34,26 +34,26 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Delete) (string, error)
 		seconds := int64(a.GracePeriod.Seconds())
 		grace = &seconds
 	}
-	if err := e.World.Follow(ctx, t.Subject); err != nil { // before, so that the end is seen
+	if err := e.Recorder.Follow(ctx, t.Subject); err != nil { // before the deletion, so that it is observed
 		return "", err
 	}
-	gone := map[types.UID]string{}
+	deleted := map[types.UID]string{}
 	for _, o := range found {
 		err := e.Kube.Delete(ctx, t.Type, o, grace)
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // somebody was faster
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // another client deleted or replaced the object
 			continue
 		}
 		if err != nil {
 			return "", err
 		}
-		gone[o.GetUID()] = o.GetName()
+		deleted[o.GetUID()] = o.GetName()
 	}
-	text := fmt.Sprintf("deleted %d of %s", len(found), t)
+	text := fmt.Sprintf("deleted %d: %s", len(found), t)
 	if t.Name != "" {
 		text = "deleted " + t.String()
 	}
 	if a.NoWait {
 		return text, nil
 	}
-	return text, e.UntilGone(ctx, t.Subject, gone)
+	return text, e.WaitUntilDeleted(ctx, t.Subject, deleted)
 }

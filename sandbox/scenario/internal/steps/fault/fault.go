@@ -13,6 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
@@ -28,19 +29,19 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.FaultAction) (string, e
 }
 
 func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error) {
-	bases, hosts, err := e.Bases(a.Bases)
+	bases, hosts, err := e.BaseHosts(a.Bases)
 	if err != nil {
 		return "", err
 	}
-	i := fault.Injection{Fault: e.Named(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group,
+	i := fault.Injection{Fault: e.WithFaultID(a.Fault), Target: a.Target, Bases: hosts, Group: e.Group,
 		Replica: ptr.Deref(a.Replica, 0)}
-	// bases have the seed of the run
+	// bases already have the seed of the run
 	if a.Target != v1alpha1.TargetBase && (i.Probability != 0 || i.Delay.Spread != 0) {
 		i.Seed = cmp.Or(i.Seed, e.Seed)
 	}
-	e.WatchFault(i.Fault, a.Target, bases)
+	e.RecordFault(i.Fault, a.Target, bases)
 	if _, err := e.Sandbox.SetFault(ctx, i); err != nil {
-		return "", fmt.Errorf("setting the fault %s: %w", i.ID, err)
+		return "", fmt.Errorf("setting fault %s: %w", i.ID, err)
 	}
 	on := strings.Join(bases, ", ")
 	if a.Target != v1alpha1.TargetBase {
@@ -50,7 +51,7 @@ func set(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSet) (string, error
 }
 
 func selector(e *steps.Env, a *v1alpha1.FaultSelector) (control.FaultSelector, error) {
-	_, hosts, err := e.Bases(a.Bases)
+	_, hosts, err := e.BaseHosts(a.Bases)
 	return control.FaultSelector{Group: e.Group, Target: a.Target, Bases: hosts, IDs: a.IDs}, err
 }
 
@@ -65,7 +66,7 @@ func clearFaults(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (
 	return "cleared faults " + cmp.Or(strings.Join(a.IDs, ", "), strings.Join(a.Bases, ", "), string(a.Target)), nil
 }
 
-const awaitEvery = 20 * time.Millisecond
+const awaitPollInterval = 20 * time.Millisecond
 
 // await waits until faults have ended.
 func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string, error) {
@@ -74,7 +75,7 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		return "", err
 	}
 	var waiting []string
-	err = steps.Poll(ctx, awaitEvery, func() (bool, error) {
+	err = steps.Poll(ctx, awaitPollInterval, func() (bool, error) {
 		now, err := e.Sandbox.Faults(ctx, e.Group)
 		if err != nil {
 			return false, fmt.Errorf("listing the faults: %w", err)
@@ -82,14 +83,14 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		waiting = nil
 		for _, f := range now.Faults {
 			if f.Ended == "" && selector.Matches(f.Injection) {
-				waiting = append(waiting, fmt.Sprintf("%s, which was triggered %d times", f.ID, f.Triggered))
+				waiting = append(waiting, fmt.Sprintf("%s (triggered %s)", f.ID, plain.Count(f.Triggered, "time")))
 			}
 		}
 		return len(waiting) == 0, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err,
-			func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, "; ")) })
+		return "", steps.TimeoutFailure(ctx, err,
+			func() *steps.Failure { return steps.Fail("faults have not ended: %s", strings.Join(waiting, ", ")) })
 	}
 	return "faults have ended: " + strings.Join(a.IDs, ", "), nil
 }

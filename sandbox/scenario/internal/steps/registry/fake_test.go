@@ -39,26 +39,25 @@ const (
 	patience = check.Patience
 )
 
-// fakeSandbox does what a daemon would, and makes the Nodes that a controller
-// would. It notes what it was asked for.
+// fakeSandbox is a fake daemon that also creates Nodes like a controller. It records its calls.
 type fakeSandbox struct {
-	nodes func(control.Base, bool) // a Node comes or goes
+	nodes func(control.Base, bool) // called when a Node is created or deleted
 
 	mu    sync.Mutex
 	calls []string
 	bases map[string]control.Base // by host name
 	count map[string]int          // by set
 	end   traffic.End
-	busy  map[string]int // what controllers write each time
+	busy  map[string]int // writes of the controllers per poll
 
 	writes apifault.Writes
 	faults []fault.Status
-	// ending is how many looks at the faults later all have ended; 0 = they do not.
+	// ending is the number of polls after which all faults have ended; 0 means never.
 	ending int
-	err    error // of the next call
+	err    error // error of the next call
 }
 
-func (f *fakeSandbox) note(format string, args ...any) error {
+func (f *fakeSandbox) record(format string, args ...any) error {
 	f.calls = append(f.calls, fmt.Sprintf(format, args...))
 	err := f.err
 	f.err = nil
@@ -68,7 +67,7 @@ func (f *fakeSandbox) note(format string, args ...any) error {
 func (f *fakeSandbox) AddBases(_ context.Context, r control.AddRequest) ([]control.Base, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.note("add %d %s %s", r.Count, r.Set, r.Spec.Version); err != nil {
+	if err := f.record("add %d %s %s", r.Count, r.Set, r.Spec.Version); err != nil {
 		return nil, err
 	}
 	var added []control.Base
@@ -91,7 +90,7 @@ func (f *fakeSandbox) RemoveBases(_ context.Context, r control.RemoveRequest) ([
 		f.nodes(f.bases[name], false)
 		delete(f.bases, name)
 	}
-	return nil, f.note("remove %s", strings.Join(r.Bases, " "))
+	return nil, f.record("remove %s", strings.Join(r.Bases, " "))
 }
 
 func (f *fakeSandbox) RestartBase(_ context.Context, base string, r control.RestartRequest) (*control.Base, error) {
@@ -103,26 +102,26 @@ func (f *fakeSandbox) RestartBase(_ context.Context, base string, r control.Rest
 		f.bases[base] = b
 		f.nodes(b, true)
 	}
-	return &b, f.note("restart %s %t", base, r.NewIdentity)
+	return &b, f.record("restart %s %t", base, r.NewIdentity)
 }
 
 func (f *fakeSandbox) SetFault(_ context.Context, i fault.Injection) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = append(f.faults, fault.Status{Injection: i})
-	return i.ID, f.note("set %s %s %s on %v %d", i.Target, i.ID, i.Kind, i.Bases, i.Replica)
+	return i.ID, f.record("set %s %s %s on %v %d", i.Target, i.ID, i.Kind, i.Bases, i.Replica)
 }
 
 func (f *fakeSandbox) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("clear %s %v of %v", r.Target, r.IDs, r.Bases)
+	return f.record("clear %s %v of %v", r.Target, r.IDs, r.Bases)
 }
 
 func (f *fakeSandbox) Faults(context.Context, string) (control.Faults, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ending > 0 { // so many looks later all have ended
+	if f.ending > 0 { // all faults end after this number of polls
 		f.ending--
 		if f.ending == 0 {
 			for i := range f.faults {
@@ -138,25 +137,25 @@ func (f *fakeSandbox) Faults(context.Context, string) (control.Faults, error) {
 	if writes.By != nil {
 		writes.By = map[int]map[string]int{1: maps.Clone(writes.By[1])}
 	}
-	return control.Faults{Faults: slices.Clone(f.faults), Writes: writes}, f.note("faults")
+	return control.Faults{Faults: slices.Clone(f.faults), Writes: writes}, f.record("faults")
 }
 
 func (f *fakeSandbox) Act(_ context.Context, r control.ActRequest) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("%s %s for %s", r.Action, r.Component, r.Group)
+	return f.record("%s %s for %s", r.Action, r.Component, r.Group)
 }
 
 func (f *fakeSandbox) Repair(_ context.Context, r control.RepairRequest) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("repair %s%s", r.Group, map[bool]string{true: " and its controllers"}[r.Controllers])
+	return f.record("repair %s%s", r.Group, map[bool]string{true: " and its controllers"}[r.Controllers])
 }
 
 func (f *fakeSandbox) StartTraffic(_ context.Context, group string, s traffic.Spec) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.note("start %s %s %s %s for %v", group, s.Name, s.Namespace, s.Module, s.Duration)
+	return f.record("start %s %s %s %s for %v", group, s.Name, s.Namespace, s.Module, s.Duration)
 }
 
 func (f *fakeSandbox) Traffic(context.Context, string) ([]traffic.Summary, error) {
@@ -170,17 +169,17 @@ func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.E
 	defer f.mu.Unlock()
 	end := f.end
 	end.Name = name
-	return &end, f.note("stop %s", name)
+	return &end, f.record("stop %s", name)
 }
 
-// rig is an Env on fakes.
+// rig is an Env with fakes.
 type rig struct {
 	*steps.Env
 	t       *testing.T
 	sandbox *fakeSandbox
 	dynamic *dynamicfake.FakeDynamicClient
 	typed   *typedfake.Clientset
-	world   *observe.World
+	world   *observe.Recorder
 }
 
 func newRig(t *testing.T) *rig {
@@ -201,10 +200,10 @@ func newRig(t *testing.T) *rig {
 	r.world = observe.New(observe.Options{Client: r.dynamic, Namespace: run, Group: run})
 	var err error
 	r.Env, err = steps.New(steps.Options{
-		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), World: r.world,
+		Sandbox: r.sandbox, Kube: kube.New(r.typed, r.dynamic, mapper), Recorder: r.world,
 		Static: expr.Static{Vars: map[string]any{"module": "stock"}, Outputs: []string{"said"}},
 		Vars:   map[string]any{"module": "stock"},
-		Run:    expr.Run{Env: "dev"}, Namespace: run, Group: run, Folder: t.TempDir(), Kubeconfig: "/kubeconfig",
+		Run:    expr.Run{Env: "dev"}, Namespace: run, Group: run, Dir: t.TempDir(), Kubeconfig: "/kubeconfig",
 		Seed: 7, TrafficFor: time.Hour,
 	})
 	if err != nil {
@@ -222,7 +221,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// node makes or removes the Node of a base.
+// node creates or deletes the Node of a base.
 func (r *rig) node(b control.Base, there bool) {
 	name := "vnode." + b.Identity
 	if !there {
@@ -252,7 +251,7 @@ func (r *rig) update(resource schema.GroupVersionResource, text string) {
 	}
 }
 
-// action reads an action as a scenario writes it.
+// action decodes an action from YAML.
 func action(t *testing.T, text string) *v1alpha1.Action {
 	t.Helper()
 	s := &v1alpha1.Step{}
@@ -262,9 +261,9 @@ func action(t *testing.T, text string) *v1alpha1.Action {
 	return &s.Action
 }
 
-var errLate = errors.New("not within the time")
+var errLate = errors.New("timed out")
 
-// do does an action within a time.
+// do executes an action with a timeout.
 func (r *rig) do(text string, limit time.Duration) (string, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
@@ -272,8 +271,8 @@ func (r *rig) do(text string, limit time.Duration) (string, error) {
 	return Exec(ctx, r.Env, action(r.t, text))
 }
 
-// well does an action that must go well, and returns a message with these values.
-func (r *rig) well(text string, values ...string) {
+// mustPass executes an action that must pass, with a message that contains the values.
+func (r *rig) mustPass(text string, values ...string) {
 	r.t.Helper()
 	got, err := r.do(text, patience)
 	if err != nil {
@@ -282,14 +281,15 @@ func (r *rig) well(text string, values ...string) {
 	wantError(r.t, errors.New(got), values...)
 }
 
-// ill does an action that must fail before its time ends, with these values in the error, and returns the details.
-func (r *rig) ill(text string, values ...string) []steps.Detail {
+// mustFail executes an action that must fail before its timeout, with an error that contains the values, and returns
+// its details.
+func (r *rig) mustFail(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, patience, false, values)
 }
 
-// late does an action that must fail because its time ends.
-func (r *rig) late(text string, values ...string) []steps.Detail {
+// mustTimeOut executes an action that must time out.
+func (r *rig) mustTimeOut(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, time.Second, true, values)
 }
@@ -298,7 +298,7 @@ func (r *rig) fails(text string, limit time.Duration, late bool, values []string
 	r.t.Helper()
 	_, err := r.do(text, limit)
 	if err == nil || errors.Is(err, errLate) != late {
-		r.t.Fatalf("%s: error %v, want late: %t", text, err, late)
+		r.t.Fatalf("%s: error %v, want timeout: %t", text, err, late)
 	}
 	wantError(r.t, err, values...)
 	var f *steps.Failure
@@ -315,7 +315,7 @@ func wantError(t *testing.T, err error, values ...string) {
 	t.Helper()
 	for _, v := range values {
 		if err == nil || !strings.Contains(err.Error(), v) {
-			t.Fatalf("got %v, want %q in it", err, v)
+			t.Fatalf("error %v does not contain %q", err, v)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package registry has the table of the steps of scenarios.
+// Package registry executes steps of scenarios by their action.
 package registry
 
 import (
@@ -22,43 +22,45 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/wait"
 )
 
-// table has the execution of each step, by the name of the field of v1alpha1.Action. The runner executes groups itself.
-var table = map[string]entry{
-	"apply":             of(apply.Exec),
-	"assert":            of(assert.Exec),
-	"apiserver":         of(component.On("kube-apiserver")),
-	"base":              of(base.Exec),
-	"broker":            of(component.On("broker")),
-	"controller":        of(component.On("module-controller")),
-	"controllerManager": of(component.On("kube-controller-manager")),
-	"delete":            of(deletion.Exec),
-	"fault":             of(fault.Exec),
-	"patch":             of(change.Patch),
-	"release":           of(release.Exec),
-	"rollback":          of(change.Rollback),
-	"scale":             of(change.Scale),
-	"scheduler":         of(component.On("kube-scheduler")),
-	"script":            of(script.Exec),
-	"sleep":             of(sleep.Exec),
-	"traffic":           of(traffic.Exec),
-	"wait":              of(wait.Exec),
+// executors has the executor of each action, by the name of the field of v1alpha1.Action. The runner executes groups
+// itself.
+var executors = map[string]executor{
+	"apply":             newExecutor(apply.Exec),
+	"assert":            newExecutor(assert.Exec),
+	"apiserver":         newExecutor(component.Exec("kube-apiserver")),
+	"base":              newExecutor(base.Exec),
+	"broker":            newExecutor(component.Exec("broker")),
+	"controller":        newExecutor(component.Exec("module-controller")),
+	"controllerManager": newExecutor(component.Exec("kube-controller-manager")),
+	"delete":            newExecutor(deletion.Exec),
+	"fault":             newExecutor(fault.Exec),
+	"patch":             newExecutor(change.Patch),
+	"release":           newExecutor(release.Exec),
+	"rollback":          newExecutor(change.Rollback),
+	"scale":             newExecutor(change.Scale),
+	"scheduler":         newExecutor(component.Exec("kube-scheduler")),
+	"script":            newExecutor(script.Exec),
+	"sleep":             newExecutor(sleep.Exec),
+	"traffic":           newExecutor(traffic.Exec),
+	"wait":              newExecutor(wait.Exec),
 }
 
-type entry struct {
-	of   reflect.Type // of the field
+type executor struct {
+	of   reflect.Type // type of the field
 	exec func(ctx context.Context, e *steps.Env, step any) (string, error)
 }
 
-func of[T any](f func(context.Context, *steps.Env, T) (string, error)) entry {
-	return entry{reflect.TypeFor[T](), func(ctx context.Context, e *steps.Env, step any) (string, error) {
+func newExecutor[T any](f func(context.Context, *steps.Env, T) (string, error)) executor {
+	return executor{reflect.TypeFor[T](), func(ctx context.Context, e *steps.Env, step any) (string, error) {
 		return f(ctx, e, step.(T)) //nolint:forcetypeassert // A test compares the types.
 	}}
 }
 
-// Exec executes a step that is not a group, and returns what it did. A *steps.Failure has details of an error.
+// Exec executes an action that is not a group, and returns a description of its effect. An error with evidence is a
+// *steps.Failure.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Action) (string, error) {
 	kind, step := a.Get()
-	entry, known := table[kind]
+	entry, known := executors[kind]
 	if !known {
 		return "", fmt.Errorf("the step has no action")
 	}

@@ -52,8 +52,8 @@ func (r *rig) wantCalls(want ...string) {
 	r.sandbox.calls = nil
 }
 
-// Every action has an execution of its type.
-func TestTable(t *testing.T) {
+// Every action has an executor of its type.
+func TestExecutors(t *testing.T) {
 	actions := reflect.TypeFor[v1alpha1.Action]()
 	for i := range actions.NumField() {
 		f := actions.Field(i)
@@ -61,39 +61,41 @@ func TestTable(t *testing.T) {
 		if f.Type.Kind() == reflect.Slice { // a group
 			continue
 		}
-		if entry, known := table[name]; !known || entry.of != f.Type {
-			t.Errorf("the table has %v for %s, want %v", entry.of, name, f.Type)
+		if entry, known := executors[name]; !known || entry.of != f.Type {
+			t.Errorf("executor for type %v of action %s, want %v", entry.of, name, f.Type)
 		}
 	}
 }
 
 func TestAssertResource(t *testing.T) {
 	r := newRig(t)
-	r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "ConfigMap c, ")
+	r.mustTimeOut(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "ConfigMap c never existed")
 	r.create(configMaps, configMap)
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`,
+	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
+		"ConfigMap c ")
+	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: x}}, data: {a: "1"}}}`,
 		"app=x")
-	details := r.late(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
+	details := r.mustTimeOut(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3", b: "2", d: "4"}}}`,
 		"ConfigMap c: data.a: ", `"3"`, `"1"`, "1 more")
 	want := []steps.Detail{
-		{Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is not there"},
+		{Text: "data.a: want \"3\", got \"1\"\ndata.d: want \"4\", but it is missing"},
 		{Text: "apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\nmetadata:\n  labels:\n    app: x\n  " +
 			"name: c\n  namespace: run-x\n"},
 	}
 	if diff := cmp.Diff(want, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.well(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`,
+	r.mustPass(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "3"}}}`,
 		"ConfigMap")
-	r.late(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
-		"ConfigMap: c")
+	r.mustTimeOut(`assert: {absent: true, resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
+		"ConfigMap c exists and matches")
 }
 
-func TestAssertWaitsUntilItIsSo(t *testing.T) {
+func TestAssertWaitsForMatch(t *testing.T) {
 	r := newRig(t)
 	r.create(configMaps, configMap)
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`, "ConfigMap c ")
+	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
+		"ConfigMap c ")
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`,
@@ -106,8 +108,8 @@ func TestAssertWaitsUntilItIsSo(t *testing.T) {
 	}
 }
 
-// What must stay so is not taken for so as long as the watch has not told of all that happened.
-func TestAssertForWaitsForALateWatch(t *testing.T) {
+// An assert with for does not end before late watch events have arrived.
+func TestAssertForWaitsForLateWatch(t *testing.T) {
 	r := newRig(t)
 	late := watch.NewFake()
 	r.dynamic.PrependWatchReactor("pods",
@@ -125,66 +127,66 @@ func TestAssertForWaitsForALateWatch(t *testing.T) {
 		return n
 	}
 	r.create(observe.Pods, pod("5", "Running"))
-	r.well(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`)
+	r.mustPass(`assert: {cel: "pods.all(p, p.status.phase == 'Running')"}`)
 	r.update(observe.Pods, pod("7", "Failed"))
 	before, done := lists(), make(chan error, 1)
 	go func() {
 		_, err := r.do(`assert: {for: 50ms, cel: "pods.all(p, p.status.phase == 'Running')"}`, time.Second)
 		done <- err
 	}()
-	for lists() == before { // until it asks what there is
+	for lists() == before { // until the step lists the objects
 		select {
 		case err := <-done:
-			t.Fatalf("it has asked nobody: %v", err)
+			t.Fatalf("the step ended without a list: %v", err)
 		default:
 			runtime.Gosched()
 		}
 	}
 	late.Modify(apitest.Object(t, pod("7", "Failed")))
 	if err := <-done; !errors.Is(err, errLate) {
-		t.Errorf("it was taken for so: %v", err)
+		t.Errorf("the assert passed before the late event: %v", err)
 	}
 }
 
 func TestAssertCondition(t *testing.T) {
 	r := newRig(t)
-	r.late(`assert: {cel: "pods.all(p, true)"}`, " in pods")
-	details := r.late(`assert: {cel: "bases.exists(b, bases[b].ready)"}`)
+	r.mustTimeOut(`assert: {cel: "pods.all(p, true)"}`, "empty: pods: ")
+	details := r.mustTimeOut(`assert: {cel: "bases.exists(b, bases[b].ready)"}`)
 	if diff := cmp.Diff([]steps.Detail{{Text: "bases: none"}}, details, untitled); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
-	r.well(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "10ms")
-	r.late(`assert: {cel: "bases['base-2'].ready"}`, ": base-2")
+	r.world.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	r.mustPass(`assert: {cel: "bases.exists(b, bases[b].ready)", for: 10ms}`, "10ms")
+	r.mustTimeOut(`assert: {cel: "bases['base-2'].ready"}`, ": base-2")
 }
 
-func TestSleepEndsWhenSomethingIsSeen(t *testing.T) {
+func TestSleepEndsWhenConditionIsTrue(t *testing.T) {
 	r := newRig(t)
-	r.world.Note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
-	r.well(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: because}`, "because")
-	r.well(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: because}`, "10ms", "because; ")
-	r.late(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`)
+	r.world.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
+	r.mustPass(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: because}`, "because")
+	r.mustPass(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: because}`, "10ms", "because; ")
+	r.mustTimeOut(`sleep: {for: 1h, orUntil: "pods.size() > 0", reason: x}`)
 }
 
 func TestWait(t *testing.T) {
 	r := newRig(t)
 	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
-	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
+	r.mustTimeOut(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
 		kube.Progress{Reason: kube.NotFound, Detail: "Deployment d"}.String())
 	r.create(deployments, d+`0}}`)
-	r.late(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
+	r.mustTimeOut(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
 		kube.Progress{Reason: kube.NotAvailable, Want: 1}.String())
 	r.update(deployments, d+`1}}`)
-	r.well(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d",
+	r.mustPass(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d",
 		kube.Progress{Reason: kube.Complete, Kind: "Deployment", Want: 1}.String())
-	r.late(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "1 of Deployment d")
-	r.ill(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "Deployment e")
-	r.well(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "Deployment d")
-	r.well(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
+	r.mustTimeOut(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d: 1 not deleted yet, for example d")
+	r.mustFail(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "Deployment e")
+	r.mustPass(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "Deployment d")
+	r.mustPass(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
 }
 
-// A wait that fails says why.
-func TestWaitSaysWhy(t *testing.T) {
+// A failed wait has the explanation of why.
+func TestWaitExplainsFailure(t *testing.T) {
 	r := newRig(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{labels.BaseName: "bsae"},
@@ -199,7 +201,7 @@ func TestWaitSaysWhy(t *testing.T) {
 		}
 	}
 	r.create(observe.Pods, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: `+run+`}}`)
-	details := r.late(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`,
+	details := r.mustTimeOut(`wait: {ready: {apiVersion: v1, kind: Pod, name: p}}`,
 		kube.Progress{Reason: kube.NoCondition, Kind: "Pod", Name: "p"}.String(), `"bsae"`, ": base")
 	if len(details) != 2 || !strings.Contains(details[0].Text, labels.BaseName) {
 		t.Errorf("details: %+v", details)
@@ -214,19 +216,20 @@ func TestNothingMatched(t *testing.T) {
 		`scale: {apiVersion: apps/v1, kind: Deployment, name: c, replicas: 2}`: "Deployment c",
 		`rollback: {apiVersion: apps/v1, kind: Deployment, name: c}`:           "Deployment c",
 	} {
-		r.ill(text, want)
+		r.mustFail(text, want)
 	}
-	r.ill(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "ConfigMap", "app=z")
-	r.well(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "ConfigMap", "app=z")
+	r.mustFail(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}}`, "ConfigMap", "app=z")
+	r.mustPass(`delete: {apiVersion: v1, kind: ConfigMap, labels: {app: z}, ignoreNotFound: true}`, "ConfigMap",
+		"app=z")
 }
 
 func TestPatch(t *testing.T) {
 	r := newRig(t)
 	r.create(configMaps, configMap)
-	r.well(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "ConfigMap c")
-	r.well(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`,
+	r.mustPass(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "ConfigMap c")
+	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`,
 		"ConfigMap c ")
-	r.ill(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `"denied"`)
+	r.mustFail(`patch: {`+ofMap+`, type: merge, refused: denied, patch: {data: {a: "3"}}}`, `"denied"`)
 }
 
 func TestRelease(t *testing.T) {
@@ -234,21 +237,21 @@ func TestRelease(t *testing.T) {
 	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [`+
 		`{name: stock, image: "https://m.example/stock-1.0.0.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
 	release := `release: {apiVersion: apps/v1, kind: Deployment, name: d, version: 2.0.0}`
-	r.well(release, "stock 2.0.0", "Deployment d")
-	r.well(`assert: {resource: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {containers: [`+
+	r.mustPass(release, "stock 2.0.0", "Deployment d")
+	r.mustPass(`assert: {resource: {apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {containers: [`+
 		`{image: "https://m.example/stock-2.0.0.jar", env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}}}`, "Deployment d ")
-	r.ill(release, `Deployment d: module "stock" has version 2.0.0`)
+	r.mustFail(release, `Deployment d: module "stock" already has version 2.0.0`)
 	if _, err := r.Releases(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "Deployment d") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// An apply refuses objects outside the run, before it writes any.
+// An apply step rejects objects outside the run without writing them.
 func TestApplyOutsideTheRun(t *testing.T) {
 	r := newRig(t)
-	r.ill(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
+	r.mustFail(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
 		"ConfigMap c ", "namespace default")
-	r.ill(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared ")
+	r.mustFail(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared ")
 	for _, a := range r.dynamic.Actions() {
 		if a.GetVerb() == "patch" {
 			t.Errorf("%s of %s in %s", a.GetVerb(), a.GetResource().Resource, a.GetNamespace())
@@ -259,36 +262,36 @@ func TestApplyOutsideTheRun(t *testing.T) {
 func TestBases(t *testing.T) {
 	r := newRig(t)
 	two, none := 2, 0
-	err := r.Setup(t.Context(),
+	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"},
 			{Name: "later", Count: &none, Version: "1.0.0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.wantCalls("add 2 base 1.0.0")
-	r.well(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "base-3")
-	r.well(`base: {remove: [base-1]}`, "base-1")
-	r.well(`base: {restart: {bases: ["*"], newIdentity: true}}`, "base-2, base-3")
-	r.well(`base: {upgrade: {set: base, version: 2.0.0}}`, " 2 bases", "1.0.0", "2.0.0")
+	r.mustPass(`base: {add: {name: base, count: 1, version: 1.0.0}}`, "base-3")
+	r.mustPass(`base: {remove: [base-1]}`, "base-1")
+	r.mustPass(`base: {restart: {bases: ["*"], newIdentity: true}}`, "base-2, base-3")
+	r.mustPass(`base: {upgrade: {set: base, version: 2.0.0}}`, " 2 bases", "1.0.0", "2.0.0")
 	r.wantCalls("add 1 base 1.0.0", "remove run-x-base-1", "restart run-x-base-2 true", "restart run-x-base-3 true",
 		"add 1 base 2.0.0", "remove run-x-base-2", "add 1 base 2.0.0", "remove run-x-base-3")
-	r.ill(`base: {upgrade: {set: base, version: 2.0.0}}`, "set base", "version 2.0.0")
-	r.ill(`base: {remove: [base-1]}`, `"base-1"`, ": base-4, base-5")
-	r.ill(`base: {remove: [later]}`, `"later"`)
-	r.well(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`,
+	r.mustFail(`base: {upgrade: {set: base, version: 2.0.0}}`, "set base", "version 2.0.0")
+	r.mustFail(`base: {remove: [base-1]}`, `"base-1"`, ": base-4, base-5")
+	r.mustFail(`base: {remove: [later]}`, `"later"`)
+	r.mustPass(`fault: {set: {target: base, bases: [base], fault: {kind: error, code: Arklet.UnknownError, count: 2}}}`,
 		"error-1 (error) on base-4, base-5")
-	r.well(`fault: {clear: {bases: [base-5], ids: [x]}}`, " x")
+	r.mustPass(`fault: {clear: {bases: [base-5], ids: [x]}}`, " x")
 	r.wantCalls("set base error-1 error on [run-x-base-4 run-x-base-5] 0", "clear  [x] of [run-x-base-5]")
 }
 
 func TestComponentsAreRepaired(t *testing.T) {
 	r := newRig(t)
-	r.well(`controller: {do: kill, replica: 2}`, "kill", "module-controller-2")
-	r.well(`broker: {do: pause}`, "pause", "broker")
-	r.well(`apiserver: {do: kill}`, "kill", "kube-apiserver")
-	r.well(`apiserver: {do: start}`, "start", "kube-apiserver")
-	r.well(`controllerManager: {do: pause}`, "pause", "kube-controller-manager")
-	r.well(`scheduler: {do: kill}`, "kill", "kube-scheduler")
+	r.mustPass(`controller: {do: kill, replica: 2}`, "kill", "module-controller-2")
+	r.mustPass(`broker: {do: pause}`, "pause", "broker")
+	r.mustPass(`apiserver: {do: kill}`, "kill", "kube-apiserver")
+	r.mustPass(`apiserver: {do: start}`, "start", "kube-apiserver")
+	r.mustPass(`controllerManager: {do: pause}`, "pause", "kube-controller-manager")
+	r.mustPass(`scheduler: {do: kill}`, "kill", "kube-scheduler")
 	if err := errors.Join(r.Repair(t.Context()), r.Restore(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -298,19 +301,19 @@ func TestComponentsAreRepaired(t *testing.T) {
 		"repair run-x and its controllers")
 }
 
-// Faults on connections that are left are cleared with the components. Those that were never triggered fail the run.
+// Repair clears the remaining faults of connections. Faults that were never triggered fail the run.
 func TestFaultsOnConnections(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	if err := r.Setup(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
+	if err := r.AddInitialBases(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
 		t.Fatal(err)
 	}
 	r.sandbox.calls = nil
-	r.well(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`,
+	r.mustPass(`fault: {set: {target: api, replica: 2, fault: {id: late, kind: delay, delay: {min: 1s}}}}`,
 		"late (delay) on api")
-	r.well(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`,
+	r.mustPass(`fault: {set: {target: mqtt, bases: [base], fault: {id: held, kind: hold}}}`,
 		"held (hold) on mqtt base-1, base-2")
-	r.well(`fault: {clear: {ids: [late]}}`, " late")
+	r.mustPass(`fault: {clear: {ids: [late]}}`, " late")
 	if err := r.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -326,31 +329,32 @@ func TestFaultsOnConnections(t *testing.T) {
 	}
 }
 
-// await waits until the faults have ended, and else lists those that it has waited for.
+// await waits until the faults have ended. After a timeout, the error lists the remaining faults.
 func TestAwait(t *testing.T) {
 	r := newRig(t)
-	r.well(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
-	r.late(`fault: {await: {ids: [third]}}`, ": third, ", " 0 times")
+	r.mustPass(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
+	r.mustTimeOut(`fault: {await: {ids: [third]}}`, "third (triggered 0 times)")
 	r.sandbox.ending = 3
-	r.well(`fault: {await: {ids: [third]}}`, ": third")
+	r.mustPass(`fault: {await: {ids: [third]}}`, ": third")
 	if r.sandbox.ending != 0 {
-		t.Errorf("it ended %d looks before the end", r.sandbox.ending)
+		t.Errorf("await ended %d polls early", r.sandbox.ending)
 	}
 }
 
-// A fault that never fired on any of its bases fails the run unless it may; one that holds does not fire.
-func TestFaultsThatNeverFire(t *testing.T) {
+// A fault that was never triggered on any of its bases fails the run unless it has mayNotFire. Faults that are a state
+// are not triggered.
+func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	r := newRig(t)
 	two := 2
-	err := r.Setup(t.Context(),
+	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "mine (hang) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`,
+	r.mustPass(`fault: {set: {target: base, bases: [base-1], fault: {id: mine, kind: hang}}}`, "mine (hang) on base-1")
+	r.mustPass(`fault: {set: {target: base, bases: [base-1], fault: {id: perhaps, kind: deaf, mayNotFire: true}}}`,
 		"perhaps (deaf) on base-1")
-	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`,
+	r.mustPass(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`,
 		"webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) events.Event {
 		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultTriggered}}
@@ -362,19 +366,19 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	list, err := r.Faults([]events.Event{fired("base-2", "latency-1"), fired("base-1", "latency-1"),
 		fired("base-1", "mine")})
 	if err != nil {
-		t.Errorf("all have fired that must: %v", err)
+		t.Errorf("unexpected error: %v", err)
 	}
 	var got []string
 	for _, f := range list {
-		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Fired, f.MayNotFire))
+		got = append(got, fmt.Sprintf("%s %s %d %t", f.ID, f.Kind, f.Triggered, f.MayNotFire))
 	}
 	if d := cmp.Diff([]string{"latency-1 latency 2 false", "mine hang 1 false", "perhaps deaf 0 true"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
-// A release that changes nothing on any base fails the run unless it may. What changes no template is
-// none, and one that is overtaken is not judged.
+// A release that changes nothing on any base fails the run unless it has mayChangeNothing. A write that does not change
+// the template is not a release. Superseded releases are ignored.
 func TestReleasesThatChangeNothing(t *testing.T) {
 	r := newRig(t)
 	patch := func(text, more string) string {
@@ -404,33 +408,34 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	image := func(name string) string {
 		return patch(`{spec: {template: {spec: {containers: [{name: stock, image: `+name+`}]}}}}`, "")
 	}
-	r.well(image("one"), "Deployment d")
-	r.well(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""),
+	r.mustPass(image("one"), "Deployment d")
+	r.mustPass(patch(`{spec: {replicas: 2}, status: {replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, ""),
 		"Deployment d")
 	want(nil, "")
-	r.well(image("two"), "Deployment d")
+	r.mustPass(image("two"), "Deployment d")
 	want([]string{"Deployment d 0"}, "Deployment d", before, at("order"))
 	first := at("stock")
 	want([]string{"Deployment d 1"}, "", before, first)
-	r.well(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "), "Deployment d")
+	r.mustPass(patch(`{spec: {template: {metadata: {annotations: {a: b}}}}}`, "mayChangeNothing: true, "),
+		"Deployment d")
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 	hanging := patch(`{spec: {template: {spec: {containers: [{name: stock, image: three}]}}}, status: {updatedReplicas: 0}}`, "")
-	r.well(hanging, "Deployment d")
-	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // it goes on
-	r.well(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`,
+	r.mustPass(hanging, "Deployment d")
+	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first) // the rollout is in progress
+	r.mustPass(patch(`{spec: {template: {spec: {containers: [{name: stock, image: two}]}}}, status: {updatedReplicas: 2}}`,
 		""), "Deployment d")
-	// takes that back: what it wants may still be everywhere
+	// reverts the release: bases may still have the old version
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 }
 
-// Who waits for quiet hears what was written most since then; Leases do not count.
+// A wait for quiet that times out lists the most frequent writes since its start, without Leases.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}},
 		Last: time.Now()}
-	r.well(`wait: {quiet: 150ms}`, "150ms")
+	r.mustPass(`wait: {quiet: 150ms}`, "150ms")
 	r.sandbox.busy = map[string]int{"patch pods/status": 5, "create events": 1, "update leases": 9}
-	r.late(`wait: {quiet: 150ms}`, ": patch pods/status ")
+	r.mustTimeOut(`wait: {quiet: 150ms}`, ": patch pods/status ")
 }
 
 func TestTraffic(t *testing.T) {
@@ -465,32 +470,32 @@ func TestTraffic(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
 			r.sandbox.end = tt.end
-			r.well(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
+			r.mustPass(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
 				"50 requests", "Service svc")
-			r.ill(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
+			r.mustFail(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
 				`stream "s"`)
-			r.ill(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`,
+			r.mustFail(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`,
 				"Service scv", " svc?")
 			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
 			wantError(t, err, tt.values...)
-			r.ill(`traffic: {stop: {name: s}}`, `stream "s"`)
-			r.ill(`traffic: {stop: {name: other}}`, `stream "other"`)
+			r.mustFail(`traffic: {stop: {name: s}}`, `stream "s"`)
+			r.mustFail(`traffic: {stop: {name: other}}`, `stream "other"`)
 			if err := r.StopAll(t.Context()); err != nil {
-				t.Errorf("stopping what has been stopped: %v", err)
+				t.Errorf("stopping a stopped stream: %v", err)
 			}
 			r.wantCalls("start run-x s run-x stock for 1h0m0s", "stop s")
 		})
 	}
 }
 
-func TestStreamsThatRunAreStopped(t *testing.T) {
+func TestStopAll(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.end = traffic.End{Summary: traffic.Summary{Sent: 3, Lost: 3}}
-	r.well(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
-	r.well(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
+	r.mustPass(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
+	r.mustPass(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
 	wantError(t, r.StopAll(t.Context()), "traffic a: lost == 0 ", ": 3 requests", "3 lost")
 	streams := r.Streams()
 	if len(streams) != 2 || streams[0].Failure == nil || streams[1].Failure != nil || streams[1].End == nil {
@@ -500,21 +505,21 @@ func TestStreamsThatRunAreStopped(t *testing.T) {
 
 func TestScript(t *testing.T) {
 	r := newRig(t)
-	r.well(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`, "run-x /kubeconfig z")
-	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Known()["outputs"]); diff != "" {
+	r.mustPass(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`,
+		"run-x /kubeconfig z")
+	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Values()["outputs"]); diff != "" {
 		t.Errorf("outputs (-want +got):\n%s", diff)
 	}
-	details := r.ill(`script: {content: 'echo out; echo err >&2; exit 3'}`, "status 3")
-	if diff := cmp.Diff([]steps.Detail{{Title: "standard output", Text: "out\n"},
-		{Title: "standard error", Text: "err\n"}}, details); diff != "" {
+	details := r.mustFail(`script: {content: 'echo out; echo err >&2; exit 3'}`, "exit code 3")
+	if diff := cmp.Diff([]steps.Detail{{Title: "Standard output", Text: "out\n"},
+		{Title: "Standard error", Text: "err\n"}}, details); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	r.well(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
+	r.mustPass(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
 }
 
-// What is said of a script that never did what it was to do is what its last whole attempt said, also when the time
-// ends in the middle of another one.
-func TestScriptUntilTheTimeEnds(t *testing.T) {
+// After a timeout, the failure of a script with until describes the last complete attempt.
+func TestScriptUntilTimeout(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
@@ -524,14 +529,14 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 		ended <- err
 	}()
 	for deadline := time.After(patience); ; {
-		if _, err := os.Stat(filepath.Join(r.Folder, "twice")); err == nil {
+		if _, err := os.Stat(filepath.Join(r.Dir, "twice")); err == nil {
 			break
 		}
 		select {
 		case err := <-ended:
-			t.Fatalf("it ended before its time: %v", err)
+			t.Fatalf("the step ended before its timeout: %v", err)
 		case <-deadline:
-			t.Fatal("it was not tried again")
+			t.Fatal("the script was not repeated")
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -543,8 +548,8 @@ func TestScriptUntilTheTimeEnds(t *testing.T) {
 	}
 }
 
-// A script is given what it was told, and of the environment of its caller what says nothing secret.
-func TestEnvironmentOfAScript(t *testing.T) {
+// A script gets its own variables, and the variables of the caller that contain no secrets.
+func TestScriptEnvironment(t *testing.T) {
 	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k",
 		"KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
 		t.Setenv(name, value)
@@ -554,9 +559,9 @@ func TestEnvironmentOfAScript(t *testing.T) {
 		time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	got := slices.DeleteFunc(strings.Fields(r.Known()["outputs"].(map[string]any)["said"].(string)),
+	got := slices.DeleteFunc(strings.Fields(r.Values()["outputs"].(map[string]any)["said"].(string)),
 		func(name string) bool {
-			// as the machine has them, and the shell's own
+			// from the machine, or set by the shell
 			return slices.Contains(
 				[]string{"_", "HOME", "LANG", "LOGNAME", "OLDPWD", "SHELL", "SHLVL", "TMPDIR", "USER"}, name)
 		})
@@ -566,7 +571,7 @@ func TestEnvironmentOfAScript(t *testing.T) {
 	}
 }
 
-func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
+func TestScriptIsKilledWithItsProcesses(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()
 	_, err := r.do(`script: {content: 'sleep 60 & echo $! > pid; wait'}`, 2*time.Second)
@@ -574,28 +579,28 @@ func TestScriptIsKilledWithWhatItStarted(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the step took %s", took)
 	}
-	pid, err := os.ReadFile(filepath.Join(r.Folder, "pid"))
+	pid, err := os.ReadFile(filepath.Join(r.Dir, "pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.After(patience); ; {
 		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
-		if err != nil || strings.Contains(string(state), ") Z ") { // a zombie has ended
+		if err != nil || strings.Contains(string(state), ") Z ") { // a zombie process has ended
 			return
 		}
-		select { // the kernel takes its time on a busy machine
+		select { // the kernel may need time on a busy machine
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("what the script has started goes on: %s", state)
+			t.Fatalf("a process of the script is still running: %s", state)
 		}
 	}
 }
 
-func TestExpressionsOfTheRun(t *testing.T) {
+func TestExpand(t *testing.T) {
 	r := newRig(t)
-	r.well(`script: {content: "echo five", output: said}`, "five")
+	r.mustPass(`script: {content: "echo five", output: said}`, "five")
 	got, err := r.Expand(map[string]any{"a": "x-${{ outputs.said }}", "b": int64(1)})
 	if err != nil {
 		t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec releases a version of a module and waits until the change is seen.
+// Exec releases a version of a module and waits until the change is observed.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error) {
 	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{},
-		func(t steps.Target, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
+		func(t steps.ObjectRef, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
 			operations, module, err := plan(o, a.Module, a.Version)
 			if err != nil {
 				return nil, "", steps.Fail("%s: %v", t, err)
@@ -42,20 +42,20 @@ func replace(path, from, to string) []operation {
 	return []operation{{"test", path, from}, {"replace", path, to}}
 }
 
-// plan returns the JSON patch that gives a module of a workload another version, and the name of the module.
+// plan returns the JSON patch that changes the version of a module of a workload, and the name of the module.
 func plan(o *unstructured.Unstructured, name, version string) ([]operation, string, error) {
 	root, content := "", o.Object
 	if o.GetKind() != "Pod" {
 		root = "/spec/template"
 		inner, found, err := unstructured.NestedMap(o.Object, "spec", "template")
 		if err != nil || !found {
-			return nil, "", fmt.Errorf("it has no Pod template in spec.template: change it by a patch step")
+			return nil, "", fmt.Errorf("no Pod template in spec.template; use a patch step")
 		}
 		content = inner
 	}
 	var template corev1.PodTemplateSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &template); err != nil {
-		return nil, "", fmt.Errorf("reading its Pod template: %w", err)
+		return nil, "", fmt.Errorf("decoding the Pod template: %w", err)
 	}
 	i, err := container(template.Spec, name)
 	if err != nil {
@@ -69,12 +69,12 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 	case present == "":
 		return nil, "", fmt.Errorf("container %q does not set %s", c.Name, labels.VersionEnv)
 	case present == version:
-		return nil, "", fmt.Errorf("module %q has version %s already: release another version", c.Name, version)
+		return nil, "", fmt.Errorf("module %q already has version %s; release another version", c.Name, version)
 	}
 	image := replaceVersion(c.Image, present, version)
 	if image == c.Image {
 		return nil, "", fmt.Errorf(
-			"the image %q of container %q does not contain the version %s: change both by a patch step", c.Image,
+			"image %q of container %q does not contain the version %s; change both by a patch step", c.Image,
 			c.Name, present)
 	}
 	at := fmt.Sprintf("%s/spec/containers/%d", root, i)
@@ -85,7 +85,7 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 	return append(replace(at+"/image", c.Image, image), replace(path, present, version)...), c.Name, nil
 }
 
-// container returns the index of the container of a module; an empty name stands for the only module.
+// container returns the index of the container of a module. An empty name means the only module.
 func container(spec corev1.PodSpec, name string) (int, error) {
 	modules, _ := workload.Modules(spec)
 	var names []string
@@ -95,17 +95,17 @@ func container(spec corev1.PodSpec, name string) (int, error) {
 	known := strings.Join(names, ", ")
 	switch {
 	case name == "" && len(names) > 1:
-		return 0, fmt.Errorf("it has several modules: set module to one of: %s", known)
+		return 0, fmt.Errorf("several modules; set module to one of: %s", known)
 	case name == "" && len(names) == 1:
 		name = names[0]
 	case !slices.Contains(names, name):
-		return 0, fmt.Errorf("it has no module %q; its modules: %s", name, known)
+		return 0, fmt.Errorf("unknown module %q; modules: %s", name, known)
 	}
 	return slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name }), nil
 }
 
-// versionPath returns the path of the value that a container, which is at a path, gets its version from: BIZ_VERSION itself, or a label or
-// an annotation of the Pod template, which is at root.
+// versionPath returns the path of the value that determines the version of a container: BIZ_VERSION, or a label or
+// annotation of the Pod template. at is the path of the container, root the path of the Pod template.
 func versionPath(root, at string, c corev1.Container) (string, error) {
 	i := len(c.Env) - 1
 	for c.Env[i].Name != labels.VersionEnv {
@@ -122,7 +122,7 @@ func versionPath(root, at string, c corev1.Container) (string, error) {
 				strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
 		}
 	}
-	return "", fmt.Errorf("container %q computes %s from other values: change these by a patch step", c.Name,
+	return "", fmt.Errorf("container %q computes %s from other values; change these by a patch step", c.Name,
 		labels.VersionEnv)
 }
 
@@ -131,7 +131,7 @@ var (
 	wordEnds   = regexp.MustCompile(`^($|[^\pL\pN.]|\.\pL)`)
 )
 
-// replaceVersion replaces a version wherever it is a whole word in the path or the query of a URL.
+// replaceVersion replaces all occurrences of a version that are whole words in the path or the query of a URL.
 func replaceVersion(url, from, to string) string {
 	host := 0
 	if scheme := strings.Index(url, "://"); scheme >= 0 {

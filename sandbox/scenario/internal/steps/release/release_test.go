@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 	at := "/spec/template/spec/containers/0"
 	tests := []struct {
 		name, object, module, version string
-		want                          map[string]string // the new values by their paths
+		want                          map[string]string // new values by path
 		err                           string
 	}{
 		{"the only module", deployment(stock, agent), "", "2.0.0",
@@ -51,7 +51,7 @@ func TestPlan(t *testing.T) {
 				"/metadata/annotations/a~1version": "2.0.0"}, ""},
 		{"several modules", deployment(stock, order), "", "2.0.0", nil, ": stock, order"},
 		{"an unknown module", deployment(stock, agent), "agent", "2.0.0", nil, `module "agent"; `},
-		{"the present version", deployment(stock), "stock", "1.0.0", nil, `module "stock" has version 1.0.0`},
+		{"the current version", deployment(stock), "stock", "1.0.0", nil, `module "stock" already has version 1.0.0`},
 		{"no version", deployment(`{name: stock, image: "https://m.example/stock-1.0.0.jar"}`), "", "2.0.0", nil,
 			"not set BIZ_VERSION"},
 		{"an image without the version", deployment(strings.Replace(stock, "-1.0.0", "-1.0.0.1", 1)), "", "2.0.0", nil,

@@ -22,14 +22,13 @@ import (
 )
 
 const (
-	// retryPause is the pause before a script runs again: nothing tells when its outcome would be
-	// another.
+	// retryPause is the pause before a script is run again.
 	retryPause = 200 * time.Millisecond
-	// outputGrace is how long the output of a script may stay open after its end, by processes that
-	// it left behind.
+	// outputGrace is how long processes that a script started may keep its output open after its end.
 	outputGrace = time.Second
-	// mostOutput is how much of a script's output is kept, of either stream.
-	mostOutput = 1 << 20
+	// maxOutput is the maximum number of bytes that are kept of the standard output, and of the standard error, of a
+	// script.
+	maxOutput = 1 << 20
 )
 
 type result struct {
@@ -37,7 +36,7 @@ type result struct {
 	code           int
 }
 
-// Exec runs a script until it has ended as the step wants.
+// Exec runs a script. If the step has an until condition, it repeats the script until the condition is true.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error) {
 	var until *expr.Program
 	if a.Until != "" {
@@ -47,63 +46,63 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (string, error)
 			return "", err
 		}
 	}
-	var last *steps.Failure // of the attempt before
+	var last *steps.Failure // failure of the previous attempt
 	for {
-		r, err := shell(ctx, e, a)
+		r, err := runShell(ctx, e, a)
 		if err != nil {
-			return "", steps.Ended(ctx, err, func() *steps.Failure {
+			return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure {
 				if last != nil {
 					return last
 				}
-				return evidence(steps.Fail("the script did not end"), r)
+				return withOutput(steps.Fail("the script has not ended"), r)
 			})
 		}
-		f := judge(e, r, until)
+		f := checkResult(e, r, until)
 		if f == nil {
 			if a.Output != "" {
 				e.SetOutput(a.Output, strings.TrimSuffix(r.stdout, "\n"))
 			}
 			return plain.FirstLine(r.stdout), nil
 		}
-		last = evidence(f, r)
+		last = withOutput(f, r)
 		if until == nil {
 			return "", last
 		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():
-			return "", steps.Ended(ctx, context.Cause(ctx), func() *steps.Failure { return last })
+			return "", steps.TimeoutFailure(ctx, context.Cause(ctx), func() *steps.Failure { return last })
 		}
 	}
 }
 
-func judge(e *steps.Env, r result, until *expr.Program) *steps.Failure {
+func checkResult(e *steps.Env, r result, until *expr.Program) *steps.Failure {
 	if until == nil {
 		if r.code != 0 {
-			return steps.Fail("the script ended with status %d", r.code)
+			return steps.Fail("the script ended with exit code %d", r.code)
 		}
 		return nil
 	}
-	data := e.Known()
+	data := e.Values()
 	data["stdout"], data["stderr"], data["exitCode"] = r.stdout, r.stderr, int64(r.code)
 	got, err := until.Eval(data)
 	switch {
 	case err != nil:
 		return steps.Fail("%v", err)
 	case !got.True():
-		return steps.Fail("it is not true of the script: %s", until.Text())
+		return steps.Fail("condition is not true: %s", until.Text())
 	}
 	return nil
 }
 
-func evidence(f *steps.Failure, r result) *steps.Failure {
-	return f.With("standard output", r.stdout).With("standard error", r.stderr)
+func withOutput(f *steps.Failure, r result) *steps.Failure {
+	return f.With("Standard output", r.stdout).With("Standard error", r.stderr)
 }
 
-// shell runs a script in its own process group, which is killed when ctx ends.
-func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
+// runShell runs a script in its own process group, which is killed when ctx ends.
+func runShell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", a.Content)
-	cmd.Dir = e.Folder
+	cmd.Dir = e.Dir
 	cmd.Env = append(supervise.ScriptEnviron(os.Environ()), "KUBECONFIG="+e.Kubeconfig, "NAMESPACE="+e.Namespace,
 		"GROUP="+e.Group)
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
@@ -115,8 +114,8 @@ func shell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, error
 	var stdout, stderr limited
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // what holds the output open is of the group, so that it is still ours
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended by now
+	if errors.Is(err, exec.ErrWaitDelay) { // a process of the group keeps the output open
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if the processes have ended
 	}
 	r := result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 	var exit *exec.ExitError
@@ -133,6 +132,6 @@ type limited struct{ bytes.Buffer }
 
 // Write never fails.
 func (l *limited) Write(p []byte) (int, error) {
-	l.Buffer.Write(p[:min(len(p), max(mostOutput-l.Len(), 0))])
+	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
 	return len(p), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec does nothing for a time, or until a condition is true.
+// Exec waits for a duration, or until a condition is true.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error) {
 	if a.OrUntil != "" {
 		return until(ctx, e, a)
@@ -37,12 +37,12 @@ func until(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error)
 	limited, cancel := context.WithTimeout(ctx, a.For.Duration)
 	defer cancel()
 	is := e.Condition(p)
-	err = e.World.Until(limited, func(v observe.View) (bool, error) { return is(v) == nil, nil })
+	err = e.Recorder.WaitUntil(limited, func(v observe.Snapshot) (bool, error) { return is(v) == nil, nil })
 	switch {
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case limited.Err() != nil:
-		return fmt.Sprintf("slept for %s: %s; what was waited for was not seen", a.For.Duration, a.Reason), nil
+		return fmt.Sprintf("slept for %s: %s; the condition did not become true", a.For.Duration, a.Reason), nil
 	case err != nil:
 		return "", err
 	}

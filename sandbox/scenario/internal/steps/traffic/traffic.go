@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec starts or stops requests.
+// Exec starts or stops a stream of requests.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.TrafficAction) (string, error) {
 	if a.Start != nil {
 		return start(ctx, e, *a.Start)
@@ -37,14 +37,14 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 		return "", err
 	}
 	if t.Via == v1alpha1.ViaBases && len(t.Bases) > 0 {
-		if _, err := e.Resolve(t.Bases); err != nil {
+		if _, err := e.ResolveBases(t.Bases); err != nil {
 			return "", err
 		}
 	}
 	if e.Stream(t.Name) != nil {
-		return "", steps.Fail("there has been a stream %q already: give this one another name", t.Name)
+		return "", steps.Fail("stream %q was already started; use another name", t.Name)
 	}
-	if err := known(ctx, e, t.Service); err != nil {
+	if err := checkServiceExists(ctx, e, t.Service); err != nil {
 		return "", err
 	}
 	spec := traffic.Spec{Traffic: t, Namespace: e.Namespace, Seed: e.Seed,
@@ -62,30 +62,30 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	}
 	rate := "requests"
 	if t.Rate != nil {
-		rate = fmt.Sprintf("%d requests a second", *t.Rate)
+		rate = plain.Count(*t.Rate, "request") + " per second"
 	}
 	return rate + " to " + to, nil
 }
 
-const askingService = 2 * time.Second
+const serviceLookupTimeout = 2 * time.Second
 
-// known fails if a Service does not exist. It returns nil if the API does not answer.
-func known(ctx context.Context, e *steps.Env, service string) error {
+// checkServiceExists returns a Failure if a Service does not exist. It returns nil if the API does not respond.
+func checkServiceExists(ctx context.Context, e *steps.Env, service string) error {
 	if service == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askingService)
+	ctx, cancel := context.WithTimeout(ctx, serviceLookupTimeout)
 	defer cancel()
 	services := e.Kube.Typed.CoreV1().Services(e.Namespace)
 	if _, err := services.Get(ctx, service, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return nil
 	}
 	var names []string
-	if there, err := services.List(ctx, metav1.ListOptions{}); err == nil {
-		for _, one := range there.Items {
-			names = append(names, one.Name)
+	if list, err := services.List(ctx, metav1.ListOptions{}); err == nil {
+		for _, item := range list.Items {
+			names = append(names, item.Name)
 		}
 	}
-	return steps.Fail("there is no Service %s: apply it before traffic to it starts%s", service,
+	return steps.Fail("Service %s not found; apply it before its traffic starts%s", service,
 		plain.Meant(service, names))
 }

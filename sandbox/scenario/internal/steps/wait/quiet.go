@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-const quietEvery = 100 * time.Millisecond
+const quietPollInterval = 100 * time.Millisecond
 
-// untilQuiet waits until the controllers have written nothing but Leases for a time. It ignores writes to objects of
-// other runs.
+// untilQuiet waits until the controllers have written nothing except Leases for a duration. It ignores writes to
+// objects of other runs.
 func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, error) {
 	var first, now map[string]int
-	err := steps.Poll(ctx, quietEvery, func() (bool, error) {
+	err := steps.Poll(ctx, quietPollInterval, func() (bool, error) {
 		all, err := e.Sandbox.Faults(ctx, e.Group)
 		if err != nil {
-			return false, fmt.Errorf("asking what controllers have written: %w", err)
+			return false, fmt.Errorf("reading the writes of the controllers: %w", err)
 		}
 		now = writes(all)
 		if first == nil {
@@ -31,13 +32,15 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 		return time.Since(all.Writes.Last) >= long, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err,
-			func() *steps.Failure { return steps.Fail("controllers continue to write: %s", most(first, now)) })
+		return "", steps.TimeoutFailure(ctx, err,
+			func() *steps.Failure {
+				return steps.Fail("the controllers are still writing: %s", mostFrequentWrites(first, now))
+			})
 	}
-	return fmt.Sprintf("nothing was written for %s", long), nil
+	return fmt.Sprintf("the controllers wrote nothing for %s", long), nil
 }
 
-// writes returns the number of writes of controllers by verb and resource, without Leases.
+// writes returns the number of writes of the controllers by verb and resource, without Leases.
 func writes(all control.Faults) map[string]int {
 	sum := map[string]int{}
 	for _, writes := range all.Writes.By {
@@ -50,8 +53,8 @@ func writes(all control.Faults) map[string]int {
 	return sum
 }
 
-// most describes the three most frequent writes since first.
-func most(first, now map[string]int) string {
+// mostFrequentWrites formats the three most frequent writes since first.
+func mostFrequentWrites(first, now map[string]int) string {
 	writes := map[string]int{}
 	for what, n := range now {
 		if n > first[what] {
@@ -62,7 +65,7 @@ func most(first, now map[string]int) string {
 		func(a, b string) int { return cmp.Or(writes[b]-writes[a], strings.Compare(a, b)) })
 	list = list[:min(3, len(list))]
 	for i, what := range list {
-		list[i] = fmt.Sprintf("%s %d times", what, writes[what])
+		list[i] = fmt.Sprintf("%s %s", what, plain.Count(writes[what], "time"))
 	}
 	return strings.Join(list, ", ")
 }

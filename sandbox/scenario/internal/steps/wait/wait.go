@@ -16,26 +16,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// Exec waits for what the step names.
+// Exec waits for the condition of the step.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	switch {
 	case a.Rollout != nil:
-		return progress(ctx, e, *a.Rollout, "the rollout of %s is complete", kube.Rollout)
+		return waitProgress(ctx, e, *a.Rollout, "the rollout of %s is complete", kube.Rollout)
 	case a.Ready != nil:
-		return progress(ctx, e, *a.Ready, "%s is Ready", kube.Ready)
+		return waitProgress(ctx, e, *a.Ready, "%s is Ready", kube.Ready)
 	case a.Gone != nil:
-		return gone(ctx, e, *a.Gone)
+		return waitDeleted(ctx, e, *a.Gone)
 	case a.Quiet != nil:
 		return untilQuiet(ctx, e, a.Quiet.Duration)
 	}
 	return e.Join(ctx, a.Step)
 }
 
-// progress waits until judge reports all objects of a Ref as done. There must be one. Objects that are being deleted
-// are ignored.
-func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
-	judge func(*unstructured.Unstructured) kube.Progress) (string, error) {
-	t, err := e.Target(r)
+// waitProgress waits until at least one object matches a Ref and progressOf reports all of them as done. It fails
+// immediately if progressOf reports a failure. It ignores objects that are being deleted.
+func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
+	progressOf func(*unstructured.Unstructured) kube.Progress) (string, error) {
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		return "", err
 	}
@@ -44,7 +44,7 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 	}
 	none := kube.Progress{Reason: kube.NotFound, Detail: t.String()}
 	last, object := none, (*unstructured.Unstructured)(nil)
-	err = e.World.Until(ctx, func(v observe.View) (bool, error) {
+	err = e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		found, _ := v.Objects(t.Subject, t.Name, t.Labels)
 		looked := 0
 		for _, o := range found {
@@ -52,7 +52,7 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 				continue
 			}
 			looked++
-			last, object = judge(o), o
+			last, object = progressOf(o), o
 			if last.Failed || !last.Done {
 				return last.Failed, nil
 			}
@@ -67,10 +67,10 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 		if object == nil {
 			return f
 		}
-		return because(ctx, e, object, f).With(steps.LastSeen(object))
+		return addExplanation(ctx, e, object, f).With(steps.LastSeen(object))
 	}
 	if err != nil {
-		return "", steps.Ended(ctx, err, missing)
+		return "", steps.TimeoutFailure(ctx, err, missing)
 	}
 	if last.Failed {
 		return "", missing()
@@ -78,19 +78,19 @@ func progress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 	return fmt.Sprintf(done+": %s", t, last), nil
 }
 
-const askingWhy = 10 * time.Second
+const whyTimeout = 10 * time.Second
 
-// because adds the explanation of koupsandbox why to a failure.
-func because(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
+// addExplanation adds the result of "koupsandbox why" to a failure.
+func addExplanation(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
 	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
 	if err != nil {
-		return f // it is of another kind
+		return f // why does not support the kind
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askingWhy) // the step's time is over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), whyTimeout) // the timeout of the step is over
 	defer cancel()
 	found, err := why.Gather(ctx, e.Kube.Typed, target)
 	if err != nil {
-		return f // it is gone meanwhile, or the API is away
+		return f // the object was deleted, or the API is unavailable
 	}
 	a := why.Explain(found, time.Now())
 	if a.Ready || a.Reason == why.Unknown {
@@ -101,11 +101,11 @@ func because(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f 
 	for _, e := range a.Evidence {
 		lines = append(lines, e.About+": "+e.Text)
 	}
-	return f.With("what to do, and what was looked at", strings.Join(lines, "\n"))
+	return f.With("Advice and evidence", strings.Join(lines, "\n"))
 }
 
-func gone(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
-	t, err := e.Target(r)
+func waitDeleted(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
+	t, err := e.ResolveRef(r)
 	if err != nil {
 		return "", err
 	}
@@ -113,19 +113,19 @@ func gone(ctx context.Context, e *steps.Env, r v1alpha1.Ref) (string, error) {
 		return "", err
 	}
 	var left []*unstructured.Unstructured
-	err = e.World.Until(ctx, func(v observe.View) (bool, error) {
+	err = e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
 		left = found
 		if len(found) == 0 && !ever {
-			return false, steps.Fail("there has never been any %s, so that it is gone proves nothing", t)
+			return false, steps.Fail("%s never existed, so its absence proves nothing", t)
 		}
 		return len(found) == 0, nil
 	})
 	if err != nil {
-		return "", steps.Ended(ctx, err, func() *steps.Failure {
-			return steps.Fail("%d of %s are still there, such as %s", len(left), t, left[0].GetName()).With(
+		return "", steps.TimeoutFailure(ctx, err, func() *steps.Failure {
+			return steps.Fail("%s: %d not deleted yet, for example %s", t, len(left), left[0].GetName()).With(
 				steps.LastSeen(left[0]))
 		})
 	}
-	return t.String() + " is gone", nil
+	return t.String() + " was deleted", nil
 }

@@ -14,35 +14,35 @@ import (
 
 var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 
-// text is the journal of a module as kubectl logs prints it.
-func (j *Journal) text(identity, biz string) string {
-	entries, _ := j.since(moduleKey{identity, biz}, 0, share{})
-	inOrder(entries)
+// text is the log of a module as kubectl logs prints it.
+func (l *EventLog) text(identity, biz string) string {
+	entries, _ := l.since(moduleKey{identity, biz}, 0, share{})
+	sortByTime(entries)
 	return render(entries, biz, false)
 }
 
-func wantText(t *testing.T, j *Journal, identity, biz string, want ...string) {
+func wantText(t *testing.T, l *EventLog, identity, biz string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(strings.Join(want, "\n"), strings.TrimSuffix(j.text(identity, biz), "\n")); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
+	if diff := cmp.Diff(strings.Join(want, "\n"), strings.TrimSuffix(l.text(identity, biz), "\n")); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 
-func TestEntries(t *testing.T) {
-	j := NewJournal()
+func TestCommandEntries(t *testing.T) {
+	l := NewEventLog()
 	r := arklet.Request{Command: arklet.CommandInstallBiz,
 		Module: arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}}
-	j.Note("a", "biz1", Asked(noon, r))
-	j.Note("a", "biz1", Answered(noon.Add(time.Second), r,
+	l.Add("a", "biz1", CommandSent(noon, r))
+	l.Add("a", "biz1", CommandAnswered(noon.Add(time.Second), r,
 		arklet.Answer{Code: "FAILED", Message: "install biz not success!", DataCode: "REPEAT_BIZ",
 			DataMessage: "Biz: biz1:1.0.0 has been installed or registered."}))
-	j.Note("a", "biz1", Answered(noon.Add(2*time.Second), r,
+	l.Add("a", "biz1", CommandAnswered(noon.Add(2*time.Second), r,
 		arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success"}))
-	j.Note("a", "biz1", Unanswered(noon.Add(3*time.Second),
+	l.Add("a", "biz1", CommandUnanswered(noon.Add(3*time.Second),
 		arklet.Request{Command: arklet.CommandSwitchBiz, Module: arklet.Module{Version: "2"}},
 		errors.New("connection reset")))
-	j.Note("b", "biz1", Asked(noon, r))
-	wantText(t, j, "a", "biz1",
+	l.Add("b", "biz1", CommandSent(noon, r))
+	wantText(t, l, "a", "biz1",
 		"2024-07-18 12:00:00.000 biz1:1.0.0 installBiz sent: file:///m/biz1.jar",
 		"2024-07-18 12:00:01.000 biz1:1.0.0 installBiz answered: FAILED install biz not success! REPEAT_BIZ Biz: "+
 			"biz1:1.0.0 has been installed or registered.",
@@ -51,7 +51,7 @@ func TestEntries(t *testing.T) {
 	)
 }
 
-func TestNoteModules(t *testing.T) {
+func TestAddModuleStates(t *testing.T) {
 	record := func(after time.Duration, state arklet.State, reason, message string) arklet.Record {
 		return arklet.Record{At: noon.Add(after), State: state, Reason: reason, Message: message}
 	}
@@ -69,7 +69,7 @@ func TestNoteModules(t *testing.T) {
 		return b
 	}
 	for name, c := range map[string]struct {
-		lists [][]arklet.Biz // a minute after each other
+		lists [][]arklet.Biz // one list per minute
 		want  []string
 	}{
 		"full histories, as over HTTP": {
@@ -101,25 +101,25 @@ func TestNoteModules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := NewJournal()
+			l := NewEventLog()
 			for i, list := range c.lists {
-				j.NoteModules("a", []string{"biz1"},
+				l.AddModuleStates("a", []string{"biz1"},
 					append(list, arklet.Biz{Name: "biz2", Version: "1", State: arklet.StateBroken}),
 					noon.Add(time.Duration(i)*time.Minute))
 			}
-			wantText(t, j, "a", "biz1", c.want...)
-			wantText(t, j, "a", "biz2", "")
+			wantText(t, l, "a", "biz1", c.want...)
+			wantText(t, l, "a", "biz2", "")
 		})
 	}
 }
 
-func TestJournalIsBounded(t *testing.T) {
+func TestEventLogLimits(t *testing.T) {
 	t.Run("entries of a module", func(t *testing.T) {
-		j := NewJournal()
+		l := NewEventLog()
 		for i := range maxEntries + 50 {
-			j.Note("a", "biz1", Entry{At: noon.Add(time.Duration(i) * time.Second), Event: fmt.Sprint(i)})
+			l.Add("a", "biz1", LogEntry{At: noon.Add(time.Duration(i) * time.Second), Event: fmt.Sprint(i)})
 		}
-		lines := strings.Split(strings.TrimSuffix(j.text("a", "biz1"), "\n"), "\n")
+		lines := strings.Split(strings.TrimSuffix(l.text("a", "biz1"), "\n"), "\n")
 		if len(lines) != maxEntries || !strings.HasSuffix(lines[0], " 50") ||
 			!strings.HasSuffix(lines[maxEntries-1], " 249") {
 			t.Errorf("%d lines from %q to %q", len(lines), lines[0], lines[len(lines)-1])
@@ -127,34 +127,34 @@ func TestJournalIsBounded(t *testing.T) {
 	})
 	t.Run("all together", func(t *testing.T) {
 		const limit = 64 << 10
-		j := NewJournal()
-		j.limit = limit
+		l := NewEventLog()
+		l.limit = limit
 		for i := range 1000 {
-			j.Note("a", "kept", Entry{At: noon, Event: "x"})
-			j.Note(fmt.Sprint(i), "biz1", Entry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
-			j.NoteModules(fmt.Sprint(i), []string{"biz1", "biz2"},
+			l.Add("a", "kept", LogEntry{At: noon, Event: "x"})
+			l.Add(fmt.Sprint(i), "biz1", LogEntry{At: noon, Event: "x", Detail: strings.Repeat("d", 1000)})
+			l.AddModuleStates(fmt.Sprint(i), []string{"biz1", "biz2"},
 				[]arklet.Biz{{Name: "biz1", Version: "1"}, {Name: "biz2", Version: "2"}}, noon)
 		}
 		size := 0
-		for key, h := range j.histories {
+		for key, h := range l.histories {
 			size += historyCost + len(key.identity) + len(key.biz) + versionCost*len(h.known)
 			for _, e := range h.entries {
-				size += cost(e.Entry)
+				size += cost(e.LogEntry)
 			}
 		}
-		if size != j.size || size > limit || len(j.histories) != j.byUse.Len() {
-			t.Errorf("%d bytes counted, %d there, %d allowed; %d modules and %d in order", j.size, size, limit,
-				len(j.histories), j.byUse.Len())
+		if size != l.size || size > limit || len(l.histories) != l.byUse.Len() {
+			t.Errorf("%d bytes counted, %d bytes used, limit %d; %d modules, %d in byUse", l.size, size, limit,
+				len(l.histories), l.byUse.Len())
 		}
-		if j.text("0", "biz1") != "" || j.text("999", "biz1") == "" ||
-			strings.Count(j.text("a", "kept"), "\n") != maxEntries {
-			t.Error("not those were forgotten that nothing happened to for longest")
+		if l.text("0", "biz1") != "" || l.text("999", "biz1") == "" ||
+			strings.Count(l.text("a", "kept"), "\n") != maxEntries {
+			t.Error("the removed modules are not the modules with the oldest events")
 		}
 	})
 	t.Run("a detail", func(t *testing.T) {
-		j := NewJournal()
-		j.Note("a", "biz1", Entry{At: noon, Detail: strings.Repeat("é", maxDetail)})
-		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
+		l := NewEventLog()
+		l.Add("a", "biz1", LogEntry{At: noon, Detail: strings.Repeat("é", maxDetail)})
+		entries, _ := l.since(moduleKey{"a", "biz1"}, 0, share{})
 		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}

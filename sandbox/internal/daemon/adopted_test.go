@@ -10,13 +10,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// A cluster that was there before outlives an up that fails, but no down; one that this up has made
-// goes.
-func TestUpThatFailsLeavesWhatWasThere(t *testing.T) {
+// A failed up keeps a cluster that existed before. down removes it, and a failed up removes a cluster that it created.
+func TestFailedUpKeepsAdoptedCluster(t *testing.T) {
 	for name, tc := range map[string]struct{ adopted, down, want bool }{
-		"made by this up":            {want: true},
-		"there before":               {adopted: true},
-		"there before, and not kept": {adopted: true, down: true, want: true},
+		"created by this up":        {want: true},
+		"existed before":            {adopted: true},
+		"existed before, then down": {adopted: true, down: true, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -30,21 +29,22 @@ func TestUpThatFailsLeavesWhatWasThere(t *testing.T) {
 				return errors.New("no scheduler")
 			}
 			_, err := b.Up(t.Context(), request("good", 1), func(progress.Event) {})
-			if left := err != nil && strings.Contains(err.Error(), errLeft.Error()); err == nil || left == tc.want {
-				t.Errorf("up gave %v", err)
+			kept := err != nil && strings.Contains(err.Error(), errClusterKept.Error())
+			if err == nil || kept == tc.want {
+				t.Errorf("up returned %v", err)
 			}
 			if tc.down {
 				if err := <-down; err != nil {
-					t.Errorf("down gave %v", err)
+					t.Errorf("down returned %v", err)
 				}
 			}
-			if err := <-b.ended; (err != nil) != !tc.want { // that something was left is told
-				t.Errorf("the daemon ended with %v", err)
+			if err := <-b.ended; (err != nil) != !tc.want { // a kept cluster is reported as an error
+				t.Errorf("Start returned %v", err)
 			}
 			b.cluster.mu.Lock()
 			defer b.cluster.mu.Unlock()
 			if got := slices.Contains(b.cluster.calls, "down"); got != tc.want {
-				t.Errorf("calls of the cluster: %q", b.cluster.calls)
+				t.Errorf("calls: %q", b.cluster.calls)
 			}
 		})
 	}

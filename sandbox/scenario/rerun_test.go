@@ -12,11 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// The command that repeats a run has everything that the run depends on, and a
-// shell reads it as it is meant.
-func TestAgain(t *testing.T) {
+// The rerun command has all flags that the run depends on, quoted for a shell.
+func TestRerunCommand(t *testing.T) {
 	of := func(overrides map[string]any) *source.Instance {
-		return &source.Instance{Of: &source.Scenario{File: "dir/it's.yaml", Overrides: overrides}}
+		return &source.Instance{Origin: &source.Scenario{File: "dir/it's.yaml", Overrides: overrides}}
 	}
 	for _, tt := range []struct {
 		name string
@@ -35,9 +34,9 @@ func TestAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &runner{o: tt.o, report: &Report{Seed: 7}}
-			command, ours := strings.CutPrefix(r.again(&tt.in), "koupsandbox scenario run ")
+			command, ours := strings.CutPrefix(r.rerunCommand(&tt.in), "koupsandbox scenario run ")
 			if !ours {
-				t.Fatalf("the command is %q", r.again(&tt.in))
+				t.Fatalf("the command is %q", r.rerunCommand(&tt.in))
 			}
 			out, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+command).Output()
 			if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// fakeTunnel hands every request to a function.
+// fakeTunnel passes every request to a function.
 type fakeTunnel struct {
 	key  tunnel.Key
 	sent func(tunnel.Address, arklet.Request) error
@@ -24,11 +24,11 @@ func (f *fakeTunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request
 	return f.sent(to, r)
 }
 
-func newDialog(sent func(d *Dialog, r arklet.Request) error) *Dialog {
+func newDialog(sent func(d *RequestTracker, r arklet.Request) error) *RequestTracker {
 	r := NewRegistry(Options{})
-	_, _ = r.Heard(overMQTT("a"), beat("1.0.0"))
-	d := NewDialog(r)
-	d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
+	_, _ = r.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
+	d := NewRequestTracker(r)
+	d.AddTunnel(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, r arklet.Request) error { return sent(d, r) }})
 	return d
 }
 
@@ -56,16 +56,16 @@ func TestDo(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if diff := cmp.Diff(install, r); diff != "" {
 						t.Errorf("request (-want +got):\n%s", diff)
 					}
 					for _, a := range c.answers {
-						d.Answered("a", a)
+						d.HandleAnswer("a", a)
 					}
 					return nil
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), sendAgain/2)
+				ctx, cancel := context.WithTimeout(t.Context(), resendDelay/2)
 				defer cancel()
 				got, err := d.Do(ctx, "a", install, nil)
 				if !errors.Is(err, c.err) {
@@ -75,43 +75,44 @@ func TestDo(t *testing.T) {
 					t.Errorf("answer (-want +got):\n%s", diff)
 				}
 				if len(d.waiting) != 0 {
-					t.Errorf("%d questions are left behind", len(d.waiting))
+					t.Errorf("%d pending requests are left", len(d.waiting))
 				}
 			})
 		})
 	}
 	t.Run("an unknown base", func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		if _, err := d.Do(t.Context(), "b", install, nil); !errors.Is(err, ErrUnknownBase) {
 			t.Errorf("error %v, want ErrUnknownBase", err)
 		}
 	})
-	t.Run("nobody waits", func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
-		if d.Answered("a", answer("biz1", "1")) {
-			t.Error("an answer found a question that nobody asked")
+	t.Run("no caller waits", func(t *testing.T) {
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
+		if d.HandleAnswer("a", answer("biz1", "1")) {
+			t.Error("an answer without a request was accepted")
 		}
 	})
 }
 
-// Who waits for an answer that is lost learns it at once, and only he.
-func TestLost(t *testing.T) {
+// Only the calls for the base or the tunnel fail.
+func TestFailPendingAndFailTunnel(t *testing.T) {
 	install := func(name string) arklet.Request {
 		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
 	}
 	for name, c := range map[string]struct {
-		lose func(*Dialog)
+		lose func(*RequestTracker)
 		want error
 	}{
-		"of this base":             {func(d *Dialog) { d.Lost("a", "it has restarted") }, ErrNoAnswer},
-		"of another base":          {func(d *Dialog) { d.Lost("b", "it has restarted") }, nil},
-		"of all bases of a tunnel": {func(d *Dialog) { d.LostAll(tunnel.MQTT, "the broker was away") }, ErrNoAnswer},
-		"of another tunnel":        {func(d *Dialog) { d.LostAll(tunnel.HTTP, "nobody listens") }, nil},
+		"of this base":    {func(d *RequestTracker) { d.FailPending("a", "it has restarted") }, ErrNoAnswer},
+		"of another base": {func(d *RequestTracker) { d.FailPending("b", "it has restarted") }, nil},
+		"of all bases of a tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.MQTT, "the broker was away") },
+			ErrNoAnswer},
+		"of another tunnel": {func(d *RequestTracker) { d.FailTunnel(tunnel.HTTP, "nobody listens") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDialog(func(d *Dialog, r arklet.Request) error {
+			d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 				c.lose(d)
-				d.Answered("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
+				d.HandleAnswer("a", arklet.Answer{Command: r.Command, Module: r.Module, Code: "SUCCESS"})
 				return nil
 			})
 			if _, err := d.Do(t.Context(), "a", install("biz1"), nil); !errors.Is(err, c.want) {
@@ -121,15 +122,15 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestModulesAreNotOlderThanAsked(t *testing.T) {
+func TestModulesReturnsListNotOlderThanRequested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0
-		d := newDialog(func(d *Dialog, _ arklet.Request) error {
+		d := newDialog(func(d *RequestTracker, _ arklet.Request) error {
 			sent++
 			say := func(ms int64, list ...arklet.Biz) {
 				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}, list)
 			}
-			if sent == 1 { // what another question brought about, from before the install
+			if sent == 1 { // the list of an earlier query, older than the install
 				say(100)
 				return nil
 			}
@@ -144,14 +145,14 @@ func TestModulesAreNotOlderThanAsked(t *testing.T) {
 			t.Errorf("modules (-want +got):\n%s", diff)
 		}
 		if sent != 2 {
-			t.Errorf("asked %d times, want 2", sent)
+			t.Errorf("%d queries, want 2", sent)
 		}
 	})
 }
 
-func TestModulesGivesUp(t *testing.T) {
+func TestModulesReturnsErrNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+		d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		if _, err := d.Modules(ctx, "a", time.Time{}); !errors.Is(err, ErrNoAnswer) {
@@ -171,20 +172,20 @@ func TestDoWithoutAnswer(t *testing.T) {
 		"refused":   {said: tunnel.ErrRefused, is: tunnel.ErrRefused, isNot: ErrNoAnswer},
 		"timed out": {said: tunnel.ErrTimedOut, is: ErrNoAnswer, isNot: tunnel.ErrRefused},
 		"reset":     {said: reset, is: reset, isNot: ErrNoAnswer},
-		"what is said of others is no end": {is: ErrNoAnswer, isNot: tunnel.ErrRefused,
+		"errors of other requests are ignored": {is: ErrNoAnswer, isNot: tunnel.ErrRefused,
 			otherRequest: arklet.Request{Command: arklet.CommandUninstallBiz, Module: install.Module}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if c.said == nil {
-						if d.Unanswered("a", c.otherRequest, tunnel.ErrRefused) {
-							t.Error("somebody waited for the answer to another request")
+						if d.HandleNoAnswer("a", c.otherRequest, tunnel.ErrRefused) {
+							t.Error("a call waited for the answer to another request")
 						}
 						return nil
 					}
-					if !d.Unanswered("a", r, c.said) {
-						t.Error("nobody waited")
+					if !d.HandleNoAnswer("a", r, c.said) {
+						t.Error("no call waited")
 					}
 					return nil
 				})
@@ -192,10 +193,10 @@ func TestDoWithoutAnswer(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				if _, err := d.Do(ctx, "a", install, nil); !errors.Is(err, c.is) || errors.Is(err, c.isNot) {
-					t.Errorf("error %v, want one that is %v and not %v", err, c.is, c.isNot)
+					t.Errorf("error %v, want %v and not %v", err, c.is, c.isNot)
 				}
 				if took := time.Since(began); c.said != nil && took != 0 {
-					t.Errorf("waited %s for an answer that will not come", took)
+					t.Errorf("waited %s although there will be no answer", took)
 				}
 			})
 		})
@@ -206,23 +207,28 @@ func TestHealth(t *testing.T) {
 	fresh := arklet.Health{RunTime: time.Second, MetaspaceMax: arklet.Unlimited}
 	reset := errors.New("connection reset")
 	for name, c := range map[string]struct {
-		sent func(*Dialog) error
+		sent func(*RequestTracker) error
 		want arklet.Health
 		err  error
 	}{
 		"the next document": {
-			func(d *Dialog) error { d.HealthCame("b", arklet.Health{}); d.HealthCame("a", fresh); return nil }, fresh,
+			func(d *RequestTracker) error {
+				d.HandleHealth("b", arklet.Health{})
+				d.HandleHealth("a", fresh)
+				return nil
+			}, fresh,
 			nil},
-		"what the tunnel said": {func(d *Dialog) error {
-			d.Unanswered("a", arklet.Request{Command: arklet.CommandHealth}, reset)
+		"error of the tunnel": {func(d *RequestTracker) error {
+			d.HandleNoAnswer("a", arklet.Request{Command: arklet.CommandHealth}, reset)
 			return nil
 		}, arklet.Health{}, reset},
-		"not sent":  {func(*Dialog) error { return tunnel.ErrNotSupported }, arklet.Health{}, tunnel.ErrNotSupported},
-		"no answer": {func(*Dialog) error { return nil }, arklet.Health{}, ErrNoAnswer},
+		"not sent": {func(*RequestTracker) error { return tunnel.ErrNotSupported }, arklet.Health{},
+			tunnel.ErrNotSupported},
+		"no answer": {func(*RequestTracker) error { return nil }, arklet.Health{}, ErrNoAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(d *Dialog, _ arklet.Request) error { return c.sent(d) })
+				d := newDialog(func(d *RequestTracker, _ arklet.Request) error { return c.sent(d) })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				got, err := d.Health(ctx, "a")
@@ -233,7 +239,7 @@ func TestHealth(t *testing.T) {
 					t.Errorf("health (-want +got):\n%s", diff)
 				}
 				if len(d.listening) != 0 {
-					t.Errorf("%d listeners are left behind", len(d.listening))
+					t.Errorf("%d listeners are left", len(d.listening))
 				}
 			})
 		})
@@ -243,8 +249,8 @@ func TestHealth(t *testing.T) {
 func TestModulesWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := []error{errors.New("connection reset"), tunnel.ErrRefused}
-		d := newDialog(func(d *Dialog, r arklet.Request) error {
-			d.Unanswered("a", r, said[0])
+		d := newDialog(func(d *RequestTracker, r arklet.Request) error {
+			d.HandleNoAnswer("a", r, said[0])
 			said = said[1:]
 			return nil
 		})
@@ -253,19 +259,19 @@ func TestModulesWithoutAnswer(t *testing.T) {
 			t.Errorf("error %v, want ErrRefused", err)
 		}
 		if took := time.Since(began); took != resendList {
-			t.Errorf("gave up after %s, want one more try after %s", took, resendList)
+			t.Errorf("returned after %s, want one more attempt after %s", took, resendList)
 		}
 	})
 }
 
-// What the lists of some seconds show as done needs no answer; what they do not show waits for it.
-func TestListed(t *testing.T) {
+// A request succeeds without an answer if lists show its result for some seconds.
+func TestListShowsResultOfRequest(t *testing.T) {
 	const installed, kept, going = arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved
 	for name, c := range map[string]struct {
 		command arklet.Command
-		before  arklet.State   // empty: the module is not there
-		lists   []arklet.State // one every two seconds
-		want    time.Duration  // until the success; 0 = the answer never comes
+		before  arklet.State   // empty if the module is not listed
+		lists   []arklet.State // one list every two seconds
+		want    time.Duration  // time until the success; 0 means no answer
 	}{
 		"installed": {arklet.CommandInstallBiz, "",
 			[]arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
@@ -291,7 +297,7 @@ func TestListed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDialog(func(*Dialog, arklet.Request) error { return nil })
+				d := newDialog(func(*RequestTracker, arklet.Request) error { return nil })
 				m := arklet.Module{Name: "biz1", Version: "1"}
 				list := func(s arklet.State) {
 					all := []arklet.Biz{biz("other", "1", arklet.StateActivated)}
@@ -299,7 +305,7 @@ func TestListed(t *testing.T) {
 						all = append(all, biz(m.Name, m.Version, s))
 					}
 					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
-					d.Listed("a")
+					d.HandleList("a")
 				}
 				list(c.before)
 				for i, s := range c.lists {
@@ -319,20 +325,20 @@ func TestListed(t *testing.T) {
 					t.Errorf("answer %+v, error %v", got, err)
 				}
 				if took := time.Since(start); took != c.want {
-					t.Errorf("it took %v, want %v", took, c.want)
+					t.Errorf("Do returned after %v, want %v", took, c.want)
 				}
 			})
 		})
 	}
 }
 
-// A list that was on its way when it was asked whether a request has arrived may be older than the request.
-func TestOldListSendsNothing(t *testing.T) {
-	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // the base's clock
+// A list that was delayed may be older than the request, and must not cause a resend.
+func TestDelayedListDoesNotCauseResend(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // clock of the base
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			var sent []time.Duration
-			d := newDialog(func(_ *Dialog, r arklet.Request) error {
+			d := newDialog(func(_ *RequestTracker, r arklet.Request) error {
 				if r.Command == arklet.CommandInstallBiz {
 					sent = append(sent, time.Since(start))
 				}
@@ -341,7 +347,7 @@ func TestOldListSendsNothing(t *testing.T) {
 			list := func(made time.Duration) {
 				d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: start.Add(ahead + made)},
 					[]arklet.Biz{biz("other", "1", arklet.StateActivated)})
-				d.Listed("a")
+				d.HandleList("a")
 			}
 			list(0)
 			for after, made := range map[time.Duration]time.Duration{11: 5, 12: 9, 13: 13, 15: 15} {
@@ -361,9 +367,9 @@ func TestOldListSendsNothing(t *testing.T) {
 	}
 }
 
-// A request that got lost is sent again when a list shows nothing of it; a base that is at it is left
-// alone, and its refusal of the second one is no answer.
-func TestSendsAgain(t *testing.T) {
+// A lost request is resent when lists do not show it. It is not resent while the base executes it, and an answer that
+// rejects the resent request is ignored.
+func TestLostRequestIsResent(t *testing.T) {
 	const none, going = arklet.State(""), arklet.StateResolved
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	success := arklet.Answer{Command: arklet.CommandInstallBiz, Module: m, Code: arklet.CodeSuccess}
@@ -379,12 +385,12 @@ func TestSendsAgain(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tunnel  tunnel.Key
-		list    arklet.State                    // what lists show
-		answers map[int][]arklet.Answer         // to a sending, counted from 0
-		later   map[time.Duration]arklet.Answer // after the first one
-		mute    bool                            // nothing can be sent after the first one
+		list    arklet.State                    // state of the module in lists
+		answers map[int][]arklet.Answer         // by number of the sent request, from 0
+		later   map[time.Duration]arklet.Answer // by time after the first request
+		mute    bool                            // sending fails after the first request
 		sent    []time.Duration
-		want    arklet.Answer // zero: none within a minute
+		want    arklet.Answer // zero means none within a minute
 	}{
 		"it got lost": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false,
 			seconds(0, 11), success},
@@ -392,24 +398,24 @@ func TestSendsAgain(t *testing.T) {
 			seconds(0, 11), other},
 		"it is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {conflict}},
 			map[time.Duration]arklet.Answer{25 * time.Second: success}, false, seconds(0, 11), success},
-		"somebody else's is under way": {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil,
+		"the command of another client is in progress": {tunnel.MQTT, none, map[int][]arklet.Answer{0: {conflict}}, nil,
 			false, seconds(0), conflict},
 		"a list shows that it is under way": {tunnel.MQTT, going, nil, nil, false, seconds(0), arklet.Answer{}},
-		"the base says nothing": {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32),
+		"the base does not answer": {tunnel.MQTT, none, nil, nil, false, seconds(0, 11, 32),
 			arklet.Answer{}},
 		"the controller may not act for a while": {tunnel.MQTT, none, nil,
 			map[time.Duration]arklet.Answer{25 * time.Second: success}, true, seconds(0), success},
-		"over HTTP the tunnel tells": {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
+		"over HTTP": {tunnel.HTTP, none, nil, nil, false, seconds(0), arklet.Answer{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := NewRegistry(Options{})
 				origin := tunnel.Origin{Tunnel: c.tunnel, Identity: "a"}
-				_, _ = r.Heard(origin, beat("1.0.0"))
-				d := NewDialog(r)
+				_, _ = r.HandleHeartbeat(origin, beat("1.0.0"))
+				d := NewRequestTracker(r)
 				start := time.Now()
 				var sent []time.Duration
-				d.Use(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
+				d.AddTunnel(&fakeTunnel{c.tunnel, func(_ tunnel.Address, q arklet.Request) error {
 					if c.mute && len(sent) > 0 {
 						return errors.New("not now")
 					}
@@ -420,17 +426,17 @@ func TestSendsAgain(t *testing.T) {
 						}
 						origin.At = time.Now()
 						r.SetModules(origin, all)
-						d.Listed("a")
+						d.HandleList("a")
 						return nil
 					}
 					for _, a := range c.answers[len(sent)] {
-						d.Answered("a", a)
+						d.HandleAnswer("a", a)
 					}
 					sent = append(sent, time.Since(start))
 					return nil
 				}})
 				for after, a := range c.later {
-					time.AfterFunc(after, func() { d.Answered("a", a) })
+					time.AfterFunc(after, func() { d.HandleAnswer("a", a) })
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -447,25 +453,25 @@ func TestSendsAgain(t *testing.T) {
 	}
 }
 
-// What is not wanted any more is not sent again.
-func TestSentAgainOnlyIfWanted(t *testing.T) {
+// A request is not resent if the caller declines.
+func TestResendDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(Options{})
 		origin := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}
-		_, _ = r.Heard(origin, beat("1.0.0"))
+		_, _ = r.HandleHeartbeat(origin, beat("1.0.0"))
 		list := []arklet.Biz{biz("biz", "1", arklet.StateActivated)}
 		r.SetModules(origin, list)
-		d := NewDialog(r)
+		d := NewRequestTracker(r)
 		start := time.Now()
 		var sent []time.Duration
-		d.Use(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, q arklet.Request) error {
+		d.AddTunnel(&fakeTunnel{tunnel.MQTT, func(_ tunnel.Address, q arklet.Request) error {
 			if q.Command != arklet.CommandQueryAllBiz {
 				sent = append(sent, time.Since(start))
 				return nil
 			}
 			origin.At = time.Now()
 			r.SetModules(origin, list)
-			d.Listed("a")
+			d.HandleList("a")
 			return nil
 		}})
 		asked := 0
@@ -475,8 +481,8 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 				asked++
 				return asked < 2
 			})
-		if !errors.Is(err, ErrNotAgain) {
-			t.Errorf("it ends with %v", err)
+		if !errors.Is(err, ErrResendDeclined) {
+			t.Errorf("Do returned %v", err)
 		}
 		if diff := cmp.Diff([]time.Duration{0, 11 * time.Second}, sent); diff != "" {
 			t.Errorf("sent at (-want +got):\n%s", diff)
@@ -484,27 +490,28 @@ func TestSentAgainOnlyIfWanted(t *testing.T) {
 	})
 }
 
-// What the lists that are asked for say decides when a request is sent again: one of them may overtake the request in
-// the base, and one may get lost.
-func TestListsThatAreAskedFor(t *testing.T) {
+// Two lists must lack the request before it is resent: the base may have made one of them before it handled the
+// request, and one may be lost.
+func TestRequestIsResentAfterTwoLists(t *testing.T) {
 	const lost = arklet.State("lost")
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	for name, c := range map[string]struct {
-		lists []arklet.State // one after the other; the last one stays
+		lists []arklet.State // in this order; the last one repeats
 		sent  []time.Duration
-		took  time.Duration // zero: a minute, without an answer
+		took  time.Duration // zero means no answer within a minute
 	}{
 		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0},
-			sendAgain + missedTwice + overdue},
+			resendDelay + relistDelay + answerDelay},
 		"the first gets lost": {[]arklet.State{lost, arklet.StateActivated}, []time.Duration{0},
-			2*sendAgain + overdue},
-		"the second gets lost": {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*sendAgain + missedTwice}, 0},
+			2*resendDelay + answerDelay},
+		"the second gets lost": {[]arklet.State{"", lost, "", lost}, []time.Duration{0, 2*resendDelay + relistDelay},
+			0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start, asked := time.Now(), 0
 				var sent []time.Duration
-				d := newDialog(func(d *Dialog, r arklet.Request) error {
+				d := newDialog(func(d *RequestTracker, r arklet.Request) error {
 					if r.Command != arklet.CommandQueryAllBiz {
 						sent = append(sent, time.Since(start))
 						return nil
@@ -519,7 +526,7 @@ func TestListsThatAreAskedFor(t *testing.T) {
 						all = append(all, biz(m.Name, m.Version, shows))
 					}
 					d.registry.SetModules(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.Now()}, all)
-					d.Listed("a")
+					d.HandleList("a")
 					return nil
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -8,20 +8,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// nothingLeft looks, at the end, for modules on running bases that no Pod on the base wants; see
-// events.State.Left. A Pod that is being deleted answers for its modules as long as their
-// uninstall may take: MODULE_DRAIN, Options.UninstallWithin and Options.listed, 79.5 s by the
-// defaults.
-func nothingLeft(w *world, end time.Time, o *Options) Result {
+// nothingLeft finds modules that remain on running bases at the end although no Pod on the base requests them, see
+// events.State.Leftovers. A Pod that is being deleted still requests its modules for the longest duration of their
+// uninstall: MODULE_DRAIN plus Options.UninstallTimeout plus Options.listDelay, 79.5 s by default.
+func nothingLeft(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: NothingLeft}
 	for b := range w.Bases.All() {
-		if b.Running && w.worked[b.Name] {
+		if b.Running && w.hadModule[b.Name] {
 			r.Compared++
 		}
 	}
 	for _, m := range w.Leftovers(func(p *events.PodStatus) bool {
-		began, ending := w.ending[p.PodKey()]
-		return ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed()
+		began, ending := w.deletedAt[p.PodKey()]
+		return ending && end.Sub(began) > o.scaled(api.Drain)+o.UninstallTimeout+o.listDelay()
 	}) {
 		f := Finding{
 			Kind: ModuleLeft, Time: m.Since, Length: end.Sub(m.Since), Base: m.Base,
@@ -38,10 +37,10 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 	return r
 }
 
-// podWrites says how often Pods have been written, from creation to removal.
-func podWrites(w *world, most *int) Result {
-	r := Result{Name: MaxPodWrites, Compared: len(w.ever)}
-	for _, p := range w.ever {
+// podWrites counts the writes of each Pod, from its creation to its removal.
+func podWrites(w *history, most *int) Result {
+	r := Result{Name: MaxPodWrites, Compared: len(w.lastPods)}
+	for _, p := range w.lastPods {
 		r.Writes += p.Writes
 		r.Highest = max(r.Highest, p.Writes)
 		if most != nil && p.Writes > *most {
@@ -54,39 +53,39 @@ func podWrites(w *world, most *int) Result {
 	return r
 }
 
-// commandCheck counts how often a base got the same command for the same version. It ignores queries.
-type commandCheck struct{ times map[given]received }
+// commandCheck counts identical commands for the same version on the same base. It ignores queries.
+type commandCheck struct{ counts map[commandKey]commandCount }
 
-type given struct {
+type commandKey struct {
 	base, name string
 	events.ModuleRef
 }
 
-type received struct {
+type commandCount struct {
 	times int
 	first time.Time
 }
 
-func (c *commandCheck) note(e change) {
+func (c *commandCheck) observe(e appliedEvent) {
 	x := e.Command
 	if x == nil || x.Module.Name == "" {
 		return
 	}
-	if c.times == nil {
-		c.times = map[given]received{}
+	if c.counts == nil {
+		c.counts = map[commandKey]commandCount{}
 	}
-	key := given{x.Base, x.Name, x.Module}
-	r := c.times[key]
+	key := commandKey{x.Base, x.Name, x.Module}
+	r := c.counts[key]
 	r.times++
 	if r.times == 1 {
 		r.first = e.Time
 	}
-	c.times[key] = r
+	c.counts[key] = r
 }
 
 func (c *commandCheck) result(most *int) Result {
-	r := Result{Name: MaxCommands, Compared: len(c.times)}
-	for cmd, got := range c.times {
+	r := Result{Name: MaxCommands, Compared: len(c.counts)}
+	for cmd, got := range c.counts {
 		r.Highest = max(r.Highest, got.times)
 		if most != nil && got.times > *most {
 			r.Violations = append(r.Violations, Finding{

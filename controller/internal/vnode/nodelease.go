@@ -14,23 +14,25 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeLeaseEvery is how often the Lease of a Node is renewed: one renewal may fail.
-func (r *Reconciler) nodeLeaseEvery() time.Duration { return r.opts.NodeLease / 2 }
+// nodeLeaseInterval returns the time between two renewals of the Lease of a Node. The Lease stays valid if one renewal
+// fails.
+func (r *Reconciler) nodeLeaseInterval() time.Duration { return r.opts.NodeLease / 2 }
 
 // renewNodeLease renews the Lease of a Node when it is due or the journal is full, and returns when it is due again.
 func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	left := s.leaseDue.Sub(r.opts.Clock.Now())
-	if s.lease != nil && left > 0 && !r.journal.isFull(identity) {
+	if s.lease != nil && left > 0 && !r.journal.needsNodeLease(identity) {
 		return left, nil
 	}
-	newest, served := r.newEntry(s)
+	newest, served := r.newRecord(s)
 	if !served {
-		return 0, nil // the guard brings it back
+		return 0, nil // the guard reconciles the base when this controller may act
 	}
 	return r.writeNodeLease(ctx, s, newest)
 }
 
-func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry) (time.Duration, error) {
+// writeNodeLease writes the Lease of a Node with an install record, and returns when to renew it.
+func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest installRecord) (time.Duration, error) {
 	now := r.opts.Clock.Now()
 	var err error
 	if s.lease != nil {
@@ -38,7 +40,7 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 	} else {
 		s.lease, err = r.leases.Create(ctx, r.fillLease(&coordinationv1.Lease{}, s, newest), metav1.CreateOptions{})
 	}
-	// another client has written or deleted it
+	// Another client has written or deleted the Lease.
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		s.lease, err = r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 		if err == nil {
@@ -47,23 +49,24 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest entry)
 	}
 	if err != nil {
 		s.lease = nil
-		return 0, fmt.Errorf("renewing the lease of node %q: %w", s.nodeName, err)
+		return 0, fmt.Errorf("renewing the Lease of Node %q: %w", s.nodeName, err)
 	}
-	s.leaseDue, s.ledger = now.Add(r.nodeLeaseEvery()), newest.Ledger
-	r.journal.leased(s.identity, newest)
-	return r.nodeLeaseEvery(), nil
+	s.leaseDue, s.installRecord = now.Add(r.nodeLeaseInterval()), newest.Modules
+	r.journal.recordOnLease(s.identity, newest)
+	return r.nodeLeaseInterval(), nil
 }
 
-// fillLease names the Node as the holder, as a kubelet does. It clears the managed fields, which would be half of the
-// stored object. https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
-func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest entry) *coordinationv1.Lease {
+// fillLease sets the fields of the Lease of a Node. Like a kubelet, it sets the Node as the holder. It clears the
+// managed fields, which would be half of the stored object.
+// https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
+func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest installRecord) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	l.Labels = merged(l.Labels,
 		map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
-	delete(l.Annotations, labels.Placed)
-	if newest.Ledger != "" {
-		l.Annotations = merged(l.Annotations, map[string]string{labels.Placed: newest.Ledger})
+	delete(l.Annotations, labels.InstallRecord)
+	if newest.Modules != "" {
+		l.Annotations = merged(l.Annotations, map[string]string{labels.InstallRecord: newest.Modules})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.NodeLease.Seconds()))
@@ -77,7 +80,7 @@ func (r *Reconciler) deleteNodeLease(ctx context.Context, s *state) error {
 		o = *metav1.NewPreconditionDeleteOptions(string(s.lease.UID))
 	}
 	if err := r.leases.Delete(ctx, s.nodeName, o); ignoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the lease: %w", err)
+		return fmt.Errorf("deleting the Lease of Node %q: %w", s.nodeName, err)
 	}
 	return nil
 }

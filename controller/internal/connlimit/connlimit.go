@@ -1,6 +1,6 @@
-// Package door serves untrusted peers. It limits the connections with them, and the memory that these connections hold.
-// When a limit is exceeded, a connection of the address that uses the most is closed.
-package door
+// Package connlimit limits the connections of untrusted clients, and the memory that these connections use. When a
+// limit is exceeded, it closes a connection of the address that uses the most.
+package connlimit
 
 import (
 	"context"
@@ -22,16 +22,16 @@ type Limits struct {
 	// Connections is the maximum number of open connections. It is reduced to a third of the maximum number of open
 	// files.
 	Connections int
-	// Bytes is the maximum number of bytes that all connections hold; see Hold. 0 means no limit.
+	// Bytes is the maximum number of bytes that all connections hold; see AddBytes. 0 disables the limit.
 	Bytes int
-	// Evicted is called for each connection that is closed because a limit is exceeded, with its address and what
-	// that address used before. It must not block. It may be nil.
-	Evicted func(address netip.Prefix, connections, bytes int)
+	// OnEvict is called for each connection that is closed because a limit is exceeded, with its address, and the
+	// connections and bytes that the address used before. It must not block. It may be nil.
+	OnEvict func(address netip.Prefix, connections, bytes int)
 }
 
-// Limit returns a listener with limits. A new connection above the limit replaces the oldest connection of the
+// NewListener returns a listener with limits. A new connection above the limit replaces the oldest connection of the
 // address with the most connections.
-func Limit(l net.Listener, limits Limits) net.Listener {
+func NewListener(l net.Listener, limits Limits) net.Listener {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil &&
 		files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
@@ -41,8 +41,8 @@ func Limit(l net.Listener, limits Limits) net.Listener {
 	return &limitListener{Listener: l, limits: limits}
 }
 
-// Serve serves HTTP on a listener until ctx is done. Then it waits for the requests in progress, at most for wait, and
-// closes all other connections.
+// Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits at most wait for the
+// requests in progress, and closes their connections.
 func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -65,10 +65,10 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 // DialFunc is the type of http.Transport.DialContext.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a dial function that limits the bytes read from all its connections, until they are closed, like
-// Hold.
+// LimitReads returns a dial function that limits the bytes that are read from all its open connections together. When
+// the limit is exceeded, it closes connections as AddBytes does.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
-	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, Evicted: evicted}}
+	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, OnEvict: evicted}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -82,22 +82,22 @@ type heldReads struct{ *conn }
 
 func (c heldReads) Read(b []byte) (int, error) {
 	n, err := c.conn.Read(b)
-	Hold(c.conn, n)
+	AddBytes(c.conn, n)
 	return n, err
 }
 
-// Keep removes a connection from the limits, for example that of an authenticated peer. It accepts connections of
-// Limit, and TLS connections over them.
-func Keep(c net.Conn) {
+// Exempt removes a connection from the limits, for example the connection of an authenticated client. It accepts
+// connections of NewListener, and TLS connections over them.
+func Exempt(c net.Conn) {
 	if own := limited(c); own != nil {
 		own.leave()
 	}
 }
 
-// Hold adds n, which may be negative, to the number of bytes that a connection holds. While all connections exceed
-// the limit, it closes the largest connection of the address that holds the most. It accepts connections of Limit,
-// and TLS connections over them; it ignores others.
-func Hold(c net.Conn, n int) {
+// AddBytes adds n, which may be negative, to the number of bytes that a connection holds. While all connections
+// together exceed the limit, it closes the largest connection of the address that holds the most. It accepts
+// connections of NewListener, and TLS connections over them. It ignores other connections.
+func AddBytes(c net.Conn, n int) {
 	own := limited(c)
 	if own == nil {
 		return
@@ -128,8 +128,8 @@ type limitListener struct {
 	limits Limits
 
 	mu   sync.Mutex
-	open []*conn // that are limited, the oldest first
-	held int     // bytes of all of them
+	open []*conn // limited connections, oldest first
+	held int     // bytes of all limited connections
 }
 
 type conn struct {
@@ -160,7 +160,7 @@ func (l *limitListener) add(c net.Conn) *conn {
 	return own
 }
 
-// evict closes the connection with the highest rank, the oldest of several. The caller holds the lock.
+// evict closes the connection with the highest rank; the oldest one if several have it. The caller holds the lock.
 func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	uses := map[netip.Prefix]usage{}
 	for _, c := range l.open {
@@ -175,8 +175,8 @@ func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	}
 	l.remove(worst)
 	_ = worst.Conn.Close() // unsent data is discarded
-	if of := uses[worst.address]; l.limits.Evicted != nil {
-		l.limits.Evicted(worst.address, of.connections, of.bytes)
+	if of := uses[worst.address]; l.limits.OnEvict != nil {
+		l.limits.OnEvict(worst.address, of.connections, of.bytes)
 	}
 }
 
@@ -198,15 +198,15 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns Host of the address of a peer.
+// remotePrefix returns HostPrefix of a remote address.
 func remotePrefix(a net.Addr) netip.Prefix {
 	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
-	return Host(parsed.Addr())
+	return HostPrefix(parsed.Addr())
 }
 
-// Host returns the addresses that count as one host: an IPv4 address, or the /64 network of an IPv6 address. It
-// returns the zero Prefix for an invalid address.
-func Host(ip netip.Addr) netip.Prefix {
+// HostPrefix returns the prefix of the addresses that are treated as one host: an IPv4 address, or the /64 network of
+// an IPv6 address. It returns the zero Prefix for an invalid address.
+func HostPrefix(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
 	ip = ip.Unmap().WithZone("")
 	p, _ := ip.Prefix(min(ip.BitLen(), ofOneHost)) // an invalid address gives the zero Prefix

@@ -24,8 +24,8 @@ import (
 
 const group = "run-x"
 
-// newWorld has a clock that stands still, and a table of Pods that the test fills.
-func newWorld(t *testing.T) (*World, *table) {
+// newTestRecorder returns a Recorder with a fixed clock, and a table of Pods that the test fills.
+func newTestRecorder(t *testing.T) (*Recorder, *table) {
 	t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
@@ -34,7 +34,7 @@ func newWorld(t *testing.T) (*World, *table) {
 		})
 	check.Gapless(client)
 	w := New(Options{Client: client, Namespace: group, Group: group, Now: func() time.Time { return at }})
-	return w, w.table(Subject{Resource: Pods, Namespace: group}) // Start does not run: nothing else fills it
+	return w, w.table(Subject{Resource: Pods, Namespace: group}) // no reflector fills it, because Start is not running
 }
 
 func pod(t *testing.T, version, uid, node, ready string) *unstructured.Unstructured {
@@ -54,8 +54,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// told are the events of Pods in a few words.
-func told(w *World) []string {
+// podEvents formats the Pod events.
+func podEvents(w *Recorder) []string {
 	var all []string
 	for _, e := range w.Events() {
 		if e.Pod != nil {
@@ -70,13 +70,14 @@ func told(w *World) []string {
 }
 
 func TestPodsAreRecorded(t *testing.T) {
-	w, pods := newWorld(t)
-	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	w, pods := newTestRecorder(t)
+	w.AddBases(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	must(t, pods.Replace([]any{pod(t, "1", "a", "", "False")}, "5"))
 	must(t, pods.Add(pod(t, "6", "a", "vnode.id-1", "False")))
 	must(t, pods.Update(pod(t, "7", "a", "vnode.id-1", "True")))
-	must(t, pods.Replace([]any{pod(t, "7", "a", "vnode.id-1", "True")}, "9")) // told before: no event
-	must(t, pods.Update(pod(t, "10", "b", "vnode.id-1", "True")))             // another one: the end of a was missed
+	must(t, pods.Replace([]any{pod(t, "7", "a", "vnode.id-1", "True")}, "9")) // already known: no event
+	// another Pod: the deletion of a was not observed
+	must(t, pods.Update(pod(t, "10", "b", "vnode.id-1", "True")))
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	must(t, pods.Delete(pod(t, "11", "b", "vnode.id-1", "True")))
 	want := []string{
@@ -85,24 +86,24 @@ func TestPodsAreRecorded(t *testing.T) {
 		"pod base-1: stock:1.0.0 gone (p)...", "pod base-1: stock:1.0.0 Ready (p).",
 		"pod base-1: stock:1.0.0 gone (p).",
 	}
-	if diff := cmp.Diff(want, told(w)); diff != "" {
+	if diff := cmp.Diff(want, podEvents(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	w.Look(func(v View) {
+	w.Read(func(v Snapshot) {
 		found, ever := v.Objects(pods.subject, "p", nil)
 		if len(found) != 0 || !ever {
-			t.Errorf("found %d Pods, ever %t; want none, but ever", len(found), ever)
+			t.Errorf("got %d Pods, ever %t; want 0, true", len(found), ever)
 		}
 		if _, ever := v.Objects(pods.subject, "q", nil); ever {
-			t.Error("there has been a Pod q")
+			t.Error("Pod q has existed, want never")
 		}
 	})
 }
 
-// A list that comes after a break tells several changes at once, and none of them
-// as if Pods had been Ready on a base at the same time.
-func TestListAfterABreak(t *testing.T) {
-	w, pods := newWorld(t)
+// A list after an interrupted watch has several changes. They are recorded in an order in which no two Pods on a base
+// are Ready at the same time.
+func TestListAfterInterruptedWatch(t *testing.T) {
+	w, pods := newTestRecorder(t)
 	named := func(name, version, ready string) *unstructured.Unstructured {
 		p := pod(t, version, name, "", ready)
 		p.SetName(name)
@@ -117,16 +118,16 @@ func TestListAfterABreak(t *testing.T) {
 		"pod: stock:1.0.0 gone (older).", "pod: stock:1.0.0 Running (old)..", "pod: stock:1.0.0 Ready (newer).",
 		"pod: stock:1.0.0 Ready (new)..",
 	}
-	if diff := cmp.Diff(want, told(w)); diff != "" {
+	if diff := cmp.Diff(want, podEvents(w)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-func TestBasesAreAsTheDaemonTells(t *testing.T) {
-	w, _ := newWorld(t)
-	note := func(e events.Event) { w.Note(e) }
+func TestBases(t *testing.T) {
+	w, _ := newTestRecorder(t)
+	note := func(e events.Event) { w.AddEvent(e) }
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseUp}})
-	w.Know(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
+	w.AddBases(control.Base{HostName: group + "-base-1", Set: "base", Index: 1, Identity: "id-1", Version: "1.0.0"})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseConnected}})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseReady}})
 	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
@@ -144,7 +145,7 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	}}
 	look := func(want any) {
 		t.Helper()
-		w.Look(func(v View) {
+		w.Read(func(v Snapshot) {
 			if diff := cmp.Diff(want, v.Data([]string{"bases"})["bases"]); diff != "" {
 				t.Errorf("bases (-want +got):\n%s", diff)
 			}
@@ -155,61 +156,61 @@ func TestBasesAreAsTheDaemonTells(t *testing.T) {
 	down := up["base-1"].(map[string]any)
 	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
 	look(up)
-	w.Forget("base-1")
-	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}}) // its last word comes late
+	w.RemoveBases("base-1")
+	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}}) // a late event
 	look(map[string]any{})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseRemoved}})
 	look(map[string]any{})
 }
 
-func TestLostRequestsCountAtOnce(t *testing.T) {
-	w, _ := newWorld(t)
+func TestLostRequestsAreCountedImmediately(t *testing.T) {
+	w, _ := newTestRecorder(t)
 	w.SetTraffic([]traffic.Summary{
 		{Name: "s", Sent: 10, Results: map[traffic.Result]int{traffic.OK: 9, traffic.NotFound: 1}, Lost: 1}})
 	lost := events.Event{Request: &events.RequestEvent{Stream: "s", Result: traffic.NotFound}}
-	w.Note(lost)
-	w.Note(lost)
-	w.Look(func(v View) {
+	w.AddEvent(lost)
+	w.AddEvent(lost)
+	w.Read(func(v Snapshot) {
 		s := v.Data([]string{"traffic"})["traffic"].(map[string]any)["s"].(map[string]any)
 		if s["sent"] != int64(10) || s["lost"] != int64(2) || s["notFound"] != int64(2) || s["ok"] != int64(9) {
-			t.Errorf("figures are %v", s)
+			t.Errorf("traffic is %v", s)
 		}
 	})
 }
 
-func TestWatchersHearEveryChange(t *testing.T) {
-	w, pods := newWorld(t)
+func TestWatchersGetEveryChange(t *testing.T) {
+	w, pods := newTestRecorder(t)
 	var heard []string
-	stop := w.Watch(func(c Change) { heard = append(heard, c.Topic+": "+c.What) })
+	stop := w.Watch(func(c Update) { heard = append(heard, c.Topic+": "+c.Description) })
 	must(t, pods.Add(pod(t, "1", "a", "", "False")))
-	w.Note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
+	w.AddEvent(events.Event{Module: &events.ModuleEvent{Base: "base-1",
 		ModuleRef: events.ModuleRef{Name: "stock", Version: "2"}, State: "ACTIVATED"}})
-	w.Note(events.Event{Step: &events.StepEvent{Name: "one"}}) // changes nothing
+	w.AddEvent(events.Event{Step: &events.StepEvent{Name: "one"}}) // does not change the state
 	must(t, pods.Update(pod(t, "2", "a", "", "True")))
 	stop()
 	must(t, pods.Update(pod(t, "3", "a", "", "True")))
-	want := []string{": the beginning", "pods: pod: stock:1.0.0 Running (p)", "bases: module base-1: stock:2 ACTIVATED",
+	want := []string{": initial state", "pods: pod: stock:1.0.0 Running (p)", "bases: module base-1: stock:2 ACTIVATED",
 		"pods: pod: stock:1.0.0 Ready (p)"}
 	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("heard (-want +got):\n%s", diff)
+		t.Errorf("updates (-want +got):\n%s", diff)
 	}
 }
 
 func TestSwitchIsOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := newWorld(t)
+		w, _ := newTestRecorder(t)
 		at := time.Now()
 		module := func(version string, state events.ModuleState, message string, after time.Duration) {
-			w.Note(events.Event{Time: at.Add(after),
+			w.AddEvent(events.Event{Time: at.Add(after),
 				Module: &events.ModuleEvent{Base: "base-1",
 					ModuleRef: events.ModuleRef{Name: "stock", Version: version}, State: state, Message: message}})
 		}
-		w.Note(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
+		w.AddEvent(events.Event{Time: at, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseReady}})
 		module("1", "ACTIVATED", "", 0)
 		module("2", "RESOLVED", "", 0)
 		var seen []string
-		stop := w.Watch(func(c Change) {
+		stop := w.Watch(func(c Update) {
 			b := c.State().Bases.Get("base-1")
 			var states []string
 			for _, version := range []string{"1", "2"} {
@@ -223,11 +224,11 @@ func TestSwitchIsOneChange(t *testing.T) {
 		})
 		module("1", "DEACTIVATED", "switch to new biz stock:2", time.Second)
 		module("2", "ACTIVATED", "switch from old biz: stock:1", time.Second)
-		module("2", "DEACTIVATED", "", 2*time.Second) // the beginning of an uninstall
+		module("2", "DEACTIVATED", "", 2*time.Second) // the start of an uninstall
 		module("2", "STOPPED", "", 3*time.Second)
 		module("1", "ACTIVATED", "", 4*time.Second)
-		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // whose other half never comes
-		<-time.After(2 * otherHalf)
+		module("1", "DEACTIVATED", "switch to new version stock:3", 5*time.Second) // without a second event
+		<-time.After(2 * switchTimeout)
 		stop()
 		want := []string{"ACTIVATED RESOLVED", "DEACTIVATED ACTIVATED", "DEACTIVATED DEACTIVATED", "DEACTIVATED ",
 			"ACTIVATED ", "DEACTIVATED "}
@@ -240,78 +241,78 @@ func TestSwitchIsOneChange(t *testing.T) {
 	})
 }
 
-func TestUntil(t *testing.T) {
+func TestWaitUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newWorld(t)
-		there := func(v View) (bool, error) {
+		w, pods := newTestRecorder(t)
+		there := func(v Snapshot) (bool, error) {
 			found, _ := v.Objects(pods.subject, "p", nil)
 			return len(found) > 0, nil
 		}
 		errLate := errors.New("late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
 		defer cancel()
-		if err := w.Until(ctx, there); !errors.Is(err, errLate) {
+		if err := w.WaitUntil(ctx, there); !errors.Is(err, errLate) {
 			t.Errorf("without a Pod: %v, want the cause of the context", err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- w.Until(t.Context(), there) }()
+		go func() { done <- w.WaitUntil(t.Context(), there) }()
 		synctest.Wait()
 		must(t, pods.Add(pod(t, "1", "a", "", "False")))
 		must(t, <-done)
 	})
 }
 
-func TestSeenWaitsForTheVersion(t *testing.T) {
+func TestWaitForVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newWorld(t)
+		w, pods := newTestRecorder(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
-		must(t, w.Seen(t.Context(), pods.subject, pod(t, "3", "a", "", "False")))
+		must(t, w.WaitForVersion(t.Context(), pods.subject, pod(t, "3", "a", "", "False")))
 		done := make(chan error, 1)
-		go func() { done <- w.Seen(t.Context(), pods.subject, pod(t, "7", "a", "", "True")) }()
+		go func() { done <- w.WaitForVersion(t.Context(), pods.subject, pod(t, "7", "a", "", "True")) }()
 		synctest.Wait()
 		select {
 		case err := <-done:
-			t.Fatalf("it was seen before it was told: %v", err)
+			t.Fatalf("WaitForVersion returned before the event: %v", err)
 		default:
 		}
-		must(t, pods.Update(pod(t, "8", "a", "", "True"))) // a later version will do
+		must(t, pods.Update(pod(t, "8", "a", "", "True"))) // a later version
 		must(t, <-done)
-		must(t, w.Seen(t.Context(), Subject{Resource: Nodes}, pod(t, "99", "a", "", "True"))) // nobody follows it
+		must(t, w.WaitForVersion(t.Context(), Subject{Resource: Nodes}, pod(t, "99", "a", "", "True"))) // not watched
 	})
 }
 
-// catchingUp begins to catch up, and sees that what has not been told is waited for.
-func catchingUp(t *testing.T, w *World, pods *table, untold string) <-chan error {
+// catchingUp starts CatchUp, and fails the test if CatchUp does not wait for the event missing.
+func catchingUp(t *testing.T, w *Recorder, pods *table, missing string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- w.CatchUp(t.Context(), pods.subject) }()
 	synctest.Wait()
 	select {
 	case err := <-done:
-		t.Fatalf("it has caught up before %s was told: %v", untold, err)
+		t.Fatalf("CatchUp returned before the event of %s: %v", missing, err)
 	default:
 	}
 	return done
 }
 
-func TestCatchUpWaitsForWhatTheAPIHas(t *testing.T) {
+func TestCatchUpWaitsForListedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newWorld(t)
+		w, pods := newTestRecorder(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "False")}, "4"))
-		// The API has another Pod of that name already.
+		// The API already has another Pod with this name.
 		must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Pods, pod(t, "7", "b", "vnode.id-1", "True"),
 			group))
 		done := catchingUp(t, w, pods, "the Pod")
 		must(t, pods.Update(pod(t, "7", "b", "vnode.id-1", "True")))
 		must(t, <-done)
-		must(t, w.CatchUp(t.Context(), pods.subject)) // nothing is new
+		must(t, w.CatchUp(t.Context(), pods.subject)) // no changes
 	})
 }
 
-// Ten thousand Pods are asked for page by page: each question has its time.
+// CatchUp lists 10,000 Pods in pages. Each request has its own timeout.
 func TestCatchUpReadsAllPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newWorld(t)
+		w, pods := newTestRecorder(t)
 		first, second := pod(t, "3", "a", "", "False"), pod(t, "4", "b", "", "False")
 		must(t, pods.Replace([]any{first}, "3"))
 		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods",
@@ -320,7 +321,7 @@ func TestCatchUpReadsAllPages(t *testing.T) {
 				list.SetResourceVersion("4")
 				if o := a.(k8stesting.ListActionImpl).ListOptions; o.Continue == "" {
 					if o.Limit == 0 {
-						t.Error("all are asked for at once")
+						t.Error("the list has no limit")
 					}
 					list.Items[0] = *first
 					list.SetContinue("more")
@@ -333,9 +334,9 @@ func TestCatchUpReadsAllPages(t *testing.T) {
 	})
 }
 
-func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
+func TestCatchUpWaitsForDeletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, pods := newWorld(t)
+		w, pods := newTestRecorder(t)
 		must(t, pods.Replace([]any{pod(t, "3", "a", "", "True")}, "4"))
 		w.o.Client.(*fake.FakeDynamicClient).PrependReactor("list", "pods",
 			func(k8stesting.Action) (bool, runtime.Object, error) {
@@ -346,7 +347,7 @@ func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
 		done := catchingUp(t, w, pods, "the end of the Pod")
 		must(t, pods.Delete(pod(t, "8", "a", "", "True")))
 		must(t, <-done)
-		must(t, pods.Add(pod(t, "10", "b", "", "True"))) // one that came later
+		must(t, pods.Add(pod(t, "10", "b", "", "True"))) // created after the list
 		must(t, w.CatchUp(t.Context(), pods.subject))
 	})
 }
@@ -354,7 +355,7 @@ func TestCatchUpWaitsForWhatIsGone(t *testing.T) {
 func TestFollow(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	w, _ := newWorld(t)
+	w, _ := newTestRecorder(t)
 	nodes := NodesOf(group)
 	node := apitest.Object(t, `{apiVersion: v1, kind: Node, metadata: {name: vnode.id-1, labels: {base.koupleless.io/cluster-name: run-x, base.koupleless.io/host-name: run-x-base-1}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(Nodes, node, ""))
@@ -365,7 +366,7 @@ func TestFollow(t *testing.T) {
 		`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: s-1, namespace: run-x, labels: {kubernetes.io/service-name: s}}, endpoints: [{addresses: [198.18.0.1], nodeName: vnode.id-1, targetRef: {name: p}, conditions: {ready: false, serving: true, terminating: true}}]}`)
 	must(t, w.Follow(ctx, Subject{Resource: EndpointSlices, Namespace: group}))
 	must(t, w.o.Client.(*fake.FakeDynamicClient).Tracker().Create(EndpointSlices, slice, group))
-	must(t, w.Until(ctx, func(v View) (bool, error) {
+	must(t, w.WaitUntil(ctx, func(v Snapshot) (bool, error) {
 		found, _ := v.Objects(Subject{Resource: EndpointSlices, Namespace: group}, "s-1", nil)
 		return len(found) == 1, nil
 	}))

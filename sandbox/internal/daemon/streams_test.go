@@ -29,35 +29,36 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-type agentHere struct {
+// localAgent is an agent in the test process.
+type localAgent struct {
 	http.RoundTripper
 	end  context.CancelFunc
 	done chan struct{}
 }
 
-func (a *agentHere) Done() <-chan struct{} { return a.done }
-func (a *agentHere) Err() error            { return nil }
-func (a *agentHere) Close() error {
+func (a *localAgent) Done() <-chan struct{} { return a.done }
+func (a *localAgent) Err() error            { return nil }
+func (a *localAgent) Close() error {
 	a.end()
 	<-a.done
 	return nil
 }
 
-func launchHere(ctx context.Context) (agent.Process, error) {
+func launchLocalAgent(ctx context.Context) (agent.Process, error) {
 	here, there := net.Pipe()
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	a := &agentHere{end: end, done: make(chan struct{})}
+	a := &localAgent{end: end, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		_ = agent.Serve(ctx, there, 0) // it cannot fail
+		_ = agent.Serve(ctx, there, 0) // the connection cannot fail
 	}()
 	client, err := stdio.Dial(here)
 	a.RoundTripper = client
 	return a, err
 }
 
-// testFlows has the Service stock at the address of a server.
-func testFlows(t *testing.T) *flows {
+// newTestStreams returns streams for a cluster in which the Service stock has the address of a test server.
+func newTestStreams(t *testing.T) *trafficStreams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"version":"1"}`) }))
@@ -76,14 +77,14 @@ func testFlows(t *testing.T) *flows {
 		Dial:     func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
 	})}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{Client: client, Targets: targets})
-	here := agent.New(agent.Options{Launch: launchHere})
-	f := &flows{
-		here:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
-		inside: &inside{Remote: here, services: client.CoreV1(), fleet: targets.fleet},
+	here := agent.New(agent.Options{Launch: launchLocalAgent})
+	f := &trafficStreams{
+		local:   traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets}),
+		cluster: &clusterSender{Remote: here, services: client.CoreV1(), fleet: targets.fleet},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 4)
-	for _, start := range []func(context.Context) error{gateway.Start, f.here.Start, here.Start, targets.fleet.Start} {
+	for _, start := range []func(context.Context) error{gateway.Start, f.local.Start, here.Start, targets.fleet.Start} {
 		go func() { ended <- start(ctx) }()
 	}
 	t.Cleanup(func() {
@@ -106,8 +107,8 @@ func streamTo(name, service string) traffic.Spec {
 		Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
 }
 
-// awaitEnd waits until a stream, the last of its group, has ended by itself.
-func awaitEnd(t *testing.T, f *flows, group, name string) {
+// awaitEnd waits until the newest stream of a group has ended without being stopped.
+func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	t.Helper()
 	check.Eventually(t, patience, func() error {
 		all := f.Summaries(t.Context(), group)
@@ -115,14 +116,13 @@ func awaitEnd(t *testing.T, f *flows, group, name string) {
 		if last.Name == name && !last.Ended.IsZero() && last.Open == 0 {
 			return nil
 		}
-		return fmt.Errorf("the last stream of %s is %+v", group, last)
+		return fmt.Errorf("newest stream of %s: %+v", group, last)
 	})
 }
 
-// What goes to a Service goes through kube-proxy where the cluster routes the addresses of
-// bases, and whoever asks for a stream need not know.
-func TestFlowsChooseTheRoute(t *testing.T) {
-	f := testFlows(t)
+// Requests to a Service use kube-proxy if the cluster routes the addresses of the bases.
+func TestStreamRoutes(t *testing.T) {
+	f := newTestStreams(t)
 	bases := streamTo("bases", "")
 	bases.Via, bases.Namespace = v1alpha1.ViaBases, ""
 	var got []string
@@ -141,7 +141,7 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s of %s through %s: %d sent, %d lost, %d records", end.Name, c.group, end.Route,
 			end.Sent, end.Lost, records))
 	}
-	want := []string{ // the API has no endpoint
+	want := []string{ // the Service has no endpoints
 		"service of routed through kube-proxy: 1 sent, 0 lost, 1 records",
 		"bases of routed through bases: 1 sent, 1 lost, 1 records",
 		"service of processes through gateway: 1 sent, 1 lost, 1 records",
@@ -151,32 +151,32 @@ func TestFlowsChooseTheRoute(t *testing.T) {
 	}
 	for _, name := range []string{"service", "bases"} {
 		if err := f.Begin(t.Context(), "routed", streamTo(name, "stock")); !errors.Is(err, traffic.ErrStreamExists) {
-			t.Errorf("a second stream %s gave %v", name, err)
+			t.Errorf("starting a second stream %s returned %v", name, err)
 		}
 	}
 	f.Drop(t.Context(), "routed")
 	if all := f.Summaries(t.Context(), "routed"); len(all) > 0 {
-		t.Errorf("dropped streams %+v", all)
+		t.Errorf("streams after Drop: %+v", all)
 	}
 	if _, err := f.Stop(t.Context(), "routed", "service"); !errors.Is(err, traffic.ErrNoStream) {
-		t.Errorf("stopping a dropped stream gave %v", err)
+		t.Errorf("stopping a dropped stream returned %v", err)
 	}
 }
 
-// inPods is a runtime whose bases are reached from inside alone.
-type inPods struct{ ip string } // which the cluster routes; empty = none
+// inPods is a runtime whose bases are reachable only from within the cluster.
+type inPods struct{ ip string } // a routed address; empty if there is none
 
 func (inPods) Adapt(*fakebase.Options, int) error { return nil }
-func (inPods) AtOnce() int                        { return 1 }
-func (r inPods) Open(context.Context, string) (fleet.Place, error) {
+func (inPods) Concurrency() int                   { return 1 }
+func (r inPods) Open(context.Context, string) (fleet.Slot, error) {
 	return &inPod{ip: r.ip}, nil
 }
 
 type inPod struct{ ip, web string }
 
 func (p *inPod) IP() string               { return p.ip }
-func (p *inPod) Inside() string           { return p.web }
-func (*inPod) Arklet(string) string       { return "" }
+func (p *inPod) ClusterAddr() string      { return p.web }
+func (*inPod) ArkletAddr(string) string   { return "" }
 func (*inPod) Sync(context.Context) error { return nil }
 func (*inPod) Close() error               { return nil }
 func (p *inPod) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
@@ -184,22 +184,24 @@ func (p *inPod) New(ctx context.Context, o fakebase.Options) (fleet.Base, error)
 	if err == nil {
 		p.web, err = b.WebAddr(ctx)
 	}
-	return outOfReach{b}, err
+	return unreachable{b}, err
 }
 
-type outOfReach struct{ *fakebase.Base }
+type unreachable struct{ *fakebase.Base }
 
-func (outOfReach) WebAddr(context.Context) (string, error) { return "", errors.New("only from inside") }
+func (unreachable) WebAddr(context.Context) (string, error) {
+	return "", errors.New("reachable only in the cluster")
+}
 
-// What goes to bases in Pods is sent from inside, to a Service and to each base; one that is removed
-// is not asked any more.
-func TestFlowsToBasesInPods(t *testing.T) {
-	f := testFlows(t)
+// Requests to bases in Pods are sent from within the cluster, to a Service or to each base. A removed base gets no more
+// requests.
+func TestStreamsToBasesInPods(t *testing.T) {
+	f := newTestStreams(t)
 	var leaving func()
 	pods := fleet.New(fleet.Options{
-		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{}},
-		Dial:     func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
-		Leaving:  func() { leaving() },
+		Runtimes:  map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: inPods{}},
+		Dial:      func(context.Context) (net.Conn, error) { return nil, errors.New("there is no broker") },
+		BeforeEnd: func() { leaving() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
@@ -210,7 +212,7 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	check.Eventually(t, patience, func() error {
 		for _, m := range members {
 			if !m.Base.Status().Running {
-				return fmt.Errorf("%s does not run", m.HostName)
+				return fmt.Errorf("%s is not running", m.HostName)
 			}
 		}
 		return nil
@@ -235,8 +237,8 @@ func TestFlowsToBasesInPods(t *testing.T) {
 			}
 		}
 	})
-	in := &inside{Remote: f.inside.Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
-	f.inside = in
+	in := &clusterSender{Remote: f.cluster.Remote, services: client.CoreV1(), fleet: pods, gateway: gateway}
+	f.cluster = in
 
 	got := func(name string, change func(*traffic.Spec)) (all []string) {
 		t.Helper()
@@ -267,9 +269,9 @@ func TestFlowsToBasesInPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	check.Eventually(t, patience, func() error {
-		choice, _ := in.endpoints(traffic.Route{Namespace: "shop", Service: "pods"})
+		choice, _ := in.endpointChoice(traffic.Route{Namespace: "shop", Service: "pods"})
 		if len(choice.Targets) != 1 || choice.Targets[0].Closed != "9999" || choice.Targets[0].Web != "" {
-			return fmt.Errorf("to a port on which no base listens: %+v", choice.Targets)
+			return fmt.Errorf("targets for a port on which no base listens: %+v", choice.Targets)
 		}
 		return nil
 	})
@@ -285,26 +287,26 @@ func TestFlowsToBasesInPods(t *testing.T) {
 	waited := false
 	leaving = func() {
 		waited = true
-		in.leaving(t.Context())
+		in.waitUntilUnused(t.Context())
 		asked, sent := members[0].Base.Status().Requests, f.Summaries(t.Context(), "g")[2].Sent
 		check.Eventually(t, patience, func() error {
 			if now := f.Summaries(t.Context(), "g")[2].Sent; now < sent+20 {
-				return fmt.Errorf("%d requests were sent", now)
+				return fmt.Errorf("%d requests sent", now)
 			}
 			return nil
 		})
-		if n := members[0].Base.Status().Requests - asked; n > 2 { // those that were under way
-			t.Errorf("of the next 20 requests %d went to the base that leaves", n)
+		if n := members[0].Base.Status().Requests - asked; n > 2 { // requests in flight
+			t.Errorf("%d of the next 20 requests went to the removed base", n)
 		}
 	}
 	if _, err := pods.Remove(t.Context(), fleet.Selection{Names: []string{members[0].HostName}}); err != nil ||
 		!waited {
-		t.Errorf("removed with error %v, waited is %v", err, waited)
+		t.Errorf("Remove returned %v; BeforeEnd called: %t", err, waited)
 	}
 }
 
-func TestFlowsRefuse(t *testing.T) {
-	f := testFlows(t)
+func TestBeginRejectsInvalidStreams(t *testing.T) {
+	f := newTestStreams(t)
 	for service, want := range map[string]string{
 		"none":     "shop/none",
 		"headless": "shop/headless",
@@ -312,7 +314,7 @@ func TestFlowsRefuse(t *testing.T) {
 	} {
 		if err := f.Begin(t.Context(), "routed", streamTo("s", service)); err == nil ||
 			!strings.Contains(err.Error(), `"s"`) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v\nwant %s", err, want)
+			t.Errorf("error %v; want %s", err, want)
 		}
 	}
 }

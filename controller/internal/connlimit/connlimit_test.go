@@ -1,4 +1,4 @@
-package door
+package connlimit
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// peers is a listener to which connections come from addresses of a test's choice.
+// peers is a listener that accepts fake connections from given addresses.
 type peers struct{ coming chan net.Conn }
 
 func (p peers) Accept() (net.Conn, error) {
@@ -28,7 +28,7 @@ func (p peers) Accept() (net.Conn, error) {
 func (peers) Close() error   { return nil }
 func (peers) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a connection of a peer. Nothing else of it is used.
+// from is a fake connection with a remote address.
 type from struct {
 	net.Conn
 	addr   string
@@ -40,26 +40,26 @@ func (f *from) Close() error         { f.closed = true; return nil }
 
 func (*from) Read(b []byte) (int, error) { return len(b), nil }
 
-// hall is a door through which connections come one after the other.
-type hall struct {
+// acceptor is a limited listener that accepts connections one by one.
+type acceptor struct {
 	t      *testing.T
 	l      net.Listener
 	coming chan net.Conn
 }
 
-func newHall(t *testing.T, most int) hall {
+func newAcceptor(t *testing.T, most int) acceptor {
 	t.Helper()
-	return newHallWith(t, Limits{Connections: most})
+	return newAcceptorWith(t, Limits{Connections: most})
 }
 
-func newHallWith(t *testing.T, limits Limits) hall {
+func newAcceptorWith(t *testing.T, limits Limits) acceptor {
 	t.Helper()
 	coming := make(chan net.Conn, 1)
-	return hall{t, Limit(peers{coming}, limits), coming}
+	return acceptor{t, NewListener(peers{coming}, limits), coming}
 }
 
-// come has a connection come from an address.
-func (h hall) come(addr string) (c *from, own net.Conn) {
+// connect accepts a connection from an address.
+func (h acceptor) connect(addr string) (c *from, own net.Conn) {
 	h.t.Helper()
 	c = &from{addr: addr}
 	h.coming <- c
@@ -79,68 +79,69 @@ func open(list []*from) (n int) {
 	return n
 }
 
-// Who opens ten thousand connections loses connections of its own, the oldest first. Those of others
-// stay, whenever they came.
-func TestAGreedyPeer(t *testing.T) {
+// An address that opens many connections loses its own oldest connections. The connections of other addresses stay,
+// regardless of their age.
+func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	const most = 100
-	h := newHall(t, most)
+	h := newAcceptor(t, most)
 	var good, greedy []*from
 	for i := range 10_000 {
 		if i%1000 == 0 {
-			c, _ := h.come(fmt.Sprintf("192.0.2.%d:4711", i/1000))
+			c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i/1000))
 			good = append(good, c)
 		}
-		c, _ := h.come("203.0.113.7:1")
+		c, _ := h.connect("203.0.113.7:1")
 		greedy = append(greedy, c)
 		if n := open(good) + open(greedy[max(0, i-2*most):]); n > most {
-			t.Fatalf("%d connections are open, want %d at most", n, most)
+			t.Fatalf("%d connections are open, want at most %d", n, most)
 		}
 	}
 	if open(good) != 10 || open(greedy) != 90 || open(greedy[10_000-90:]) != 90 {
-		t.Errorf("%d of 10 good ones and %d of the greedy one are open, of which %d are its last; want 10, 90, 90",
+		t.Errorf("%d of 10 connections of other addresses and %d of the busiest address are open, %d of them the "+
+			"newest; want 10, 90, 90",
 			open(good), open(greedy), open(greedy[10_000-90:]))
 	}
 }
 
-// Where each has one connection, the oldest gives its place.
-func TestManyPeers(t *testing.T) {
-	h := newHall(t, 10)
+// If each address has one connection, the oldest connection is closed.
+func TestListenerClosesOldestConnection(t *testing.T) {
+	h := newAcceptor(t, 10)
 	var all []*from
 	for i := range 100 {
-		c, _ := h.come(fmt.Sprintf("192.0.2.%d:4711", i))
+		c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i))
 		all = append(all, c)
 	}
 	if open(all) != 10 || open(all[90:]) != 10 {
-		t.Errorf("%d are open, of which %d came last; want 10", open(all), open(all[90:]))
+		t.Errorf("%d connections are open, %d of them the newest; want 10", open(all), open(all[90:]))
 	}
 }
 
-// What is closed leaves its place, once; what is kept has none, and stays.
-func TestPlaces(t *testing.T) {
-	h := newHall(t, 2)
-	_, first := h.come("192.0.2.1:1")
+// Closed and exempt connections do not count. Exempt connections stay open.
+func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
+	h := newAcceptor(t, 2)
+	_, first := h.connect("192.0.2.1:1")
 	for range 2 {
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept, own := h.come("192.0.2.1:2")
-	Keep(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
-	Keep(kept) // did not come through a door
+	kept, own := h.connect("192.0.2.1:2")
+	Exempt(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
+	Exempt(kept) // not a limited connection
 	var later []*from
 	for range 5 {
-		c, _ := h.come("192.0.2.1:3")
+		c, _ := h.connect("192.0.2.1:3")
 		later = append(later, c)
 	}
 	if kept.closed || open(later) != 2 {
-		t.Errorf("the one that is kept is closed: %t; %d others are open, want 2", kept.closed, open(later))
+		t.Errorf("the exempt connection is closed: %t; %d others are open, want 2", kept.closed, open(later))
 	}
 	close(h.coming)
 	if _, err := h.l.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener's error is %v", err)
+		t.Errorf("error of the listener: %v", err)
 	}
 	if d := h.l.(*limitListener); len(d.open) != 2 {
-		t.Errorf("%d are counted, want 2", len(d.open))
+		t.Errorf("%d connections are counted, want 2", len(d.open))
 	}
 }
 
@@ -148,52 +149,52 @@ func TestPlaces(t *testing.T) {
 // connection. Other addresses lose no connection.
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
-	h := newHallWith(t, Limits{Connections: 100, Bytes: 1000,
-		Evicted: func(address netip.Prefix, connections, bytes int) {
+	h := newAcceptorWith(t, Limits{Connections: 100, Bytes: 1000,
+		OnEvict: func(address netip.Prefix, connections, bytes int) {
 			evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
 		}})
-	honest, honestConn := h.come("192.0.2.1:1")
-	small, smallConn := h.come("203.0.113.7:1")
-	large, largeConn := h.come("203.0.113.7:2")
-	Hold(smallConn, 300)
-	Hold(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
-	Hold(honestConn, 100)
+	honest, honestConn := h.connect("192.0.2.1:1")
+	small, smallConn := h.connect("203.0.113.7:1")
+	large, largeConn := h.connect("203.0.113.7:2")
+	AddBytes(smallConn, 300)
+	AddBytes(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
+	AddBytes(honestConn, 100)
 	if large.closed || small.closed || honest.closed {
 		t.Fatal("a connection was closed at the limit")
 	}
-	Hold(honestConn, 200)
+	AddBytes(honestConn, 200)
 	if !large.closed || small.closed || honest.closed {
 		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want "+
 			"only the largest", large.closed, small.closed, honest.closed)
 	}
-	Hold(largeConn, -600) // its owner releases what it held, which does not count any more
-	Hold(smallConn, 400)
+	AddBytes(largeConn, -600) // the bytes of a closed connection do not count
+	AddBytes(smallConn, 400)
 	if small.closed || honest.closed {
-		t.Error("a connection was closed at the limit, after one was closed")
+		t.Error("a connection was closed at the limit, after another one was closed")
 	}
-	Hold(honestConn, -300)
+	AddBytes(honestConn, -300)
 	if err := smallConn.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if l := h.l.(*limitListener); l.held != 0 || len(l.open) != 1 {
 		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, len(l.open))
 	}
-	_, one := h.come("203.0.113.7:3")
-	Hold(one, 1001) // more than there is
+	_, one := h.connect("203.0.113.7:3")
+	AddBytes(one, 1001) // above the limit
 	if diff := cmp.Diff([]string{"203.0.113.7/32 2 900", "203.0.113.7/32 1 1001"}, evicted); diff != "" {
 		t.Errorf("evicted (-want +got):\n%s", diff)
 	}
 	for i := range 200 {
-		h.come(fmt.Sprintf("192.0.2.9:%d", i+1))
+		h.connect(fmt.Sprintf("192.0.2.9:%d", i+1))
 	}
 	if len(evicted) != 2+101 || evicted[2] != "192.0.2.9/32 99 0" {
 		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted),
 			evicted[:3])
 	}
-	Hold(&from{}, 1) // did not come through the listener
+	AddBytes(&from{}, 1) // not a limited connection
 }
 
-// A peer that sends too much loses its connection, and others keep theirs. Bytes count until the connection is
+// A peer that sends too many bytes loses its connection, and other peers do not. Bytes count until the connection is
 // closed.
 func TestReadsAreLimited(t *testing.T) {
 	var evicted []string
@@ -229,7 +230,7 @@ func TestReadsAreLimited(t *testing.T) {
 	}
 }
 
-func TestWhatCountsAsOnePeer(t *testing.T) {
+func TestHostPrefix(t *testing.T) {
 	got := map[string]string{}
 	for _, addr := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:2", "[2001:db8:1:2:3::4]:5", "[fe80::1%eth0]:6"} {
 		got[addr] = remotePrefix((&from{addr: addr}).RemoteAddr()).String()
@@ -241,7 +242,7 @@ func TestWhatCountsAsOnePeer(t *testing.T) {
 		"unix": "invalid Prefix",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("peers (-want +got):\n%s", diff)
+		t.Errorf("prefixes (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-func TestReach(t *testing.T) {
+func TestEndpointLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var r reach
+		var r apiReachability
 		refused := errors.New("refused")
-		ask := func(ctx context.Context, err error) {
+		roundTrip := func(ctx context.Context, err error) {
 			t.Helper()
 			request, reqErr := http.NewRequestWithContext(ctx, http.MethodGet, "https://api.example/", nil)
 			if reqErr != nil {
@@ -36,28 +36,28 @@ func TestReach(t *testing.T) {
 		}
 		want := func(what string, d time.Duration) {
 			t.Helper()
-			if got := r.unsettled(); got != d {
+			if got := r.endpointLag(); got != d {
 				t.Errorf("%s: %s, want %s", what, got, d)
 			}
 		}
-		want("at the beginning", 0)
-		givenUp, cancel := context.WithCancel(t.Context())
+		want("before the first request", 0)
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
-		ask(givenUp, refused)
-		want("a request that was given up", 0)
-		ask(t.Context(), refused)
-		time.Sleep(4 * time.Second) // on the test's own clock
-		ask(t.Context(), refused)
-		want("while nobody answers", 5*time.Second)
-		ask(t.Context(), nil)
-		want("after 4 s", 5*time.Second)
+		roundTrip(canceled, refused)
+		want("after a canceled request", 0)
+		roundTrip(t.Context(), refused)
+		time.Sleep(4 * time.Second) // synctest clock
+		roundTrip(t.Context(), refused)
+		want("during the outage", 5*time.Second)
+		roundTrip(t.Context(), nil)
+		want("after an outage of 4 s", 5*time.Second)
 		time.Sleep(3 * time.Second)
 		want("3 s later", 2*time.Second)
 		time.Sleep(2 * time.Second)
 		want("5 s later", 0)
-		ask(t.Context(), refused)
+		roundTrip(t.Context(), refused)
 		time.Sleep(10 * time.Second)
-		ask(t.Context(), nil)
-		want("after 10 s", 20*time.Second)
+		roundTrip(t.Context(), nil)
+		want("after an outage of 10 s", 20*time.Second)
 	})
 }

@@ -1,0 +1,202 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// Options of a Recorder.
+type Options struct {
+	// Client accesses the API. Required for Follow.
+	Client dynamic.Interface
+	// Namespace and Group of the run. Required.
+	Namespace, Group string
+	// LastWrite returns the resource version of the last write of any object to the API. It is called every 200 ms, and
+	// must return when its context ends. Default: the time of an event is the time at which the watch delivers it.
+	LastWrite func(context.Context) (uint64, error)
+	// Now returns the time. Default: time.Now.
+	Now func() time.Time
+	// Logger logs objects that cannot be decoded. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// Recorder records the events of a run. Its methods may be called concurrently.
+type Recorder struct {
+	o Options
+
+	mu              sync.Mutex
+	events          []events.Event
+	tables          map[Subject]*table
+	state           events.State
+	versions        map[string]string // versions of bases, from the daemon
+	traffic         map[string]traffic.Summary
+	cached          map[string]any // data for expressions by name, until it changes
+	watchers        []*watcher
+	change          chan struct{}           // closed at the next change
+	pendingSwitches map[string]events.Event // first events of version switches, by base
+	marks           []writeMark
+	lastOf          map[schema.GroupVersionResource]time.Time // times of the last events
+	lag             time.Duration                             // the longest so far
+	synced          bool                                      // the daemon has sent its initial state
+	startReflector  func(*cache.Reflector)                    // nil unless Start is running
+	unstarted       []*cache.Reflector                        // reflectors that Start will start
+}
+
+type watcher struct{ changed func(Update) }
+
+// Update is a change of the recorded state. It is valid only during the call that receives it.
+type Update struct {
+	Snapshot
+	// Topic is the name of the changed data in expressions, such as pods, bases or traffic; empty if expressions cannot
+	// use it.
+	Topic string
+	// Description describes it for people.
+	Description string
+}
+
+// Snapshot gives access to the state of a locked Recorder. It is valid only during the call that receives it.
+type Snapshot struct{ w *Recorder }
+
+// New returns a Recorder without events.
+func New(o Options) *Recorder {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{
+		o: o, tables: map[Subject]*table{}, lastOf: map[schema.GroupVersionResource]time.Time{},
+		versions: map[string]string{}, traffic: map[string]traffic.Summary{},
+		cached: map[string]any{}, change: make(chan struct{}), pendingSwitches: map[string]events.Event{},
+	}
+}
+
+// Start runs the watches of Follow until ctx ends. It returns nil when all watches have ended. It must be called only
+// once.
+func (w *Recorder) Start(ctx context.Context) error {
+	var following sync.WaitGroup
+	w.mu.Lock()
+	w.startReflector = func(r *cache.Reflector) { following.Go(func() { r.RunWithContext(ctx) }) }
+	for _, r := range w.unstarted {
+		w.startReflector(r)
+	}
+	w.mu.Unlock()
+	if w.o.LastWrite != nil {
+		following.Go(func() { w.markWrites(ctx) })
+	}
+	<-ctx.Done()
+	w.mu.Lock()
+	w.startReflector = nil
+	w.mu.Unlock()
+	following.Wait()
+	return nil
+}
+
+// AddEvent records an event of the daemon or of the run itself.
+func (w *Recorder) AddEvent(e events.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Synced {
+		w.synced = true
+		return
+	}
+	if w.synced && !e.Time.IsZero() {
+		w.lag = max(w.lag, w.o.Now().Sub(e.Time))
+	}
+	if w.holdSwitch(e) {
+		return
+	}
+	w.apply(e)
+	w.announce(e)
+}
+
+// announce notifies watchers of an applied event. w.mu is held.
+func (w *Recorder) announce(e events.Event) {
+	switch {
+	case e.Step != nil: // a step event does not change the state
+	case e.Base != nil, e.Module != nil:
+		w.notifyWatchers(topicBases, e.String())
+	case e.Request != nil:
+		w.notifyWatchers(topicTraffic, e.String())
+	default:
+		w.notifyWatchers("", e.String())
+	}
+}
+
+// apply records an event and applies it to the state. w.mu is held.
+func (w *Recorder) apply(e events.Event) {
+	if e.Time.IsZero() {
+		e.Time = w.o.Now()
+	}
+	w.events = append(w.events, e)
+	w.state.Apply(e)
+}
+
+// notifyWatchers calls the watchers and resumes WaitUntil. w.mu is held.
+func (w *Recorder) notifyWatchers(topic, what string) {
+	delete(w.cached, topic)
+	for _, x := range slices.Clone(w.watchers) {
+		x.changed(Update{Snapshot{w}, topic, what})
+	}
+	close(w.change)
+	w.change = make(chan struct{})
+}
+
+// Watch calls changed for the current state, and then after each change until stop is called: one call at a time, in
+// order, with the Recorder locked.
+func (w *Recorder) Watch(changed func(Update)) (stop func()) {
+	x := &watcher{changed}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watchers = append(w.watchers, x)
+	changed(Update{Snapshot{w}, "", "initial state"})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.watchers = slices.DeleteFunc(w.watchers, func(y *watcher) bool { return x == y })
+	}
+}
+
+// WaitUntil calls done for the current state, and again after changes, until done returns true or an error. If ctx ends
+// before, it returns the cause of ctx. It may skip intermediate states.
+func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, error)) error {
+	for {
+		w.mu.Lock()
+		ok, err := done(Snapshot{w})
+		change := w.change
+		w.mu.Unlock()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Read calls with for the current state.
+func (w *Recorder) Read(with func(Snapshot)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	with(Snapshot{w})
+}
+
+// Events returns all events so far, in order.
+func (w *Recorder) Events() []events.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
