@@ -105,7 +105,7 @@ func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 // request or the message. The caller holds the mutex.
 func (s *Set) RecordTrigger(x *Active, base, cause string) {
 	limit := maxReports
-	if x.Fault.Target.Lasts(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
+	if x.Fault.Target.IsState(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
 		limit = 1
 	}
 	if x.Triggered < limit {

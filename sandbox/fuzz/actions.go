@@ -84,7 +84,7 @@ func (m *actionSpec) beyond() bool {
 
 // canSkip reports whether the action affects single requests or messages, and can skip some before.
 func (m *actionSpec) canSkip() bool {
-	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.Lasts(m.fault.Kind) &&
+	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
 }
 
