@@ -66,8 +66,9 @@ type baseHealth struct {
 // orphanError is the error of the aggregate component after a stop handler has thrown an exception (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
-// computeHealth returns the health of a base. The start of a static or replayed module is included. The start of a module
-// that a command has installed is included with withAllBizReadiness. Modules that have started are always included.
+// computeHealth returns the health of a base. The start of a static or replayed module is included. The start of a
+// module that a command has installed is included with withAllBizReadiness. Modules that have started are always
+// included.
 func computeHealth(in healthInput) baseHealth {
 	own := statusUp
 	switch {
@@ -275,7 +276,8 @@ func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	writeHealth(rw, h.overall, doc)
 }
 
-// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. They do not include modules (protocol 8).
+// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. They do not include modules
+// (protocol 8).
 func serveProbe(rw http.ResponseWriter, status healthStatus) {
 	writeHealth(rw, status, statusDoc{status})
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// TestHealthScenarios is every cell of the table of protocol 8.4, without
-// and with withAllBizReadiness.
+// TestHealthScenarios tests all cells of the table in protocol 8.4, with and without withAllBizReadiness.
 func TestHealthScenarios(t *testing.T) {
 	module := func(origin ark.Origin, p startPhase, unhealthy bool) []moduleInput {
 		return []moduleInput{{id: "biz1:1", origin: origin, phase: p, unhealthy: unhealthy}}
@@ -86,14 +85,15 @@ func TestHealthScenarios(t *testing.T) {
 			}
 			tt.in.withAll = withAll
 			if got := computeHealth(tt.in).overall; got != want {
-				t.Errorf("scenario %s, %s, withAllBizReadiness=%v: %s, want %s", tt.scenario, tt.situation, withAll,
+				t.Errorf("scenario %s, %s, withAllBizReadiness=%v: health = %s, want %s", tt.scenario, tt.situation,
+					withAll,
 					got, want)
 			}
 		}
 	}
 }
 
-// TestFaithfulHealth holds the deviations of the runtime's code (protocol 8.3, 8.4).
+// TestFaithfulHealth tests the differences of the runtime's code (protocol 8.3, 8.4).
 func TestFaithfulHealth(t *testing.T) {
 	tests := []struct {
 		name string
@@ -110,13 +110,13 @@ func TestFaithfulHealth(t *testing.T) {
 	for _, tt := range tests {
 		tt.in.faithful = true
 		if got := computeHealth(tt.in).overall; got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			t.Errorf("%s: health = %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }
 
-// TestHealthFollowsTheBase walks through the scenarios with a base of flesh and blood.
-func TestHealthFollowsTheBase(t *testing.T) {
+// TestHealthOfRunningBase tests the scenarios with a running base.
+func TestHealthOfRunningBase(t *testing.T) {
 	type stop struct {
 		after time.Duration
 		want  string // health, ready
@@ -134,27 +134,27 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			opts:  Options{StartupTime: 5 * time.Second, StaticBiz: []string{"http://h/biz1-1.jar"}, Catalogue: static},
 			stops: []stop{{0, "UNKNOWN false"}, {6 * time.Second, "UNKNOWN false"}, {10 * time.Second, "UP true"}},
 		}, {
-			name: "a static module fails to start",
+			name: "static module fails to start",
 			opts: Options{StaticBiz: []string{"http://h/biz1-1.jar"}, Catalogue: static,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			stops: []stop{{0, "UNKNOWN false"}, {11 * time.Second, "DOWN false"}},
 		}, {
-			name: "a static module cannot be downloaded",
+			name: "static module cannot be downloaded",
 			opts: Options{StaticBiz: []string{"http://h/biz1-1.jar"}, Catalogue: static,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodePullBizError}}},
 			stops: []stop{{time.Second, "DOWN false"}},
 		}, {
-			name:  "the base fails to start",
+			name:  "base fails to start",
 			opts:  Options{Faults: []fault.Fault{{Kind: fault.KindStartFailed}}},
 			stops: []stop{{0, "DOWN false"}},
 		}, {
-			name: "a hot module fails",
+			name: "installed module fails",
 			opts: Options{Catalogue: static,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do:    func(l *incarnation) { l.installCommand(request("1")) },
 			stops: []stop{{time.Second, "UP true"}, {11 * time.Second, "UP true"}},
 		}, {
-			name: "a hot module fails, withAllBizReadiness",
+			name: "installed module fails, withAllBizReadiness",
 			opts: Options{Catalogue: static, WithAllBizReadiness: true,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError, Count: 1}}},
 			do: func(l *incarnation) {
@@ -165,7 +165,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "DOWN false"},
 				{20 * time.Second, "UP true"}},
 		}, {
-			name: "a broken module is uninstalled, withAllBizReadiness",
+			name: "broken module is uninstalled, withAllBizReadiness",
 			opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
 			do: func(l *incarnation) {
@@ -176,12 +176,15 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			stops: []stop{{11 * time.Second, "DOWN false"}, {10 * time.Second, "UP true"}},
 		}, {
 			name: "replay", opts: Options{Catalogue: static},
-			do:    func(l *incarnation) { l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Replay) },
+			do: func(l *incarnation) {
+				l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}},
+					ark.Replay)
+			},
 			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "UP true"}},
 		},
 	}
 	for _, tt := range tests {
-		bubble(t, tt.name, func(t *testing.T) {
+		runInBubble(t, tt.name, func(t *testing.T) {
 			tt.opts.Identity = "b1"
 			b := start(t, tt.opts)
 			synctest.Wait()
@@ -198,26 +201,26 @@ func TestHealthFollowsTheBase(t *testing.T) {
 				}
 			})
 			defer stop()
-			saidReady := now.Ready
+			sawReady := now.Ready
 			defer func() {
-				saidReady = saidReady || len(ready) > 0
-				if isReady := b.Status().Ready; isReady != saidReady {
-					t.Errorf("ready %v, reported as an event or before: %v", isReady, saidReady)
+				sawReady = sawReady || len(ready) > 0
+				if isReady := b.Status().Ready; isReady != sawReady {
+					t.Errorf("ready = %v, EventReady or initial status = %v", isReady, sawReady)
 				}
 			}()
 			for i, s := range tt.stops {
-				pass(s.after)
+				sleep(s.after)
 				synctest.Wait()
 				got := b.Status()
 				if have := fmt.Sprint(got.Health, " ", got.Ready); have != s.want {
-					t.Errorf("stop %d: %s, want %s", i, have, s.want)
+					t.Errorf("step %d: health = %s, want %s", i, have, s.want)
 				}
 			}
 		})
 	}
 }
 
-// request names one version of biz1.
+// request returns a request for a version of biz1.
 func request(version string) *bizRequest {
 	return &bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}

@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// TestBatchGoesByPriority: groups in ascending order, one after the other, and
-// the biz of a group at the same time (protocol 3.6).
-func TestBatchGoesByPriority(t *testing.T) {
+// TestBatchOrder: modules are installed in the order of their priorities, and modules with the same priority
+// concurrently (protocol 3.6).
+func TestBatchOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := func(n int) *int { return &n }
 		second := Delay{Min: Duration(time.Second)}
@@ -45,17 +45,17 @@ func TestBatchGoesByPriority(t *testing.T) {
 		want := map[string]time.Duration{"first": time.Second, "mid1": 2 * time.Second, "mid2": 2 * time.Second,
 			"last": 3 * time.Second}
 		if d := cmp.Diff(want, at); d != "" {
-			t.Errorf("active after (-want +got):\n%s", d)
+			t.Errorf("activation times (-want +got):\n%s", d)
 		}
 		if resp := out.data.(batchResponse); resp.failed || resp.elapsed != 4*defaultModuleMetaspace ||
 			len(resp.byURL) != 4 {
-			t.Errorf("response %+v", resp)
+			t.Errorf("response = %+v", resp)
 		}
 	})
 }
 
-// TestBatchesExcludeEachOtherOnly: the lock of a batch is null:null, whatever is in it.
-func TestBatchesExcludeEachOtherOnly(t *testing.T) {
+// TestBatchesExcludeEachOther: a batch locks the identity null:null, which does not block single installs.
+func TestBatchesExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1",
 			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
@@ -70,12 +70,12 @@ func TestBatchesExcludeEachOtherOnly(t *testing.T) {
 		synctest.Wait()
 		if got, want := batch().message, "FAILED:null:null batchInstallBiz conflict, exist unfinished "+
 			"command(batchInstallBiz) for this biz"; got != want {
-			t.Errorf("second batch: %q, want %q", got, want)
+			t.Errorf("message of the second batch = %q, want %q", got, want)
 		}
 		single := l.installCommand(request("1"))
 		if resp := single.data.(clientResponse); resp.code != codeRepeat ||
 			single.code != fault.CodeInstallBizExecuting {
-			t.Errorf("a single install meanwhile: %+v", single)
+			t.Errorf("result of a single install during the batch = %+v", single)
 		}
 	})
 }

@@ -25,8 +25,8 @@ type Fetch string
 const (
 	// FetchNever reads no jars: all modules are simulated. It is the default.
 	FetchNever Fetch = "never"
-	// FetchAvailable reads file and http URLs. Modules at https URLs, and at URLs that cannot be read, are simulated. The
-	// installation fails only if the file is not a biz jar.
+	// FetchAvailable reads file and http URLs. Modules at https URLs, and at URLs that cannot be read, are simulated.
+	// The installation fails only if the file is not a biz jar.
 	FetchAvailable Fetch = "available"
 	// FetchAlways reads all URLs, including https, and fails like a real base if there is no jar.
 	FetchAlways Fetch = "always"
@@ -41,9 +41,10 @@ type (
 
 // Module is an entry of a Catalogue. It describes one or all versions of a module.
 type Module struct {
-	// URL is the URL of the jar. If it is empty, Name and Version select the entry; an empty Version matches all versions.
+	// URL is the URL of the jar. If it is empty, Name and Version select the entry; an empty Version matches all
+	// versions.
 	URL string `json:"url,omitempty"`
-	// Name and Version are the attributes of the manifest. Name is required.
+	// Name and Version are the attributes in the manifest. Name is required.
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	// Priority is the order in batches and lists, lowest first. Default: 100.
@@ -52,26 +53,26 @@ type Module struct {
 	WebContextPath string `json:"webContextPath,omitempty"`
 	// MainClass is the main class. Default: com.example.<Name>.Application.
 	MainClass string `json:"mainClass,omitempty"`
-	// Web reports whether the module is a web application. The web server of a base rejects a module whose WebContextPath
-	// another installed module has, so it does not start. Otherwise, modules can have the same path, and the active module
-	// that was activated last serves it.
+	// Web reports whether the module is a web application. The web server of a base rejects a module whose
+	// WebContextPath another installed module has, so it does not start. Otherwise, modules can have the same path, and
+	// the active module that was activated last serves it.
 	Web bool `json:"web,omitempty"`
 	// Metaspace is the number of bytes that the module uses. Default: Metaspace.PerModule of the base.
 	Metaspace int64 `json:"metaspace,omitempty"`
-	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop. Default: the values
-	// of the catalogue.
+	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop. Default: the
+	// values of the catalogue.
 	PullTime      Delay `json:"pullTime,omitzero"`
 	InstallTime   Delay `json:"installTime,omitzero"`
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 }
 
-// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and version of
-// the request or the file name, and install immediately. Bases can share a catalogue. Its fields must not be changed after
-// the first use.
+// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and version
+// of the request or the file name, and install immediately. Bases can share a catalogue. Its fields must not be changed
+// after the first use.
 //
-// The name and version of a URL are those of the first source that has them: the Module with this URL, the manifest of the
-// jar if Fetch allows reading it, the request, the file name. The entry of the catalogue with this name has the other
-// attributes.
+// A Catalogue takes the name and the version of a URL from the first source that has them: the Module with this URL,
+// the manifest of the jar if Fetch allows reading it, the request, the file name. It takes the other attributes from
+// the Module with this name.
 type Catalogue struct {
 	// Modules are the entries. The first matching entry is used.
 	Modules []Module `json:"modules,omitempty"`
@@ -83,7 +84,8 @@ type Catalogue struct {
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 	// MaxJarSize is the maximum size of a jar in bytes. Default: 256 MiB.
 	MaxJarSize int64 `json:"maxJarSize,omitempty"`
-	// ConnectTimeout is the timeout of the connection, and PullTimeout the timeout of the download. Default: 2 s and 30 s.
+	// ConnectTimeout is the timeout of the connection, and PullTimeout the timeout of the download. Default: 2 s and 30
+	// s.
 	ConnectTimeout Duration `json:"connectTimeout,omitempty"`
 	PullTimeout    Duration `json:"pullTimeout,omitempty"`
 
@@ -128,9 +130,10 @@ type resolvedModule struct {
 	pull, install, uninstall Delay
 }
 
-// resolve returns the module behind a URL. name and version are those of the request; they may be empty. perModule is the
-// default metaspace of a module. resolve blocks while a jar is read.
-func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (resolvedModule, *exception) {
+// resolve returns the module behind a URL. The request has the name and the version, which may be empty. perModule is
+// the default metaspace of a module. resolve blocks while a jar is read.
+func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (resolvedModule,
+	*exception) {
 	if ex := checkURL(rawURL); ex != nil {
 		return resolvedModule{}, ex
 	}
@@ -229,8 +232,8 @@ func checkURL(raw string) *exception {
 	}
 }
 
-// fileNotFound returns the exception of Java for a missing jar. For a file URL, it has the path and the error text of the
-// operating system.
+// fileNotFound returns the exception of Java for a missing jar. For a file URL, it has the path and the error text of
+// the operating system.
 func fileNotFound(rawURL string) *exception {
 	detail := rawURL
 	switch u, err := url.Parse(rawURL); {
@@ -270,8 +273,8 @@ func exceptionFor(err error, rawURL string) *exception {
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)
 
-// splitFileName returns the name and the version in a file name with the format of Maven. The version begins after the first
-// hyphen that precedes a digit. If the file name has no version, both results are empty.
+// splitFileName returns the name and the version in a file name with the format of Maven. The version begins after the
+// first hyphen that precedes a digit. If the file name has no version, both results are empty.
 func splitFileName(rawURL string) (name, version string) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// writeJar makes a biz jar and returns its path.
+// writeJar writes a biz jar and returns its path.
 func writeJar(t *testing.T, manifest string) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "whatever-9.9.9-ark-biz.jar")
+	name := filepath.Join(t.TempDir(), "other-9.9.9-ark-biz.jar")
 	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
@@ -90,45 +90,46 @@ func TestResolve(t *testing.T) {
 		install, uninstall Delay
 		wantErr            string
 	}{
-		{name: "the catalogue's entry of the URL wins over the request", url: "http://h/exact.jar", biz: "biz1",
+		{name: "entry of the URL takes precedence over the request", url: "http://h/exact.jar", biz: "biz1",
 			version: "1",
 			want: ark.Spec{Name: "exact", Version: "7", URL: "http://h/exact.jar", WebContextPath: "e",
 				MainClass: "E", Metaspace: 10}, install: Delay{Min: 5}, uninstall: Delay{Min: 2}},
-		{name: "a real file wins over the request", url: "file://" + jarFile, biz: "biz1", version: "1",
+		{name: "file takes precedence over the request", url: "file://" + jarFile, biz: "biz1", version: "1",
 			want: at(realSpec, "file://"+jarFile)},
-		{name: "so does a reachable http URL", url: srv.URL + "/whatever-9.9.9-ark-biz.jar", biz: "biz1", version: "1",
-			want: at(realSpec, srv.URL+"/whatever-9.9.9-ark-biz.jar")},
-		{name: "an https URL is not opened", url: example, biz: "x", version: "1", want: plain("x", "1", example)},
-		{name: "an http URL that is not there is made up", url: srv.URL + "/biz9-1.0.jar", biz: "x", version: "1",
+		{name: "http URL takes precedence over the request", url: srv.URL + "/other-9.9.9-ark-biz.jar", biz: "biz1",
+			version: "1",
+			want:    at(realSpec, srv.URL+"/other-9.9.9-ark-biz.jar")},
+		{name: "https URL is not read", url: example, biz: "x", version: "1", want: plain("x", "1", example)},
+		{name: "missing http URL is simulated", url: srv.URL + "/biz9-1.0.jar", biz: "x", version: "1",
 			want: plain("x", "1", srv.URL+"/biz9-1.0.jar")},
-		{name: "a file that is not there too", url: "file:///m/biz9-1.0.jar",
+		{name: "missing file is simulated", url: "file:///m/biz9-1.0.jar",
 			want: plain("biz9", "1.0", "file:///m/biz9-1.0.jar")},
-		{name: "without names the file name counts", url: example,
+		{name: "name and version of the file name", url: example,
 			want: plain("biz1-web-single-host", "0.0.1-SNAPSHOT", example)},
-		{name: "the entry of name and version", url: example, biz: "biz1", version: "2",
+		{name: "entry of name and version", url: example, biz: "biz1", version: "2",
 			want: sized(plain("biz1", "2", example), 20)},
-		{name: "the entry of the name", url: example, biz: "biz1", version: "3",
+		{name: "entry of the name", url: example, biz: "biz1", version: "3",
 			want: sized(plain("biz1", "3", example), 30), uninstall: Delay{Min: 6}},
-		{name: "never opens nothing", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1",
+		{name: "never reads no file", fetch: FetchNever, url: "file://" + jarFile, biz: "x", version: "1",
 			want: plain("x", "1", "file://"+jarFile)},
-		{name: "always fails where there is nothing", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x",
+		{name: "always fails for a missing file", fetch: FetchAlways, url: "file:///m/biz9-1.0.jar", biz: "x",
 			version: "1", wantErr: "java.io.FileNotFoundException: /m/biz9-1.0.jar (No such file or directory)"},
-		{name: "a file that is no jar fails", url: "file://" + broken, biz: "x", version: "1",
+		{name: "file is not a jar", url: "file://" + broken, biz: "x", version: "1",
 			wantErr: "java.util.zip.ZipException: zip END header not found"},
-		{name: "a page in place of a jar fails", url: fmt.Sprintf(signed, "page"), biz: "x", version: "1",
+		{name: "URL returns a page", url: fmt.Sprintf(signed, "page"), biz: "x", version: "1",
 			wantErr: "java.util.zip.ZipException: zip END header not found: " + fmt.Sprintf(shown, "page") +
 				` answered 200 OK with content type "text/html; charset=utf-8"`},
-		{name: "a refusal in place of a jar fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "denied"), biz: "x",
+		{name: "URL returns an error", fetch: FetchAlways, url: fmt.Sprintf(signed, "denied"), biz: "x",
 			version: "1",
 			wantErr: "java.io.IOException: Server returned HTTP response code: 403 for URL: " +
 				fmt.Sprintf(shown, "denied")},
-		{name: "a jar that is not there fails", fetch: FetchAlways, url: fmt.Sprintf(signed, "missing"), biz: "x",
+		{name: "URL is not found", fetch: FetchAlways, url: fmt.Sprintf(signed, "missing"), biz: "x",
 			version: "1",
 			wantErr: "java.io.FileNotFoundException: " + fmt.Sprintf(shown, "missing")},
-		{name: "no name anywhere", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
+		{name: "no name", url: "https://h/x", wantErr: "java.io.FileNotFoundException: https://h/x"},
 		{name: "no scheme", url: "/m/x.jar", biz: "x", version: "1",
 			wantErr: "java.net.MalformedURLException: no protocol: /m/x.jar"},
-		{name: "an odd scheme", url: "OCI://h/x.jar", biz: "x", version: "1",
+		{name: "unknown scheme", url: "OCI://h/x.jar", biz: "x", version: "1",
 			wantErr: "java.net.MalformedURLException: unknown protocol: oci"},
 	}
 	for _, tt := range tests {
@@ -138,27 +139,27 @@ func TestResolve(t *testing.T) {
 			got, ex := c.resolve(t.Context(), tt.url, tt.biz, tt.version, 99)
 			if tt.wantErr != "" {
 				if ex == nil || ex.message() != tt.wantErr {
-					t.Fatalf("exception %v, want %s", ex, tt.wantErr)
+					t.Fatalf("exception = %v, want %s", ex, tt.wantErr)
 				}
 				return
 			}
 			if ex != nil {
 				t.Fatal(ex)
 			}
-			// those of the catalogue
+			// the times of the catalogue
 			install, uninstall := cmp.Or(tt.install, Delay{Min: 1}), cmp.Or(tt.uninstall, Delay{Min: 2})
 			if d := gocmp.Diff(tt.want, got.Spec); d != "" {
 				t.Errorf("spec (-want +got):\n%s", d)
 			}
 			if got.install != install || got.uninstall != uninstall {
-				t.Errorf("times %v and %v, want %v and %v", got.install, got.uninstall, install, uninstall)
+				t.Errorf("installation and uninstallation times = %v and %v, want %v and %v", got.install,
+					got.uninstall, install, uninstall)
 			}
 		})
 	}
 }
 
-// A base requests no jar unless the catalogue sets Fetch.
-func TestNothingIsFetchedByDefault(t *testing.T) {
+func TestJarIsDownloadedOnlyWithFetch(t *testing.T) {
 	var asked atomic.Int32
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	defer srv.Close()
@@ -168,12 +169,12 @@ func TestNothingIsFetchedByDefault(t *testing.T) {
 		}
 		_, ex := c.resolve(t.Context(), srv.URL+"/biz1-1.0.jar", "biz1", "1.0", 0)
 		if fetched := ex != nil || asked.Load() > 0; fetched != (c.Fetch == FetchAvailable) {
-			t.Errorf("with fetch %q the server was asked %d times, exception %v", c.Fetch, asked.Load(), ex)
+			t.Errorf("fetch %q: requests = %d, exception = %v", c.Fetch, asked.Load(), ex)
 		}
 	}
 }
 
-func TestFileNames(t *testing.T) {
+func TestSplitFileName(t *testing.T) {
 	for url, want := range map[string][2]string{
 		"https://h/biz1-0.0.1-ark-biz.jar":                  {"biz1", "0.0.1"},
 		"https://h/biz1-web-single-host-0.0.1-SNAPSHOT.jar": {"biz1-web-single-host", "0.0.1-SNAPSHOT"},
@@ -187,7 +188,7 @@ func TestFileNames(t *testing.T) {
 	} {
 		name, version := splitFileName(url)
 		if got := [2]string{name, version}; got != want {
-			t.Errorf("%s: %q, want %q", url, got, want)
+			t.Errorf("splitFileName(%s) = %q, want %q", url, got, want)
 		}
 	}
 }
@@ -201,15 +202,15 @@ func TestCatalogueValidate(t *testing.T) {
 	for _, want := range []string{`fetch "sometimes"`, "maxJarSize", "pullTime", "modules[0].name",
 		"modules[1].metaspace -1", "modules[1].installTime"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v does not say %q", err, want)
+			t.Errorf("Validate() = %v, want the text %q", err, want)
 		}
 	}
 	if err := (&Catalogue{}).Validate(); err != nil {
-		t.Errorf("the zero value: %v", err)
+		t.Errorf("Validate() of the zero value = %v", err)
 	}
 }
 
-func TestRealJarIsInstalled(t *testing.T) {
+func TestInstallRealJar(t *testing.T) {
 	jarFile := writeJar(t, "Ark-Biz-Name: real\nArk-Biz-Version: 3\nMain-Class: com.x.Real\n")
 	b, err := New(Options{Identity: "b1", StaticBiz: []string{"file://" + jarFile},
 		Catalogue: &Catalogue{Fetch: FetchAvailable}})
@@ -219,9 +220,9 @@ func TestRealJarIsInstalled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
-	await(t, b, func(s Status) bool { return s.Ready && len(s.Biz) == 1 })
+	waitForStatus(t, b, func(s Status) bool { return s.Ready && len(s.Biz) == 1 })
 	if got := b.Status().Biz[0]; got.ID() != "real:3" || got.MainClass != "com.x.Real" || got.Origin != ark.Static {
-		t.Errorf("installed %+v", got)
+		t.Errorf("installed modules = %+v", got)
 	}
 	cancel()
 	if err := <-done; err != nil {

@@ -80,8 +80,8 @@ func (l *incarnation) handle(sub subject, op func() commandResult) commandResult
 	return out
 }
 
-// applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Installs crash later, while
-// the main method runs. done reports whether out is the result of the command.
+// applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Installs crash later,
+// while the main method runs. done reports whether out is the result of the command.
 func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, done bool) {
 	fs := &l.b.faults
 	if f, hit := fs.trigger(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
@@ -121,8 +121,8 @@ func (l *incarnation) query(sub subject, op func() commandResult) commandResult 
 	})
 }
 
-// withLock runs an operation with the lock of a biz identity (protocol 4.8). conflict reports whether the operation did not
-// run because another command has the lock.
+// withLock runs an operation with the lock of a biz identity (protocol 4.8). conflict reports whether the operation did
+// not run because another command has the lock.
 func (l *incarnation) withLock(id string, sub subject, op func() commandResult) (out commandResult, conflict bool) {
 	running, free := l.lock(id, sub.command)
 	if free && l.b.faults.exceptionAt(stepLock, sub) != nil {

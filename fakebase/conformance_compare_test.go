@@ -14,32 +14,31 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// absent is how a mismatch shows a value that is not there.
+// absent is the text for a missing value.
 const absent = "absent"
 
-// mismatch is one place where the simulated base answers otherwise.
+// mismatch is a difference between the responses of the real and the simulated base.
 type mismatch struct {
-	// Path is where: $ for the whole answer, then fields and [indices]; "head" is
-	// status line and header of an HTTP answer.
+	// Path is $ followed by fields and [indices], or "head" for the status line and the headers of an HTTP response.
 	Path string `json:"path"`
 	// Real and Fake are the values as JSON, or "absent".
 	Real string `json:"real"`
 	Fake string `json:"fake"`
 }
 
-// compareHTTP compares two HTTP answers: heads as text, bodies as JSON where they are that.
-func compareHTTP(seen, fake string) []mismatch {
-	seenHead, seenBody, _ := strings.Cut(seen, "\r\n\r\n")
+// compareHTTP compares two HTTP responses. It compares bodies as JSON if possible.
+func compareHTTP(real, fake string) []mismatch {
+	realHead, realBody, _ := strings.Cut(real, "\r\n\r\n")
 	fakeHead, fakeBody, _ := strings.Cut(fake, "\r\n\r\n")
 	var out []mismatch
-	if seenHead != fakeHead {
-		out = append(out, mismatch{"head", seenHead, fakeHead})
+	if realHead != fakeHead {
+		out = append(out, mismatch{"head", realHead, fakeHead})
 	}
-	return append(out, comparePayload(seenBody, fakeBody)...)
+	return append(out, comparePayload(realBody, fakeBody)...)
 }
 
-// compareMessages compares what came over MQTT: topics and, where they agree, payloads.
-func compareMessages(seen, fake []recording.Message) []mismatch {
+// compareMessages compares the topics of MQTT messages and, if they are equal, the payloads.
+func compareMessages(real, fake []recording.Message) []mismatch {
 	topics := func(list []recording.Message) string {
 		all := make([]string, len(list))
 		for i, m := range list {
@@ -47,18 +46,18 @@ func compareMessages(seen, fake []recording.Message) []mismatch {
 		}
 		return strings.Join(all, " ")
 	}
-	if r, f := topics(seen), topics(fake); r != f {
+	if r, f := topics(real), topics(fake); r != f {
 		return []mismatch{{"topics", orAbsent(r), orAbsent(f)}}
 	}
 	var out []mismatch
-	for i := range seen {
-		out = append(out, comparePayload(seen[i].Payload, fake[i].Payload)...)
+	for i := range real {
+		out = append(out, comparePayload(real[i].Payload, fake[i].Payload)...)
 	}
 	return out
 }
 
-// compareSent compares what two bases sent in a phase.
-func compareSent(seen, fake []recording.Sent) []mismatch {
+// compareSent compares the packets or requests of two bases in a phase.
+func compareSent(real, fake []recording.Sent) []mismatch {
 	lines := func(list []recording.Sent) string {
 		all := make([]string, len(list))
 		for i, s := range list {
@@ -66,35 +65,35 @@ func compareSent(seen, fake []recording.Sent) []mismatch {
 		}
 		return strings.Join(all, "; ")
 	}
-	if r, f := lines(seen), lines(fake); r != f {
+	if r, f := lines(real), lines(fake); r != f {
 		return []mismatch{{"sent", orAbsent(r), orAbsent(f)}}
 	}
 	var out []mismatch
-	for i := range seen {
-		out = append(out, comparePayload(seen[i].Payload, fake[i].Payload)...)
+	for i := range real {
+		out = append(out, comparePayload(real[i].Payload, fake[i].Payload)...)
 	}
 	return out
 }
 
 func orAbsent(text string) string { return gocmp.Or(text, absent) }
 
-// comparePayload compares two texts, as JSON if both are that. Lists of objects
-// are sets: a base lists its modules and commands in no order.
-func comparePayload(seen, fake string) []mismatch {
+// comparePayload compares two texts, as JSON if possible. The order of objects in a list is ignored, because a base
+// lists modules and commands in no particular order.
+func comparePayload(real, fake string) []mismatch {
 	var r, f any
-	if json.Unmarshal([]byte(seen), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
-		if seen == fake {
+	if json.Unmarshal([]byte(real), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
+		if real == fake {
 			return nil
 		}
-		return []mismatch{{"$", seen, fake}}
+		return []mismatch{{"$", real, fake}}
 	}
 	var out []mismatch
 	compare("$", r, f, &out)
 	return out
 }
 
-func compare(path string, seen, fake any, out *[]mismatch) {
-	switch r := seen.(type) {
+func compare(path string, real, fake any, out *[]mismatch) {
+	switch r := real.(type) {
 	case map[string]any:
 		f, ok := fake.(map[string]any)
 		if !ok {
@@ -114,9 +113,9 @@ func compare(path string, seen, fake any, out *[]mismatch) {
 			case inReal && inFake:
 				compare(path+"."+key, rv, fv, out)
 			case inReal:
-				*out = append(*out, mismatch{path + "." + key, show(rv), absent})
+				*out = append(*out, mismatch{path + "." + key, toJSON(rv), absent})
 			default:
-				*out = append(*out, mismatch{path + "." + key, absent, show(fv)})
+				*out = append(*out, mismatch{path + "." + key, absent, toJSON(fv)})
 			}
 		}
 		return
@@ -126,7 +125,7 @@ func compare(path string, seen, fake any, out *[]mismatch) {
 			break
 		}
 		if len(r) != len(f) {
-			*out = append(*out, mismatch{path, show(seen), show(fake)})
+			*out = append(*out, mismatch{path, toJSON(real), toJSON(fake)})
 			return
 		}
 		sortObjects(r)
@@ -136,13 +135,12 @@ func compare(path string, seen, fake any, out *[]mismatch) {
 		}
 		return
 	}
-	if r, f := show(seen), show(fake); r != f {
+	if r, f := toJSON(real), toJSON(fake); r != f {
 		*out = append(*out, mismatch{path, r, f})
 	}
 }
 
-// sortObjects orders a list of objects by what names them. Records of states have
-// no name, and stay in order.
+// sortObjects sorts a list of objects by their names. Objects without a name, such as state records, keep their order.
 func sortObjects(list []any) {
 	name := func(v any) string {
 		object, _ := v.(map[string]any)
@@ -156,10 +154,10 @@ func sortObjects(list []any) {
 	slices.SortStableFunc(list, func(a, b any) int { return strings.Compare(name(a), name(b)) })
 }
 
-func show(v any) string {
+func toJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return err.Error() // what was decoded can be encoded
+		return err.Error() // not possible for a decoded value
 	}
 	return string(text)
 }
@@ -169,18 +167,18 @@ func TestCompareRecordings(t *testing.T) {
 		name, real, fake string
 		want             []mismatch
 	}{
-		{"the same, in another order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`,
+		{"different order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`,
 			nil},
 		{"values", `{"a":{"b":1}}`, `{"a":{"b":"1"}}`, []mismatch{{Path: "$.a.b", Real: "1", Fake: `"1"`}}},
 		{"fields", `{"a":1}`, `{"b":2}`,
 			[]mismatch{{Path: "$.a", Real: "1", Fake: "absent"}, {Path: "$.b", Real: "absent", Fake: "2"}}},
-		{"an element", `[{"v":1},{"v":2}]`, `[{"v":1},{"v":3}]`, []mismatch{{Path: "$[1].v", Real: "2", Fake: "3"}}},
+		{"list element", `[{"v":1},{"v":2}]`, `[{"v":1},{"v":3}]`, []mismatch{{Path: "$[1].v", Real: "2", Fake: "3"}}},
 		{"lengths", `[]`, `[1]`, []mismatch{{Path: "$", Real: "[]", Fake: "[1]"}}},
-		{"no JSON", `x`, `{}`, []mismatch{{Path: "$", Real: "x", Fake: "{}"}}},
+		{"not JSON", `x`, `{}`, []mismatch{{Path: "$", Real: "x", Fake: "{}"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d := cmp.Diff(c.want, comparePayload(c.real, c.fake)); d != "" {
-				t.Errorf("(-want +got):\n%s", d)
+				t.Errorf("mismatches (-want +got):\n%s", d)
 			}
 		})
 	}
@@ -188,10 +186,10 @@ func TestCompareRecordings(t *testing.T) {
 		got := compareHTTP("HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 404 Not Found\r\n\r\n{}")
 		if d := cmp.Diff([]mismatch{{Path: "head", Real: "HTTP/1.1 200 OK", Fake: "HTTP/1.1 404 Not Found"}},
 			got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
+			t.Errorf("mismatches (-want +got):\n%s", d)
 		}
 	})
-	t.Run("what was sent", func(t *testing.T) {
+	t.Run("sent messages", func(t *testing.T) {
 		heart := recording.Sent{What: "PUBLISH base/heart QoS 1", Payload: `{"port":0}`}
 		other := recording.Sent{What: heart.What, Payload: `{"port":1}`}
 		for _, c := range []struct {
@@ -199,11 +197,11 @@ func TestCompareRecordings(t *testing.T) {
 			real, fake []recording.Sent
 			want       []mismatch
 		}{
-			{"one less", []recording.Sent{heart, heart}, []recording.Sent{heart},
+			{"missing message", []recording.Sent{heart, heart}, []recording.Sent{heart},
 				[]mismatch{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},
-			{"nothing", []recording.Sent{}, []recording.Sent{heart},
+			{"no messages", []recording.Sent{}, []recording.Sent{heart},
 				[]mismatch{{Path: "sent", Real: "absent", Fake: heart.What}}},
-			{"another payload", []recording.Sent{heart}, []recording.Sent{other},
+			{"different payload", []recording.Sent{heart}, []recording.Sent{other},
 				[]mismatch{{Path: "$.port", Real: "0", Fake: "1"}}},
 		} {
 			if d := cmp.Diff(c.want, compareSent(c.real, c.fake)); d != "" {
@@ -214,7 +212,7 @@ func TestCompareRecordings(t *testing.T) {
 	t.Run("topics", func(t *testing.T) {
 		got := compareMessages([]recording.Message{{Topic: "base/health", Payload: "{}"}}, nil)
 		if d := cmp.Diff([]mismatch{{Path: "topics", Real: "base/health", Fake: "absent"}}, got); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
+			t.Errorf("mismatches (-want +got):\n%s", d)
 		}
 	})
 }

@@ -21,13 +21,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// known is a difference that stays, with its reason: an entry of
-// testdata/real/differences.yaml.
+// known is an accepted difference, an entry of testdata/real/differences.yaml.
 type known struct {
-	// Recordings are those that show it, as patterns of path.Match.
+	// Recordings are patterns of path.Match for the recordings with the difference.
 	Recordings []string `json:"recordings"`
-	// Path, Real and Fake say what differs, as in mismatch; in Path an
-	// index is a *, and Path may begin at any field. Empty Real or Fake = anything.
+	// Path, Real and Fake must be equal to the fields of the mismatch. In Path, indices are *, and leading fields can
+	// be omitted. An empty Real or Fake matches any value.
 	Path   string `json:"path"`
 	Real   string `json:"real"`
 	Fake   string `json:"fake"`
@@ -50,15 +49,15 @@ func (k *known) covers(name string, d mismatch) bool {
 	return false
 }
 
-// The simulated base answers as a real one was recorded to answer (make
-// record), but for the differences that are listed with their reason.
+// TestConformance compares the responses of the simulated base with the recorded responses of a real base (make
+// record). The differences in differences.yaml are accepted.
 func TestConformance(t *testing.T) {
 	names, recordings, err := recording.Load("testdata/real")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(names) == 0 {
-		t.Fatal("there are no recordings")
+		t.Fatal("found no recordings")
 	}
 	text, err := os.ReadFile("testdata/real/differences.yaml")
 	if err != nil {
@@ -74,7 +73,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var found []difference
 			if r.Phases != nil {
-				found = relive(t, r)
+				found = replayPhases(t, r)
 			} else {
 				found = replay(t, r)
 			}
@@ -92,7 +91,7 @@ func TestConformance(t *testing.T) {
 	}
 	for _, k := range list {
 		if !k.used && !t.Failed() {
-			t.Errorf("no recording shows the difference at %s any more: take it out", k.Path)
+			t.Errorf("no recording has the difference at %s; remove it from differences.yaml", k.Path)
 		}
 		if k.Reason == "" {
 			t.Errorf("the difference at %s has no reason", k.Path)
@@ -101,25 +100,25 @@ func TestConformance(t *testing.T) {
 	t.Logf("%d recordings, %d exchanges, %d phases, %d differences listed", len(names), compared, phases, len(list))
 }
 
-// difference is one at a place of a recording.
+// difference is a mismatch in an exchange or a phase of a recording.
 type difference struct {
 	mismatch
 	where string
 }
 
-// noAnswer is how long a test waits to see that there is no answer.
-const noAnswer = 150 * time.Millisecond
+// noAnswerTimeout is the time after which a test concludes that there is no response.
+const noAnswerTimeout = 150 * time.Millisecond
 
-// replay sends what was sent to the real base, and compares what comes back.
+// replay sends the recorded requests, and compares the responses.
 func replay(t *testing.T, r recording.Recording) []difference {
 	t.Helper()
 	opts := simulate(t, r)
 	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
-	p := &recording.Player{Fixtures: places(t, r.Jars), Tunnel: r.Tunnel, NoAnswerTimeout: noAnswer}
+	p := &recording.Player{Fixtures: newFixtures(t, r.Jars), Tunnel: r.Tunnel, NoAnswerTimeout: noAnswerTimeout}
 	if r.Tunnel == recording.MQTT {
-		w := newWorld(t)
+		w := newTestBroker(t)
 		opts.MQTT = &MQTTOptions{Dial: w.dial}
-		p.Broker, p.Tap = w.broker, tap(t, w.broker)
+		p.Broker, p.Tap = w.broker, addTap(t, w.broker)
 	}
 	b := start(t, opts)
 	addr := httpAddr(t, b)
@@ -138,8 +137,8 @@ func replay(t *testing.T, r recording.Recording) []difference {
 	return compareExchanges(r.Exchanges, got)
 }
 
-// tap returns a tap of the broker.
-func tap(t *testing.T, b *broker.Server) *recording.Tap {
+// addTap adds a Tap to the broker.
+func addTap(t *testing.T, b *broker.Server) *recording.Tap {
 	t.Helper()
 	tap := recording.NewTap()
 	if err := b.AddHook(tap, nil); err != nil {
@@ -148,12 +147,12 @@ func tap(t *testing.T, b *broker.Server) *recording.Tap {
 	return tap
 }
 
-// compareExchanges compares the answers of two bases.
-func compareExchanges(seen, fake []recording.Exchange) (out []difference) {
-	for i, x := range seen {
+// compareExchanges compares the responses of a real and a simulated base.
+func compareExchanges(real, fake []recording.Exchange) (out []difference) {
+	for i, x := range real {
 		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)
 		if x.NoAnswer != fake[i].NoAnswer {
-			found = append(found, mismatch{"silent", fmt.Sprint(x.NoAnswer), fmt.Sprint(fake[i].NoAnswer)})
+			found = append(found, mismatch{"noAnswer", fmt.Sprint(x.NoAnswer), fmt.Sprint(fake[i].NoAnswer)})
 		}
 		for _, d := range found {
 			out = append(out, difference{d, fmt.Sprintf("exchange %d (%s%s %s)", i+1, x.Command, x.Web, x.Body)})
@@ -162,16 +161,16 @@ func compareExchanges(seen, fake []recording.Exchange) (out []difference) {
 	return out
 }
 
-// places writes the jars of a recording and serves them. A simulated base reads only their manifests.
-func places(t *testing.T, jars map[string]recording.Manifest) *recording.Fixtures {
+// newFixtures writes the jars of a recording and serves them. A simulated base reads only their manifests.
+func newFixtures(t *testing.T, jars map[string]recording.Manifest) *recording.Fixtures {
 	t.Helper()
-	directory := t.TempDir()
+	dir := t.TempDir()
 	for name, manifest := range jars {
-		if err := recording.WriteJar(filepath.Join(directory, name), manifest, ""); err != nil {
+		if err := recording.WriteJar(filepath.Join(dir, name), manifest, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p, err := recording.OpenFixtures(directory)
+	p, err := recording.OpenFixtures(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +178,7 @@ func places(t *testing.T, jars map[string]recording.Manifest) *recording.Fixture
 	return p
 }
 
-// simulate are the options of a faithful base for a recording, without tunnels.
+// simulate returns the options of a faithful base for a recording, without tunnels.
 func simulate(t *testing.T, r recording.Recording) Options {
 	t.Helper()
 	opts := Options{

@@ -13,18 +13,19 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// relive lets a simulated base live through the phases of a recording, and compares
-// what it sends. Time passes only when all goroutines wait.
-func relive(t *testing.T, r recording.Recording) (out []difference) {
+// replayPhases plays the phases of a recording with a simulated base, and compares the packets and requests of the
+// base. It runs in a synctest bubble.
+func replayPhases(t *testing.T, r recording.Recording) (out []difference) {
 	t.Helper()
-	places := places(t, r.Jars)
+	fixtures := newFixtures(t, r.Jars)
 	opts := simulate(t, r)
 	synctest.Test(t, func(t *testing.T) {
-		s := &surroundings{t: t}
-		p := &recording.Player{Fixtures: places, Tunnel: r.Tunnel, Dial: s.arklet.dial, NoAnswerTimeout: noAnswer}
+		s := &environment{t: t}
+		p := &recording.Player{Fixtures: fixtures, Tunnel: r.Tunnel, Dial: s.arklet.dial,
+			NoAnswerTimeout: noAnswerTimeout}
 		if r.Tunnel == recording.MQTT {
-			s.world = newWorld(t)
-			p.Broker, p.Tap = s.world.broker, tap(t, s.world.broker)
+			s.broker = newTestBroker(t)
+			p.Broker, p.Tap = s.broker.broker, addTap(t, s.broker.broker)
 			opts.MQTT = &MQTTOptions{Dial: s.dialBroker, Username: "any", Password: "any"}
 		} else {
 			p.Tap = recording.NewTap()
@@ -32,67 +33,67 @@ func relive(t *testing.T, r recording.Recording) (out []difference) {
 			opts.HTTP = s.openController()
 		}
 		s.opts = opts
-		lived, err := p.PlayPhases(t.Context(), s, r.Phases)
+		played, err := p.PlayPhases(t.Context(), s, r.Phases)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, ph := range r.Phases {
-			for _, d := range compareSent(ph.Sent, lived[i].Sent) {
+			for _, d := range compareSent(ph.Sent, played[i].Sent) {
 				out = append(out, difference{d, fmt.Sprintf("phase %d (%s)", i+1, ph.Event)})
 			}
-			out = append(out, compareExchanges(ph.Exchanges, lived[i].Exchanges)...)
+			out = append(out, compareExchanges(ph.Exchanges, played[i].Exchanges)...)
 		}
 	})
 	return out
 }
 
-// surroundings are a base and the broker or controller around it, in memory.
-type surroundings struct {
+// environment implements recording.Environment with a base and its broker or controller, in memory.
+type environment struct {
 	t    *testing.T
 	opts Options
-	base *Base // nil = it has not been started
+	base *Base // nil before the first start
 
-	world *world
-	mu    sync.Mutex
-	conns []net.Conn // of the base to the broker
-	away  bool       // nobody listens
+	broker *testBroker
+	mu     sync.Mutex
+	conns  []net.Conn // connections of the base to the broker
+	closed bool       // the broker or the controller refuses connections
 
-	arklet  port // of arklet's HTTP server
-	heart   port // of the controller
-	control recording.Controller
-	server  *http.Server // with control
+	arklet     port // of the arklet HTTP server
+	heartbeats port // of the controller
+	control    recording.Controller
+	server     *http.Server // handler: control
 }
 
 // Listens reports whether the broker or the controller accepts connections.
-func (s *surroundings) Listens() bool { return !s.away }
+func (s *environment) Listens() bool { return !s.closed }
 
-// Ready does not block: the base has started.
-func (s *surroundings) Ready(context.Context) error { return nil }
+// Ready returns immediately, because the base has started.
+func (s *environment) Ready(context.Context) error { return nil }
 
-// Apply lets an event happen.
-func (s *surroundings) Apply(_ context.Context, event recording.Event) error {
+// Apply applies an event.
+func (s *environment) Apply(_ context.Context, event recording.Event) error {
 	s.t.Helper()
 	switch event {
 	case recording.Start:
-		s.start() //nolint:contextcheck // the base ends in a cleanup
+		s.start() //nolint:contextcheck // a cleanup stops the base
 	case recording.Kill:
 		s.base.Crash()
 	case recording.BrokerStops:
-		s.leave(true)
-		s.cut()
+		s.setClosed(true)
+		s.disconnect()
 	case recording.BrokerReturns:
-		s.leave(false)
+		s.setClosed(false)
 	case recording.ConnectionBreaks:
-		s.cut()
+		s.disconnect()
 	case recording.ControllerStops:
-		s.leave(true)
+		s.setClosed(true)
 		s.closeController()
 	case recording.ControllerHangs, recording.ControllerFails:
 		s.control.Set(event)
 	case recording.ControllerReturns:
 		s.control.Set(event)
-		if s.away {
-			s.leave(false)
+		if s.closed {
+			s.setClosed(false)
 			s.serve()
 		}
 	default:
@@ -102,8 +103,8 @@ func (s *surroundings) Apply(_ context.Context, event recording.Event) error {
 	return nil
 }
 
-// start starts the base, or its next process. Only one without a broker may end by itself.
-func (s *surroundings) start() {
+// start starts the base, or its next process. Start of the base must fail if the broker refuses connections.
+func (s *environment) start() {
 	s.t.Helper()
 	if s.base != nil {
 		if err := s.base.Restart(""); err != nil {
@@ -118,51 +119,51 @@ func (s *surroundings) start() {
 	s.base = b
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	alone := s.away
+	wantError := s.closed
 	go func() { done <- b.Start(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
-		if err := <-done; (err != nil) != alone {
-			s.t.Errorf("Start: %v", err)
+		if err := <-done; (err != nil) != wantError {
+			s.t.Errorf("Start() = %v, want an error: %t", err, wantError)
 		}
 	})
 }
 
 var errRefused = errors.New("connection refused")
 
-func (s *surroundings) leave(away bool) {
+func (s *environment) setClosed(closed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.away = away
+	s.closed = closed
 }
 
-func (s *surroundings) dialBroker(ctx context.Context) (net.Conn, error) {
+func (s *environment) dialBroker(ctx context.Context) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.away {
+	if s.closed {
 		return nil, errRefused
 	}
-	conn, err := s.world.dial(ctx)
+	conn, err := s.broker.dial(ctx)
 	s.conns = append(s.conns, conn)
 	return conn, err
 }
 
-func (s *surroundings) cut() {
+func (s *environment) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, conn := range s.conns {
-		_ = conn.Close() // it is to break
+		_ = conn.Close()
 	}
 	s.conns = nil
 }
 
-// openController opens a controller, and is how a base reaches it: in memory, with the
-// time limits of the real one.
-func (s *surroundings) openController() *HTTPOptions {
+// openController opens a controller. It returns the options of a base that connects to the controller in memory, with
+// the timeouts of a real base.
+func (s *environment) openController() *HTTPOptions {
 	s.serve()
 	transport := heartbeatTransport.Clone()
 	transport.Proxy = nil
-	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.heart.dial(ctx) }
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return s.heartbeats.dial(ctx) }
 	s.t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		s.closeController()
@@ -173,24 +174,24 @@ func (s *surroundings) openController() *HTTPOptions {
 	}
 }
 
-func (s *surroundings) serve() {
-	server, l := &http.Server{Handler: &s.control}, s.heart.open()
+func (s *environment) serve() {
+	server, l := &http.Server{Handler: &s.control}, s.heartbeats.open()
 	s.server = server
-	go func() { _ = server.Serve(l) }() // it ends with the listener
+	go func() { _ = server.Serve(l) }() // ends with the listener
 }
 
-func (s *surroundings) closeController() { _ = s.server.Close() } // what counts is that nobody listens
+func (s *environment) closeController() { _ = s.server.Close() }
 
-// port is where somebody listens in memory, or nobody. Its methods may be called concurrently.
+// port is a port with or without an in-memory listener. Its methods may be called concurrently.
 type port struct {
 	mu       sync.Mutex
-	listener *memory
+	listener *memoryListener
 }
 
-func (p *port) open() *memory {
+func (p *port) open() *memoryListener {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := &memory{conns: make(chan net.Conn), closed: make(chan struct{})}
+	m := &memoryListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	m.close = sync.OnceFunc(func() { close(m.closed) })
 	p.listener = m
 	return m
@@ -211,14 +212,14 @@ func (p *port) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// memory is a listener whose connections are in memory.
-type memory struct {
+// memoryListener is a listener with in-memory connections.
+type memoryListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	close  func()
 }
 
-func (m *memory) Accept() (net.Conn, error) {
+func (m *memoryListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-m.conns:
 		return c, nil
@@ -227,10 +228,10 @@ func (m *memory) Accept() (net.Conn, error) {
 	}
 }
 
-func (m *memory) Close() error {
+func (m *memoryListener) Close() error {
 	m.close()
 	return nil
 }
 
-// Addr is one that nobody can listen on: a base's next process tries, and then asks anew.
-func (m *memory) Addr() net.Addr { return &net.TCPAddr{Port: 1 << 16} }
+// Addr returns an address on which a process cannot listen, so that the next process of the base calls listen again.
+func (m *memoryListener) Addr() net.Addr { return &net.TCPAddr{Port: 1 << 16} }

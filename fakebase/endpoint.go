@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// endpoint is an HTTP server that can be closed and opened again at the same address. Closing it resets its connections, like
-// the end of a process.
+// endpoint is an HTTP server that can be closed and opened again at the same address. Closing it resets its
+// connections, like the end of a process.
 type endpoint struct {
 	handler http.Handler
 	log     *slog.Logger
@@ -32,8 +32,8 @@ type endpoint struct {
 // connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// open listens, and serves on a goroutine that spawn starts. It has no effect if the endpoint is open. If another program uses
-// the previous address, open selects another address.
+// open listens, and serves on a goroutine that spawn starts. It has no effect if the endpoint is open. If another
+// program uses the previous address, open selects another address.
 func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -70,8 +70,8 @@ type exception struct {
 	detail string   // result of getMessage; empty = null
 	causes []string // causes as Throwable.toString returns them, outermost first
 	code   string   // error code of the Koupleless documentation
-	// plain reports whether arklet itself throws the exception. Its message is sent without the class. Other exceptions are
-	// wrapped.
+	// plain reports whether arklet itself throws the exception. Its message is sent without the class. Other exceptions
+	// are wrapped.
 	plain bool
 }
 

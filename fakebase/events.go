@@ -52,8 +52,8 @@ type Event struct {
 	// Seq is the number of the event, from 1, without gaps.
 	Seq  uint64    `json:"seq"`
 	Kind EventKind `json:"kind"`
-	// Time is not affected by clockSkew faults. Changes that happen together, such as a switch from one version to another,
-	// have equal times.
+	// Time is not affected by clockSkew faults. Changes that happen together, such as a switch from one version to
+	// another, have equal times.
 	Time time.Time `json:"time"`
 	// Identity of the process.
 	Identity string `json:"identity"`

@@ -83,9 +83,9 @@ func New(opts Options) (*Base, error) {
 	return b, nil
 }
 
-// Start runs the base until ctx ends, and then returns nil. It continues to run during crashes and restarts. It returns an
-// error if a tunnel cannot be opened: the HTTP port is in use, or the broker is unreachable when a faithful base starts.
-// When Start returns, all connections and listeners are closed. Start must be called at most once.
+// Start runs the base until ctx ends, and then returns nil. It continues to run during crashes and restarts. It returns
+// an error if a tunnel cannot be opened: the HTTP port is in use, or the broker is unreachable when a faithful base
+// starts. When Start returns, all connections and listeners are closed. Start must be called at most once.
 func (b *Base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	if b.started {
@@ -111,8 +111,8 @@ func (b *Base) Start(ctx context.Context) error {
 	}
 }
 
-// minRestart is the minimum time between two processes of a base. A JVM is not faster. If a client ID reconnects before the
-// broker has removed the old connection, mochi-mqtt removes the subscriptions of both connections.
+// minRestart is the minimum time between two processes of a base. A JVM is not faster. If a client ID reconnects before
+// the broker has removed the old connection, mochi-mqtt removes the subscriptions of both connections.
 const minRestart = 500 * time.Millisecond
 
 // awaitRestart blocks until the next process must start. It returns false if ctx ends first.
@@ -159,8 +159,8 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	return true
 }
 
-// Crash ends the process of the base like kill -9: connections are closed without a message, and modules are lost. The base
-// stays down until Restart is called. Crash has no effect if no process runs.
+// Crash ends the process of the base like kill -9: connections are closed without a message, and modules are lost. The
+// base stays down until Restart is called. Crash has no effect if no process runs.
 func (b *Base) Crash() {
 	b.mu.Lock()
 	l := b.current
@@ -201,9 +201,9 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 	return f.ID, nil
 }
 
-// Clear clears the faults with these IDs, or all faults if there are no IDs, and returns the number of cleared faults. A
-// command that a latency fault delays starts immediately. Other effects remain: a crashed process stays down, and a hanging
-// command hangs.
+// Clear clears the faults with these IDs, or all faults if there are no IDs, and returns the number of cleared faults.
+// A command that a latency fault delays starts immediately. Other effects remain: a crashed process stays down, and a
+// hanging command hangs.
 func (b *Base) Clear(ids ...string) int {
 	cleared := b.faults.remove(ids...)
 	for _, a := range cleared {

@@ -14,10 +14,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// rig is a connected base with its world.
-func rig(t *testing.T, opts Options) (*world, *Base) {
+// newConnectedBase starts a base that is connected to a test broker.
+func newConnectedBase(t *testing.T, opts Options) (*testBroker, *Base) {
 	t.Helper()
-	w := newWorld(t)
+	w := newTestBroker(t)
 	opts.Identity, opts.MQTT = "b1", &MQTTOptions{Dial: w.dial}
 	if opts.Catalogue == nil {
 		opts.Catalogue = &Catalogue{Fetch: FetchNever}
@@ -43,13 +43,13 @@ const (
 	uninstall1 = `{"bizName":"biz1","bizVersion":"1.0.0"}`
 )
 
-func TestSilentAndDeaf(t *testing.T) {
+func TestSilentAndDeafFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
-		pass(5 * time.Second) // between two heartbeats
+		w, b := newConnectedBase(t, Options{})
+		sleep(5 * time.Second) // between two heartbeats
 		id := inject(t, b, fault.Fault{Kind: fault.KindSilent})
-		if n := w.hearts(time.Minute); n != 0 {
-			t.Errorf("%d heartbeats of a silent base", n)
+		if n := w.countHeartbeats(time.Minute); n != 0 {
+			t.Errorf("heartbeats with a silent fault = %d, want 0", n)
 		}
 		w.send(topic+"queryAllBiz", "{}")
 		w.next("base/simpleBiz")
@@ -58,8 +58,8 @@ func TestSilentAndDeaf(t *testing.T) {
 		w.send(topic+"queryAllBiz", "{}")
 		w.send(topic+"health", "{}")
 		w.next("base/health")
-		if n := w.hearts(64 * time.Second); n != 6 {
-			t.Errorf("%d heartbeats of a deaf base in 64 s", n)
+		if n := w.countHeartbeats(64 * time.Second); n != 6 {
+			t.Errorf("heartbeats with a deaf fault in 64 s = %d", n)
 		}
 		b.Clear(id)
 		w.send(topic+"queryAllBiz", "{}")
@@ -69,21 +69,21 @@ func TestSilentAndDeaf(t *testing.T) {
 
 func TestLatencyAndHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindLatency, Delay: Delay{Min: Duration(3 * time.Second)},
 			Match: fault.Match{Commands: []string{cmdHealth}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		w.next("base/health")
 		if took := time.Since(begun); took != 3*time.Second {
-			t.Errorf("health took %s", took)
+			t.Errorf("response to health after %s", took)
 		}
 		w.send(topic+"health", "{}")
-		pass(time.Second)
+		sleep(time.Second)
 		b.Clear()
 		w.next("base/health")
 		if took := time.Since(begun); took != 4*time.Second {
-			t.Errorf("the fault was cleared a second after the second health, and its answer came after %s in all",
+			t.Errorf("response to the second health after %s; the fault was cleared after 1s",
 				took)
 		}
 		inject(t, b, fault.Fault{Kind: fault.KindHang, Match: fault.Match{Biz: "biz1"}})
@@ -94,21 +94,21 @@ func TestLatencyAndHang(t *testing.T) {
 		got := w.data("base/bizOperation")["response"].(map[string]any)["message"]
 		if want := "FAILED:biz1:1.0.0 uninstallBiz conflict, exist unfinished " +
 			"command(installBiz) for this biz"; got != want {
-			t.Errorf("answer %q, want %q", got, want)
+			t.Errorf("response = %q, want %q", got, want)
 		}
 	})
 }
 
-// A conflict says which command is unfinished. Arklet's table has a code for an install that is
-// under way, and for nothing else.
+// TestConflictCodes: the message of a conflict has the name of the running command. Only a running install has an error
+// code.
 func TestConflictCodes(t *testing.T) {
-	answer := func(w *world, command, body string) []any {
+	answer := func(w *testBroker, command, body string) []any {
 		w.send(topic+command, body)
 		response := w.data("base/bizOperation")["response"].(map[string]any)
 		return []any{response["message"], response["errorCode"]}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeInstallBizExecuting, Count: 1})
 		got := [][]any{answer(w, "uninstallBiz", uninstall1)}
 		w.send(topic+"installBiz", install1)
@@ -128,9 +128,9 @@ func TestConflictCodes(t *testing.T) {
 	})
 }
 
-func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
+func TestCrashDuringInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{
+		w, b := newConnectedBase(t, Options{
 			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
@@ -139,22 +139,22 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 		inject(t, b, fault.Fault{Kind: fault.KindCrash, Match: fault.Match{Commands: []string{cmdInstall}},
 			Restart: &fault.Restart{After: Duration(5 * time.Second), NewIdentity: true}})
 		w.send(topic+"installBiz", install2)
-		pass(4 * time.Second)
+		sleep(4 * time.Second)
 		synctest.Wait()
 		if s := b.Status(); s.Running || s.Connected || len(s.Biz) != 0 {
-			t.Errorf("after the crash: %+v", s)
+			t.Errorf("status after the crash = %+v", s)
 		}
 		for len(w.messages) > 0 {
 			if m := <-w.messages; strings.HasSuffix(m.topic, "bizOperation") {
-				t.Errorf("the crashed command was answered: %s", m.payload)
+				t.Errorf("unexpected response of the crashed process: %s", m.payload)
 			}
 		}
-		pass(10 * time.Second)
+		sleep(10 * time.Second)
 		synctest.Wait()
 		stop()
 		s := b.Status()
 		if !s.Running || !s.Connected || s.Identity == "b1" || len(s.Biz) != 0 {
-			t.Errorf("after the restart: %+v", s)
+			t.Errorf("status after the restart = %+v", s)
 		}
 		w.next(s.Identity + "/base/heart")
 		want := []EventKind{EventBiz, EventDisconnected, EventDown, EventUp, EventReady, EventConnected}
@@ -165,7 +165,7 @@ func TestCrashInTheMiddleOfAnInstall(t *testing.T) {
 	})
 }
 
-func TestCrashesByThemselves(t *testing.T) {
+func TestCrashWithoutMatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1", Faults: []fault.Fault{{
 			Kind: fault.KindCrash, Count: 3, Delay: Delay{Min: Duration(10 * time.Second)},
@@ -178,40 +178,40 @@ func TestCrashesByThemselves(t *testing.T) {
 				ups = append(ups, e.Time.Sub(begun))
 			}
 		})
-		pass(time.Hour)
+		sleep(time.Hour)
 		synctest.Wait()
 		stop()
 		want := []time.Duration{11 * time.Second, 22 * time.Second, 33 * time.Second}
 		if len(ups) == 4 {
-			ups = ups[1:] // the first start may have been seen too
+			ups = ups[1:] // the first start may be included
 		}
 		if d := cmp.Diff(want, ups); d != "" {
-			t.Errorf("restarts (-want +got):\n%s", d)
+			t.Errorf("start times (-want +got):\n%s", d)
 		}
 	})
 }
 
-func TestCrashAndRestartByHand(t *testing.T) {
+func TestCrashAndRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		before, err := New(Options{Identity: "b2"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := before.Restart(""); !errors.Is(err, ErrNotRunning) {
-			t.Errorf("restart before the start: %v", err)
+			t.Errorf("Restart() before Start = %v, want ErrNotRunning", err)
 		}
 		if err := b.Start(t.Context()); !errors.Is(err, ErrStarted) {
-			t.Errorf("second start: %v", err)
+			t.Errorf("second Start() = %v, want ErrStarted", err)
 		}
 		if err := b.Restart("a/b"); err == nil {
-			t.Error("an identity with a slash was accepted")
+			t.Error("Restart() with a slash in the identity succeeded, want an error")
 		}
 		b.Crash()
-		pass(time.Hour)
+		sleep(time.Hour)
 		synctest.Wait()
 		if b.Status().Running {
-			t.Error("the base came back by itself")
+			t.Error("base restarted without a call of Restart")
 		}
 		if err := b.Restart("b9"); err != nil {
 			t.Fatal(err)
@@ -225,33 +225,33 @@ func TestMessageFaults(t *testing.T) {
 	heart := fault.Match{Messages: []string{"heart"}}
 	t.Run("duplicate", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, b := rig(t, Options{})
+			w, b := newConnectedBase(t, Options{})
 			inject(t, b, fault.Fault{Kind: fault.KindDuplicate, Match: heart})
-			if n := w.hearts(65 * time.Second); n != 12 {
-				t.Errorf("%d heartbeats in 65 s, want each twice", n)
+			if n := w.countHeartbeats(65 * time.Second); n != 12 {
+				t.Errorf("heartbeats in 65 s = %d, want each twice", n)
 			}
 		})
 	})
-	bubble(t, "stale", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "stale", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindStale, Match: heart})
 		if age := time.Since(published(t, w.next("base/heart"))); age != 11*time.Second {
-			t.Errorf("age %s", age)
+			t.Errorf("age of the stale message = %s", age)
 		}
 		w.send(topic+"health", "{}")
 		if age := time.Since(published(t, w.next("base/health"))); age != 0 {
-			t.Errorf("another message is %s old", age)
+			t.Errorf("age of the next message = %s", age)
 		}
 	})
-	bubble(t, "corrupt", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "corrupt", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindCorrupt, Match: heart})
 		if m := w.next("base/heart"); json.Valid(m) {
-			t.Errorf("valid: %s", m)
+			t.Errorf("corrupt message is valid JSON: %s", m)
 		}
 	})
-	bubble(t, "delay lets others overtake", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "delay lets others overtake", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindDelay, Delay: second,
 			Match: fault.Match{Messages: []string{"health"}}})
 		begun := time.Now()
@@ -260,15 +260,15 @@ func TestMessageFaults(t *testing.T) {
 		w.send(topic+"queryAllBiz", "{}")
 		w.next("base/simpleBiz")
 		if time.Since(begun) != 0 {
-			t.Error("another message waits too")
+			t.Error("the next message was delayed, too")
 		}
 		m := w.next("base/health")
 		if took, age := time.Since(begun), time.Since(published(t, m)); took != time.Second || age != time.Second {
-			t.Errorf("came after %s, published %s ago", took, age)
+			t.Errorf("delay = %s, age = %s", took, age)
 		}
 	})
-	bubble(t, "reorder", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "reorder", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindReorder, Count: 1, Match: fault.Match{Messages: []string{"health"}}})
 		w.send(topic+"health", "{}")
 		synctest.Wait()
@@ -287,48 +287,48 @@ func TestMessageFaults(t *testing.T) {
 			t.Errorf("order (-want +got):\n%s", d)
 		}
 		if took := time.Since(begun); took != 0 {
-			t.Errorf("the message that was held came %s after the next", took)
+			t.Errorf("reordered message arrived %s after the next message", took)
 		}
 	})
-	bubble(t, "reorder without a next message", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "reorder without a next message", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindReorder, Match: fault.Match{Messages: []string{"health"}}})
 		begun := time.Now()
 		w.send(topic+"health", "{}")
 		w.next("base/health")
 		if took := time.Since(begun); took != time.Second {
-			t.Errorf("held for %s", took)
+			t.Errorf("reordered message was held for %s", took)
 		}
 	})
-	bubble(t, "slow link keeps order both ways", func(t *testing.T) {
-		w, b := rig(t, Options{})
+	runInBubble(t, "slow link keeps order both ways", func(t *testing.T) {
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindSlowLink,
 			Delay: Delay{Min: Duration(time.Second), Spread: Duration(4 * time.Second)}})
 		begun := time.Now()
 		for range 20 {
 			w.send(topic+"queryAllBiz", "{}")
-			pass(100 * time.Millisecond)
+			sleep(100 * time.Millisecond)
 		}
 		var last time.Time
 		for range 20 {
 			at := published(t, w.next("base/simpleBiz"))
 			if at.Before(last) {
-				t.Errorf("a message of %s came after one of %s", at, last)
+				t.Errorf("message of %s arrived after message of %s", at, last)
 			}
 			last = at
 		}
 		if took := time.Since(begun); took < 2*time.Second || took > 12*time.Second {
-			t.Errorf("all took %s, want 2 to 12 s", took)
+			t.Errorf("all messages arrived after %s, want 2 to 12 s", took)
 		}
 	})
 }
 
 func TestClockSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		inject(t, b, fault.Fault{Kind: fault.KindClockSkew, Skew: Duration(-time.Minute)})
 		if age := time.Since(published(t, w.next("base/heart"))); age != time.Minute {
-			t.Errorf("heartbeat is %s old", age)
+			t.Errorf("age of the heartbeat = %s", age)
 		}
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
@@ -340,17 +340,17 @@ func TestClockSkew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if age := time.Since(time.UnixMilli(list.Data[0].LatestStateRecord.ChangeTime)); age != time.Minute {
-			t.Errorf("state record is %s old", age)
+			t.Errorf("age of the state record = %s", age)
 		}
 		if age := time.Since(b.Status().Biz[0].Records[0].ChangeTime); age != 0 {
-			t.Errorf("status has the base's clock: %s", age)
+			t.Errorf("age in the status = %s, want the real time", age)
 		}
 	})
 }
 
 func TestFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
 		inject(t, b, fault.Fault{Kind: fault.KindFlapping, Match: fault.Match{Biz: "biz1"}})
@@ -362,24 +362,24 @@ func TestFlapping(t *testing.T) {
 				t.Fatal(err)
 			}
 			states = append(states, list.Data[0].State)
-			pass(5 * time.Second)
+			sleep(5 * time.Second)
 		}
 		if d := cmp.Diff([]string{"activated", "deactivated", "activated", "deactivated"}, states); d != "" {
 			t.Errorf("states (-want +got):\n%s", d)
 		}
 		if got := b.Status().Biz[0].State; got != StateActivated {
-			t.Errorf("the module itself is %s", got)
+			t.Errorf("state of the module = %s", got)
 		}
 	})
 }
 
 func TestMetaspaceFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		id := inject(t, b, fault.Fault{Kind: fault.KindMetaspaceFull})
 		w.send(topic+"installBiz", install1)
 		if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != fault.CodeMetaspaceFull {
-			t.Errorf("install: %v", got)
+			t.Errorf("response to install = %v", got)
 		}
 		want := MetaspaceStatus{Used: 256 * mib, Committed: 256 * mib, Max: 256 * mib}
 		if d := cmp.Diff(want, b.Status().Metaspace); d != "" {
@@ -388,17 +388,16 @@ func TestMetaspaceFull(t *testing.T) {
 		b.Clear(id)
 		w.send(topic+"installBiz", install1)
 		if got := w.data("base/bizOperation")["response"].(map[string]any)["code"]; got != codeSuccess {
-			t.Errorf("install after the fault: %v", got)
+			t.Errorf("response to install after the fault = %v", got)
 		}
 	})
 }
 
-// TestEveryCodeIsReachable fires each code at the command where it belongs
-// and looks for it in the answer.
-func TestEveryCodeIsReachable(t *testing.T) {
+// TestErrorCodes triggers a fault with each code, and checks the code in the response.
+func TestErrorCodes(t *testing.T) {
 	for _, code := range fault.Codes() {
-		bubble(t, code, func(t *testing.T) {
-			w, b := rig(t, Options{})
+		runInBubble(t, code, func(t *testing.T) {
+			w, b := newConnectedBase(t, Options{})
 			w.send(topic+"installBiz", install1)
 			w.next("base/bizOperation")
 			w.send(topic+"installBiz", install2)
@@ -412,13 +411,13 @@ func TestEveryCodeIsReachable(t *testing.T) {
 				w.send(topic+"health", "{}")
 				synctest.Wait()
 				if got := b.Faults()[0].Triggered; got != 1 {
-					t.Errorf("%s fired %d times", id, got)
+					t.Errorf("%s was triggered %d times", id, got)
 				}
-				return // the transcripts show that nothing is answered
+				return // no response, as the transcripts show
 			}
 			w.send(topic+command, request)
 			if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != code {
-				t.Errorf("errorCode %v, want %s", got, code)
+				t.Errorf("errorCode = %v, want %s", got, code)
 			}
 		})
 	}

@@ -75,8 +75,8 @@ func (s *faultSet) trigger(kind fault.Kind, sub subject) (triggeredFault, bool) 
 	return s.triggerIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
 }
 
-// exceptionAt triggers the first matching fault for a step of a command, and returns its exception. It returns nil if there
-// is none.
+// exceptionAt triggers the first matching fault for a step of a command, and returns its exception. It returns nil if
+// there is none.
 func (s *faultSet) exceptionAt(step commandStep, sub subject) *exception {
 	f, ok := s.triggerIf(sub, func(f *fault.Fault) bool {
 		return f.Kind == fault.KindError && errorSpecs[f.Code].step == step

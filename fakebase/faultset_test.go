@@ -20,17 +20,17 @@ func TestInjectClearAndExpiry(t *testing.T) {
 			t.Fatal(id, err)
 		}
 		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent, ID: id}); !errors.Is(err, fault.ErrExists) {
-			t.Errorf("the same id twice: %v", err)
+			t.Errorf("Inject() with the same ID = %v, want ErrExists", err)
 		}
 		if _, err := b.Inject(fault.Fault{Kind: fault.KindDeaf, ID: "short", For: Duration(time.Minute)}); err != nil {
 			t.Fatal(err)
 		}
-		pass(59 * time.Second)
+		sleep(59 * time.Second)
 		synctest.Wait()
 		if n := len(b.Faults()); n != 2 {
-			t.Errorf("%d faults before the expiry", n)
+			t.Errorf("faults before the expiry = %d", n)
 		}
-		pass(time.Second)
+		sleep(time.Second)
 		synctest.Wait()
 		want := []fault.Status{
 			{Fault: fault.Fault{ID: id, Kind: fault.KindSilent, Probability: 1}},
@@ -40,11 +40,11 @@ func TestInjectClearAndExpiry(t *testing.T) {
 		if d := cmp.Diff(want, b.Faults(), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("faults after the expiry (-want +got):\n%s", d)
 		}
-		if n := b.Clear("nobody"); n != 0 {
-			t.Errorf("%d cleared by an unknown id", n)
+		if n := b.Clear("unknown"); n != 0 {
+			t.Errorf("Clear() with an unknown ID = %d, want 0", n)
 		}
 		if n := b.Clear(); n != 2 || len(b.Faults()) != 0 {
-			t.Errorf("%d cleared, %d left", n, len(b.Faults()))
+			t.Errorf("Clear() = %d, remaining faults = %d", n, len(b.Faults()))
 		}
 	})
 }

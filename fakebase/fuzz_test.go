@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzMQTT sends anything on any topic: the base neither crashes nor leaks,
-// answers only what it understands, and answers that as JSON in an envelope.
+// FuzzMQTT sends payloads on topics. The base must not panic or leak, must respond only to valid commands, and must
+// respond with JSON in an envelope.
 func FuzzMQTT(f *testing.F) {
 	for _, topic := range []string{"installBiz", "uninstallBiz", "health", "queryAllBiz", "base/baseline", "baseline",
 		"switchBiz", ""} {
@@ -39,7 +39,7 @@ func FuzzMQTT(f *testing.F) {
 				return nil
 			}}
 			tunnel.receive("koupleless_dev/b1/"+topic, payload)
-			pass(time.Second)
+			sleep(time.Second)
 			synctest.Wait()
 			for _, m := range sent {
 				var e struct {
@@ -47,32 +47,31 @@ func FuzzMQTT(f *testing.F) {
 					PublishTimestamp int64           `json:"publishTimestamp"`
 				}
 				if err := json.Unmarshal(m, &e); err != nil || len(e.Data) == 0 || e.PublishTimestamp == 0 {
-					t.Errorf("%s answered with %s: %v", topic, m, err)
+					t.Errorf("response to %s = %s, error = %v", topic, m, err)
 				}
 			}
 			if len(sent) > 1 {
-				t.Errorf("%d answers to one command", len(sent))
+				t.Errorf("responses to one command = %d", len(sent))
 			}
 			command := topic[strings.LastIndexByte(topic, '/')+1:]
-			body := bytes.TrimSpace(payload) // fastjson skips more than JSON's white space too
+			body := bytes.TrimSpace(payload) // like fastjson, ignore more than the white space of JSON
 			understood := command == cmdQueryAll || len(body) == 0 && (command == cmdHealth || command == "baseline")
 			if understood && len(sent) != 1 {
-				t.Errorf("%s with %q has no answer", topic, payload)
+				t.Errorf("no response to %s with %q", topic, payload)
 			}
 			if !json.Valid(body) && len(body) > 0 && command != cmdQueryAll && len(sent) != 0 {
-				t.Errorf("%s answered what is no JSON: %s", topic, sent[0])
+				t.Errorf("response of %s to invalid JSON: %s", topic, sent[0])
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if len(l.locks) != 0 {
-				t.Errorf("locks are left: %v", l.locks)
+				t.Errorf("remaining locks = %v", l.locks)
 			}
 		})
 	})
 }
 
-// FuzzHTTP sends any method, path and body: there is always an answer of
-// protocol 4.2, whole and in the right shape.
+// FuzzHTTP sends requests with a method, a path and a body. The response must be complete and follow protocol 4.2.
 func FuzzHTTP(f *testing.F) {
 	for _, path := range []string{"/help", "/installBiz", "/batchInstallBiz", "/uninstallBiz", "/switchBiz",
 		"/queryAllBiz", "/health", "/queryBizOps", "/", "//health", "/health/"} {
@@ -94,24 +93,24 @@ func FuzzHTTP(f *testing.F) {
 			b.mu.Unlock()
 			tunnel := &httpTunnel{l: l, d: httpDialect(true)}
 			reply := string(tunnel.reply(method, path, body))
-			pass(time.Second)
+			sleep(time.Second)
 			synctest.Wait()
 			head, answer, found := strings.Cut(reply, "\r\n\r\n")
 			switch {
 			case !found:
-				t.Fatalf("%s %s has no answer: %q", method, path, reply)
+				t.Fatalf("no response to %s %s: %q", method, path, reply)
 			case method != "POST":
 				if !strings.HasPrefix(head, "HTTP/1.1 500 ") {
-					t.Errorf("%s: %s", method, head)
+					t.Errorf("status line and headers of %s = %s", method, head)
 				}
 				return
 			case len(body) > maxBody:
 				if !strings.HasPrefix(head, "HTTP/1.1 413 ") {
-					t.Errorf("%d bytes: %s", len(body), head)
+					t.Errorf("status line for a body of %d bytes = %s", len(body), head)
 				}
 				return
 			case head != "HTTP/1.1 200 OK":
-				t.Errorf("head %q", head)
+				t.Errorf("status line and headers = %q", head)
 			}
 			var r wireResponse
 			d := json.NewDecoder(strings.NewReader(answer))
@@ -122,19 +121,19 @@ func FuzzHTTP(f *testing.F) {
 			switch r.Code {
 			case codeSuccess, codeFailed:
 				if r.BaseIdentity != "b1" || r.ErrorStackTrace != "" {
-					t.Errorf("a handler's answer: %s", answer)
+					t.Errorf("response of a handler = %s", answer)
 				}
 			case "CMD_NOT_FOUND", "CMD_PROCESS_INTERNAL_ERROR":
 				if r.BaseIdentity != "" || r.Data != nil {
-					t.Errorf("a refusal: %s", answer)
+					t.Errorf("error response = %s", answer)
 				}
 			default:
-				t.Errorf("code %q", r.Code)
+				t.Errorf("code = %q", r.Code)
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if len(l.locks) != 0 {
-				t.Errorf("locks are left: %v", l.locks)
+				t.Errorf("remaining locks = %v", l.locks)
 			}
 		})
 	})

@@ -15,24 +15,23 @@ import (
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 )
 
-// message is what the fake controller received.
+// message is a message that the test controller has received.
 type message struct {
 	topic   string
 	payload []byte
 }
 
-// world is a broker and a controller's client, connected in memory, so that
-// all of it can live in a synctest bubble.
-type world struct {
+// testBroker is an MQTT broker with a controller client. Connections are in memory, so they work in a synctest bubble.
+type testBroker struct {
 	t        *testing.T
 	broker   *broker.Server
 	client   paho.Client
 	messages chan message
 }
 
-func newWorld(t *testing.T) *world {
+func newTestBroker(t *testing.T) *testBroker {
 	t.Helper()
-	w := &world{t: t, messages: make(chan message, 10000)}
+	w := &testBroker{t: t, messages: make(chan message, 10000)}
 	w.broker = broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
 	if err := w.broker.AddHook(new(auth.AllowHook), nil); err != nil {
 		t.Fatal(err)
@@ -56,28 +55,28 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) must(token paho.Token) {
+func (w *testBroker) must(token paho.Token) {
 	w.t.Helper()
 	if !token.WaitTimeout(30*time.Second) || token.Error() != nil {
-		w.t.Fatalf("controller's client: %v", token.Error())
+		w.t.Fatalf("MQTT client of the controller: %v", token.Error())
 	}
 }
 
-// dial is an in-memory connection to the broker.
-func (w *world) dial(context.Context) (net.Conn, error) {
+// dial returns an in-memory connection to the broker.
+func (w *testBroker) dial(context.Context) (net.Conn, error) {
 	client, server := net.Pipe()
 	go func() { _ = w.broker.EstablishConnection("memory", server) }()
 	return client, nil
 }
 
 // send publishes a command to a base.
-func (w *world) send(topic, payload string) {
+func (w *testBroker) send(topic, payload string) {
 	w.t.Helper()
 	w.must(w.client.Publish(topic, 1, false, payload))
 }
 
-// next waits for a message whose topic ends with the suffix; others are lost.
-func (w *world) next(suffix string) []byte {
+// next waits for a message whose topic ends with suffix. It discards other messages.
+func (w *testBroker) next(suffix string) []byte {
 	w.t.Helper()
 	limit := time.After(10 * time.Minute)
 	for {
@@ -87,13 +86,13 @@ func (w *world) next(suffix string) []byte {
 				return m.payload
 			}
 		case <-limit:
-			w.t.Fatalf("no message on %q in 10 minutes", suffix)
+			w.t.Fatalf("no message on %q within 10 minutes", suffix)
 		}
 	}
 }
 
-// data is the next message's data.
-func (w *world) data(suffix string) map[string]any {
+// data returns the data of the next message whose topic ends with suffix.
+func (w *testBroker) data(suffix string) map[string]any {
 	w.t.Helper()
 	var env struct {
 		Data map[string]any `json:"data"`
@@ -104,19 +103,19 @@ func (w *world) data(suffix string) map[string]any {
 	return env.Data
 }
 
-// start makes a base and runs it until the test ends.
+// start creates a base and runs it until the test ends.
 func start(t *testing.T, opts Options) *Base {
 	t.Helper()
 	b, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin(t, b)
+	startBase(t, b)
 	return b
 }
 
-// begin runs a base until the test ends.
-func begin(t *testing.T, b *Base) {
+// startBase runs a base until the test ends.
+func startBase(t *testing.T, b *Base) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -124,13 +123,13 @@ func begin(t *testing.T, b *Base) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("Start: %v", err)
+			t.Errorf("Start() = %v", err)
 		}
 	})
 }
 
-// bubble runs a test in which time passes only when everybody waits.
-func bubble(t *testing.T, name string, test func(*testing.T)) {
+// runInBubble runs a subtest in a synctest bubble.
+func runInBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }

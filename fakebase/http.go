@@ -103,8 +103,8 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 	}
 }
 
-// ServeHTTP handles a command (protocol 4.2). It writes the response to the connection, because a real base sends neither a
-// Content-Length nor a Content-Type, and closes the connection.
+// ServeHTTP handles a command (protocol 4.2). It writes the response to the connection, because a real base sends
+// neither a Content-Length nor a Content-Type, and closes the connection.
 func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
@@ -224,8 +224,8 @@ func (l *incarnation) help() commandResult {
 	})
 }
 
-// heartbeat sends a heartbeat and schedules the next one at a fixed rate. In contrast to MQTT, heartbeats continue after a
-// failure (protocol 4.1).
+// heartbeat sends a heartbeat and schedules the next one at a fixed rate. In contrast to MQTT, heartbeats continue
+// after a failure (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one log line for consecutive failures

@@ -47,14 +47,14 @@ func TestBodyLimit(t *testing.T) {
 	want := "HTTP/1.1 200 OK\r\n\r\n" +
 		`{"code":"CMD_NOT_FOUND","errorCode":"ModuleController.InvalidRequest","message":"please follow the doc"}`
 	if len(fits) != maxBody {
-		t.Fatalf("%d bytes", len(fits))
+		t.Fatalf("request has %d bytes, want 1 MiB", len(fits))
 	}
 	if d := cmp.Diff(want, roundTrip(t, addr, request(fits))); d != "" {
-		t.Errorf("1 MiB (-want +got):\n%s", d)
+		t.Errorf("response to 1 MiB (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n",
 		roundTrip(t, addr, request(fits+"x"))); d != "" {
-		t.Errorf("1 MiB and a byte (-want +got):\n%s", d)
+		t.Errorf("response to 1 MiB and 1 byte (-want +got):\n%s", d)
 	}
 }
 
@@ -81,8 +81,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// beats is a controller that takes heartbeats.
-func beats(t *testing.T, status int) (string, <-chan string) {
+// startController starts an HTTP server that receives heartbeats and responds with a status.
+func startController(t *testing.T, status int) (string, <-chan string) {
 	t.Helper()
 	got := make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func beats(t *testing.T, status int) (string, <-chan string) {
 }
 
 func TestHTTPHeartbeat(t *testing.T) {
-	url, got := beats(t, http.StatusInternalServerError)
+	url, got := startController(t, http.StatusInternalServerError)
 	_, addr := httpBase(t, Options{
 		HostName: "base-0", IP: "10.1.2.3", HeartbeatInterval: 10 * time.Millisecond,
 		HTTP: &HTTPOptions{Addr: "127.0.0.1:0", HeartbeatEndpoint: url + "/"},
@@ -106,14 +106,14 @@ func TestHTTPHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `POST /heartbeat application/json {"baseMetadata":{"clusterName":"default","identity":"b1","name":"base","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":` + port + `,"state":"activated"}`
-	for range 3 { // an error answer never ends them
+	for range 3 { // heartbeats continue after an error response
 		if d := cmp.Diff(want, <-got); d != "" {
 			t.Fatalf("heartbeat (-want +got):\n%s", d)
 		}
 	}
 }
 
-// roundTripper answers without a network.
+// roundTripper is a function that implements http.RoundTripper.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -136,7 +136,7 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 			client: &http.Client{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
 				at = append(at, time.Since(begun))
 				if len(at) == 2 {
-					pass(30 * time.Second) // a controller that hangs
+					sleep(30 * time.Second) // the controller hangs
 				}
 				status := http.StatusOK
 				if len(at) > 2 {
@@ -146,15 +146,15 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 					Body: io.NopCloser(&bytes.Reader{})}, nil
 			})}}
 		tunnel.heartbeat(begun)
-		pass(70 * time.Second)
+		sleep(70 * time.Second)
 		synctest.Wait()
 		cancel()
 		want := []time.Duration{0, 12 * time.Second, 48 * time.Second, 60 * time.Second}
 		if d := cmp.Diff(want, at); d != "" {
-			t.Errorf("heartbeats at (-want +got):\n%s", d)
+			t.Errorf("heartbeat times (-want +got):\n%s", d)
 		}
 		if n := strings.Count(log.String(), "Unauthorized"); n != 1 {
-			t.Errorf("%d warnings of a refused heartbeat, want 1:\n%s", n, log.String())
+			t.Errorf("warnings of failed heartbeats = %d, want 1:\n%s", n, log.String())
 		}
 		l.b.mu.Lock()
 		l.ended = true
@@ -182,15 +182,15 @@ func TestFirstFreePort(t *testing.T) {
 	}
 	defer func() { _ = ln.Close() }()
 	if got := ln.Addr().(*net.TCPAddr).Port; got <= port || got > port+99 {
-		t.Errorf("port %d, want one from %d to %d", got, port+1, port+99)
+		t.Errorf("port = %d, want %d to %d", got, port+1, port+99)
 	}
 	if _, err := listenFirstFree(t.Context(), "127.0.0.1", port, port); err == nil ||
 		!errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), strconv.Itoa(port)) {
-		t.Errorf("only a taken port: %v", err)
+		t.Errorf("error without a free port = %v", err)
 	}
 }
 
-func TestTakenHTTPPortEndsStart(t *testing.T) {
+func TestStartFailsIfHTTPPortIsInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestTakenHTTPPortEndsStart(t *testing.T) {
 	}
 	if err := b.Start(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "listening on "+taken.Addr().String()) {
-		t.Errorf("Start: %v", err)
+		t.Errorf("Start() = %v, want an error", err)
 	}
 }
 
@@ -211,29 +211,29 @@ func TestDisconnectRefusesTheHTTPPort(t *testing.T) {
 	id := inject(t, b, fault.Fault{Kind: fault.KindDisconnect})
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		_ = conn.Close()
-		t.Error("the port is open")
+		t.Error("port is open during the fault")
 	}
 	b.Clear(id)
 	if got := b.Status().HTTPAddr; got != addr {
-		t.Errorf("came back at %s, was at %s", got, addr)
+		t.Errorf("address after the fault = %s, want %s", got, addr)
 	}
 	roundTrip(t, addr, "POST /health HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}")
 }
 
-// record runs queryBizOps on a base and returns the record.
+// record returns the result of queryBizOps.
 func record(t *testing.T, l *incarnation, id string) wireProcessRecord {
 	t.Helper()
 	out := l.queryOps(&opsRequest{RequestID: jsonString{id, true}})
 	r, ok := out.data.(processRecord)
 	if !ok {
-		t.Fatalf("no record %s: %+v", id, out)
+		t.Fatalf("record %s not found: %+v", id, out)
 	}
 	return httpDialect(true).process(r)
 }
 
 func TestAsynchronousCommands(t *testing.T) {
 	for _, faithful := range []bool{false, true} {
-		bubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
+		runInBubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
 			b := start(t, Options{Identity: "b1", Faithful: faithful,
 				Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
 			synctest.Wait()
@@ -249,37 +249,38 @@ func TestAsynchronousCommands(t *testing.T) {
 				return out
 			}
 			if out := async("r1"); out.data.(processRecord).status != opsInitialized {
-				t.Errorf("answer %+v", out)
+				t.Errorf("response = %+v", out)
 			}
 			meta := request("1")
-			meta.Async, meta.InstallStrategy, meta.RequestID = true, jsonString{"installOnly", true}, jsonString{"r1", true}
+			meta.Async, meta.InstallStrategy, meta.RequestID = true, jsonString{"installOnly", true}, jsonString{"r1",
+				true}
 			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting,
 				ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
 			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(jsonString{})); d != "" {
-				t.Errorf("while it runs (-want +got):\n%s", d)
+				t.Errorf("record of a running command (-want +got):\n%s", d)
 			}
-			// A conflict: the real base leaves its record INITIALIZED and lets go of
-			// the lock of the command that runs (protocol 4.8).
+			// After a conflict, the record of a real base stays INITIALIZED, and the lock of the running command is
+			// released (protocol 4.8).
 			async("r2")
 			conflict := record(t, l, "r2")
 			if conflict.Message != "command conflict, exist unfinished command for this biz" ||
 				conflict.EndTimestamp != begun {
-				t.Errorf("conflict: %+v", conflict)
+				t.Errorf("record of the conflict = %+v", conflict)
 			}
 			if wantStatus := map[bool]string{false: opsFailed,
 				true: opsInitialized}[faithful]; conflict.Status != wantStatus {
-				t.Errorf("conflict is %s, want %s", conflict.Status, wantStatus)
+				t.Errorf("status of the conflict = %s, want %s", conflict.Status, wantStatus)
 			}
 			third := l.uninstallCommand(request("1"))
 			if lockHeld := third.thrown == nil && third.code == fault.CodeInstallBizExecuting; lockHeld == faithful {
-				t.Errorf("lock held: %v (%+v)", lockHeld, third)
+				t.Errorf("lock is held = %v (%+v)", lockHeld, third)
 			}
-			pass(10 * time.Second)
+			sleep(10 * time.Second)
 			synctest.Wait()
 			end := begun + 10000
 			want.Status, want.EndTime, want.EndTimestamp, want.ElapsedTime = opsSucceeded, &end, end, 10000
 			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(jsonString{})); d != "" {
-				t.Errorf("when it is done (-want +got):\n%s", d)
+				t.Errorf("record of a completed command (-want +got):\n%s", d)
 			}
 			inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull})
 			r := request("2")
@@ -290,7 +291,7 @@ func TestAsynchronousCommands(t *testing.T) {
 			if failure.Status != opsFailed || failure.Message != "java.io.IOException: No space left on device" ||
 				failure.ErrorCode != fault.CodeDiskFull || failure.Throwable == nil ||
 				*failure.Throwable.Cause.Message != "No space left on device" {
-				t.Errorf("failure: %+v", failure)
+				t.Errorf("record of a failed command = %+v", failure)
 			}
 		})
 	}

@@ -174,8 +174,8 @@ func (l *incarnation) ready() {
 	}
 }
 
-// spawn runs fn on a goroutine. The end of the process waits for the goroutine. spawn returns false if the process has ended,
-// and fn does not run.
+// spawn runs fn on a goroutine. The end of the process waits for the goroutine. spawn returns false if the process has
+// ended, and fn does not run.
 func (l *incarnation) spawn(fn func()) bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -274,7 +274,8 @@ func (l *incarnation) scheduleCrash() {
 
 // crashDuring crashes the process if a crash fault matches the command, and reports whether it did.
 func (l *incarnation) crashDuring(sub subject) bool {
-	f, ok := l.b.faults.triggerIf(sub, func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && isSelective(f.Match) })
+	f, ok := l.b.faults.triggerIf(sub,
+		func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && isSelective(f.Match) })
 	if ok {
 		l.crash(f.Fault)
 	}

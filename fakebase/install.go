@@ -50,8 +50,8 @@ func (r *bizRequest) subject(command string) subject {
 	return subject{command: command, biz: r.BizName.value, version: r.BizVersion.value, url: r.BizURL.value}
 }
 
-// validateInstall validates a request in the order of arklet. If the request has neither a name nor a version, it sets those
-// of the jar.
+// validateInstall validates a request in the order of arklet. If the request has neither a name nor a version, it sets
+// those of the jar.
 func (l *incarnation) validateInstall(req bizRequest) (bizRequest, *exception) {
 	switch {
 	case bool(req.Async) && blank(req.RequestID):
@@ -83,7 +83,7 @@ func (l *incarnation) resolve(req *bizRequest) (resolvedModule, *exception) {
 	return f, ex
 }
 
-// install downloads, registers and starts a biz. The identity is that of the jar, not of the request. It succeeds when the
+// install downloads, registers and starts a biz. The jar, not the request, defines the identity. It succeeds when the
 // main method has returned, even if another version stays active.
 func (l *incarnation) install(req *bizRequest, sub subject, origin ark.Origin) (clientResponse, *exception) {
 	begun := l.now()
@@ -204,8 +204,8 @@ func (l *incarnation) pathTakenLocked(f resolvedModule) bool {
 	})
 }
 
-// repeatCode returns the error code of the installation of a biz that is installed already. It depends on the state of the
-// biz (protocol 6, row 10).
+// repeatCode returns the error code of the installation of a biz that is installed already. It depends on the state of
+// the biz (protocol 6, row 10).
 func (l *incarnation) repeatCode(sub subject) string {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

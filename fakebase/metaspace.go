@@ -18,8 +18,8 @@ const (
 	commitGranule = 64 << 10
 )
 
-// Metaspace is the model of the metaspace of a JVM. An installed module uses metaspace, which is freed completely or partly
-// when the module is uninstalled. Sizes are in bytes.
+// Metaspace is the model of the metaspace of a JVM. An installed module uses metaspace, which is freed completely or
+// partly when the module is uninstalled. Sizes are in bytes.
 type Metaspace struct {
 	// Used is the usage without modules. Default: 53 MiB.
 	Used int64 `json:"used,omitempty"`
@@ -27,9 +27,11 @@ type Metaspace struct {
 	Max int64 `json:"max,omitempty"`
 	// PerModule is the usage of a module without a size in the catalogue. Default: 3 MiB.
 	PerModule int64 `json:"perModule,omitempty"`
-	// Leak is the share of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1. Default: 0.
+	// Leak is the share of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1. Default:
+	// 0.
 	Leak float64 `json:"leak,omitempty"`
-	// Threshold is a percentage of Max. Installs that would exceed it are rejected. Default: no check, as for a real base.
+	// Threshold is a percentage of Max. Installs that would exceed it are rejected. Default: no check, as for a real
+	// base.
 	Threshold int `json:"threshold,omitempty"`
 }
 

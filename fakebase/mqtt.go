@@ -68,8 +68,8 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 	return func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) }, nil
 }
 
-// onConnect subscribes after each handshake. After the first handshake of the process, it also requests the baseline and
-// starts the heartbeats (protocol 3.2).
+// onConnect subscribes after each handshake. After the first handshake of the process, it also requests the baseline
+// and starts the heartbeats (protocol 3.2).
 func (t *mqttTunnel) onConnect(first bool) {
 	if err := t.client.Subscribe(t.prefix+"+", t.prefix+"base/baseline"); err != nil {
 		t.l.log.Debug("subscribing failed", "err", err)
@@ -157,7 +157,8 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
 }
 
-// operation returns the handler of a command. An invalid request is logged, and gets no response (protocol 3.4, 6 row 3).
+// operation returns the handler of a command. An invalid request is logged, and gets no response (protocol 3.4, 6 row
+// 3).
 func (t *mqttTunnel) operation(command string, do func(*bizRequest) commandResult) func([]byte) {
 	return func(payload []byte) {
 		req, err := decodeObject[bizRequest](payload)
@@ -192,8 +193,7 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out comman
 	}
 }
 
-// publishBizList publishes the modules without being asked, as the older
-// generations do.
+// publishBizList publishes the list of modules without a query, like the generations A and B.
 func (t *mqttTunnel) publishBizList() {
 	t.answerQueryAll(ok(t.l.reportedModules()))
 }
@@ -262,8 +262,8 @@ func (l *incarnation) replay(req *bizRequest) {
 	}
 }
 
-// applyDisconnect closes the MQTT connection and the HTTP port while a disconnect fault is in effect, and otherwise opens
-// them.
+// applyDisconnect closes the MQTT connection and the HTTP port while a disconnect fault is in effect, and otherwise
+// opens them.
 func (l *incarnation) applyDisconnect() {
 	l.b.mu.Lock()
 	t, h := l.mqtt, l.http

@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// hearts counts the heartbeats that arrive within d.
-func (w *world) hearts(d time.Duration) int {
+// countHeartbeats returns the number of heartbeats that arrive within d.
+func (w *testBroker) countHeartbeats(d time.Duration) int {
 	limit, n := time.After(d), 0
 	for {
 		select {
@@ -31,7 +31,8 @@ func (w *world) hearts(d time.Duration) int {
 	}
 }
 
-func pass(d time.Duration) { <-time.After(d) }
+// sleep blocks for d in the time of the synctest bubble.
+func sleep(d time.Duration) { <-time.After(d) }
 
 func TestHeartbeatIntervals(t *testing.T) {
 	tests := []struct {
@@ -47,12 +48,12 @@ func TestHeartbeatIntervals(t *testing.T) {
 		{"an initial delay", Options{InitialDelay: 30 * time.Second}, 45 * time.Second, 2},
 	}
 	for _, tt := range tests {
-		bubble(t, tt.name, func(t *testing.T) {
-			w := newWorld(t)
+		runInBubble(t, tt.name, func(t *testing.T) {
+			w := newTestBroker(t)
 			tt.opts.Identity, tt.opts.MQTT = "b1", &MQTTOptions{Dial: w.dial}
 			start(t, tt.opts)
-			if got := w.hearts(tt.in); got != tt.want {
-				t.Errorf("%d heartbeats in %s, want %d", got, tt.in, tt.want)
+			if got := w.countHeartbeats(tt.in); got != tt.want {
+				t.Errorf("heartbeats = %d in %s, want %d", got, tt.in, tt.want)
 			}
 		})
 	}
@@ -60,20 +61,20 @@ func TestHeartbeatIntervals(t *testing.T) {
 
 func TestJitterSpreadsFirstHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestBroker(t)
 		for i := range 50 {
 			start(t, Options{Identity: fmt.Sprintf("b%d", i), HeartbeatJitter: 10 * time.Second,
 				MQTT: &MQTTOptions{Dial: w.dial}})
 		}
 		for second := range 10 {
-			if n := w.hearts(time.Second); n == 0 || n > 15 {
-				t.Errorf("%d of 50 first heartbeats in second %d", n, second)
+			if n := w.countHeartbeats(time.Second); n == 0 || n > 15 {
+				t.Errorf("first heartbeats = %d of 50 in second %d", n, second)
 			}
 		}
 	})
 }
 
-// outage breaks a base's connection for a time, as a broker that goes away.
+// outage disconnects a base for a time.
 func outage(t *testing.T, b *Base, d time.Duration) {
 	t.Helper()
 	id, err := b.Inject(fault.Fault{Kind: fault.KindDisconnect})
@@ -84,20 +85,20 @@ func outage(t *testing.T, b *Base, d time.Duration) {
 	if b.Status().Connected {
 		t.Fatal("still connected")
 	}
-	pass(d)
+	sleep(d)
 	if b.Clear(id) != 1 {
-		t.Fatal("fault is gone")
+		t.Fatal("fault not found")
 	}
 }
 
 func TestReconnect(t *testing.T) {
 	for _, faithful := range []bool{false, true} {
-		bubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
-			w := newWorld(t)
+		runInBubble(t, fmt.Sprintf("faithful=%v", faithful), func(t *testing.T) {
+			w := newTestBroker(t)
 			b := start(t, Options{Identity: "b1", Faithful: faithful, MQTT: &MQTTOptions{Dial: w.dial}})
 			w.next("base/heart")
 			outage(t, b, 25*time.Second)
-			pass(130 * time.Second)
+			sleep(130 * time.Second)
 			if !b.Status().Connected {
 				t.Fatal("not connected again")
 			}
@@ -106,11 +107,11 @@ func TestReconnect(t *testing.T) {
 					break
 				}
 			}
-			// The real base's heartbeats die with the first that cannot be sent, yet it
-			// answers commands (protocol 3.2).
-			beats := w.hearts(65 * time.Second)
+			// After a heartbeat that cannot be sent, a real base sends no more heartbeats, but still responds to
+			// commands (protocol 3.2).
+			beats := w.countHeartbeats(65 * time.Second)
 			if faithful && beats != 0 || !faithful && beats != 6 && beats != 7 {
-				t.Errorf("%d heartbeats in 65 s after the outage", beats)
+				t.Errorf("heartbeats in 65 s after the outage = %d", beats)
 			}
 			w.send("koupleless_dev/b1/queryAllBiz", "{}")
 			w.next("base/simpleBiz")
@@ -118,12 +119,12 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-func TestBaselineIsAskedForOncePerProcess(t *testing.T) {
+func TestBaselineIsRequestedOncePerProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestBroker(t)
 		b := start(t, Options{Identity: "b1", MQTT: &MQTTOptions{Dial: w.dial}})
 		asked := func() (n int) {
-			pass(140 * time.Second)
+			sleep(140 * time.Second)
 			for len(w.messages) > 0 {
 				if m := <-w.messages; strings.HasSuffix(m.topic, "queryBaseline") {
 					n++
@@ -132,17 +133,17 @@ func TestBaselineIsAskedForOncePerProcess(t *testing.T) {
 			return n
 		}
 		if n := asked(); n != 1 {
-			t.Errorf("asked %d times after the start", n)
+			t.Errorf("baseline requests after the start = %d, want 1", n)
 		}
 		outage(t, b, time.Second)
 		if n := asked(); n != 0 {
-			t.Errorf("asked %d times after a reconnect", n)
+			t.Errorf("baseline requests after a reconnect = %d, want 0", n)
 		}
 		if err := b.Restart(""); err != nil {
 			t.Fatal(err)
 		}
 		if n := asked(); n != 1 {
-			t.Errorf("asked %d times after a restart", n)
+			t.Errorf("baseline requests after a restart = %d, want 1", n)
 		}
 	})
 }
@@ -157,30 +158,30 @@ func TestFirstConnectionFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := b.Start(t.Context()); !errors.Is(err, refused) {
-			t.Errorf("a faithful base starts without broker: %v", err)
+			t.Errorf("Start() of a faithful base without a broker = %v, want an error", err)
 		}
 	})
-	bubble(t, "otherwise it is tried again, 1 s doubling to 128 s", func(t *testing.T) {
+	runInBubble(t, "otherwise it is tried again, 1 s doubling to 128 s", func(t *testing.T) {
 		begun := time.Now()
 		var at []time.Duration
 		start(t, Options{Identity: "b1", MQTT: &MQTTOptions{Dial: func(context.Context) (net.Conn, error) {
 			at = append(at, time.Since(begun))
 			return nil, refused
 		}}})
-		pass(600 * time.Second)
+		sleep(600 * time.Second)
 		synctest.Wait()
 		var want []time.Duration
 		for _, s := range []int{0, 1, 3, 7, 15, 31, 63, 127, 255, 383, 511} {
 			want = append(want, time.Duration(s)*time.Second)
 		}
 		if d := cmp.Diff(want, at); d != "" {
-			t.Errorf("attempts (-want +got):\n%s", d)
+			t.Errorf("connection attempts (-want +got):\n%s", d)
 		}
 	})
 }
 
-// TestFiveCommandsInParallel is the pool of protocol 3.3: 5 at once, the queue must be
-// full before there are 10, and then the caller runs.
+// TestPool tests the pool of protocol 3.3: 5 tasks run concurrently. When the queue is full, up to 10 run, and then the
+// caller runs a task.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -195,7 +196,7 @@ func TestPool(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := len(running); got != want {
-				t.Errorf("%d run %s, want %d", got, when, want)
+				t.Errorf("running tasks = %d %s, want %d", got, when, want)
 			}
 		}
 		check(5, "at first")
@@ -210,26 +211,26 @@ func TestPool(t *testing.T) {
 		ran := false
 		p.submit(func() { ran = true })
 		if !ran {
-			t.Error("the caller did not run what nobody else takes")
+			t.Error("caller did not run the task")
 		}
 		close(release)
 		check(110, "in the end")
 		if p.running != 0 || len(p.queue) != 0 {
-			t.Errorf("%d still run, %d wait", p.running, len(p.queue))
+			t.Errorf("running tasks = %d, queued tasks = %d, want 0", p.running, len(p.queue))
 		}
 	})
 }
 
 func TestCommandsRunInParallelUnderLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestBroker(t)
 		start(t, Options{Identity: "b1", MQTT: &MQTTOptions{Dial: w.dial},
 			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
 		w.next("base/heart")
 		begun := time.Now()
 		for _, v := range []string{"1", "2"} {
 			w.send("koupleless_dev/b1/installBiz", `{"bizName":"biz1","bizVersion":"`+v+`","bizUrl":"http://h/x.jar"}`)
-			synctest.Wait() // until it has its lock: commands run in parallel
+			synctest.Wait() // until the command has its lock, because commands run concurrently
 		}
 		w.send("koupleless_dev/b1/uninstallBiz", `{"bizName":"biz1","bizVersion":"1"}`)
 		first := w.data("base/bizOperation")
@@ -240,7 +241,7 @@ func TestCommandsRunInParallelUnderLocks(t *testing.T) {
 		w.next("base/bizOperation")
 		w.next("base/bizOperation")
 		if took := time.Since(begun); took != 10*time.Second {
-			t.Errorf("two installs of different versions took %s, want 10s", took)
+			t.Errorf("concurrent installs of two versions completed after %s, want 10s", took)
 		}
 	})
 }
@@ -252,7 +253,7 @@ func TestIdentitiesOfProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Identity() != "10.0.0.7" {
-			t.Errorf("identity %q, want the IP", c.Identity())
+			t.Errorf("Identity() = %q, want the IP", c.Identity())
 		}
 		b := start(t, Options{Generation: GenerationB})
 		first := b.Identity()
@@ -260,7 +261,7 @@ func TestIdentitiesOfProcesses(t *testing.T) {
 		if err := b.Restart(""); err != nil {
 			t.Fatal(err)
 		}
-		pass(minRestart)
+		sleep(minRestart)
 		synctest.Wait()
 		if second := b.Identity(); len(first) != 36 || len(second) != 36 || first == second {
 			t.Errorf("identities %q and %q of two processes, want two UUIDs", first, second)
@@ -270,13 +271,13 @@ func TestIdentitiesOfProcesses(t *testing.T) {
 
 func TestEnvIsLowerCased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newTestBroker(t)
 		start(t, Options{Identity: "b1", Env: "PROD", MQTT: &MQTTOptions{Dial: w.dial}})
 		w.next("koupleless_prod/b1/base/heart")
 	})
 }
 
-// published is when a message says that it was published.
+// published returns the publishTimestamp of a message.
 func published(t *testing.T, payload []byte) time.Time {
 	t.Helper()
 	var e struct {

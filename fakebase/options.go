@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// Generation is a generation of the Koupleless runtime (protocol 1). Generations differ in their heartbeats, and in their
-// responses over MQTT.
+// Generation is a generation of the Koupleless runtime (protocol 1). Generations differ in their heartbeats, and in
+// their responses over MQTT.
 type Generation string
 
 // The generations. The default is GenerationC.
@@ -44,11 +44,11 @@ const (
 	ActivateMulti = ark.ActivateMulti
 )
 
-// Options of a Base. The zero value of every field is usable. Without MQTT and HTTP, a base runs but has no tunnel. The JSON
-// form omits functions, clients and TLS configurations.
+// Options of a Base. The zero value of every field is usable. Without MQTT and HTTP, a base runs but has no tunnel. The
+// JSON form omits functions, clients and TLS configurations.
 type Options struct {
-	// Identity of the base in topics and heartbeats. Default, as for real bases: a random UUID for the generations A and B,
-	// the IP for generation C.
+	// Identity of the base in topics and heartbeats. Default, as for real bases: a random UUID for the generations A
+	// and B, the IP for generation C.
 	Identity string
 	// Name, Version and ClusterName are the metadata of the base. Default: "base", "1.0.0", "default".
 	Name, Version, ClusterName string
@@ -83,9 +83,9 @@ type Options struct {
 	WithAllBizReadiness bool
 	// AutoUninstallWhenFailed removes a module that fails to start. Default: true.
 	AutoUninstallWhenFailed *bool
-	// RemoveWhenStopFailed removes a module that fails to stop, which is the default of a real base. Otherwise, the module
-	// stays in the state BROKEN, as the Koupleless documentation describes for Arklet.UninstallBizFailed. Default: the
-	// value of Faithful.
+	// RemoveWhenStopFailed removes a module that fails to stop, which is the default of a real base. Otherwise, the
+	// module stays in the state BROKEN, as the Koupleless documentation describes for Arklet.UninstallBizFailed.
+	// Default: the value of Faithful.
 	RemoveWhenStopFailed *bool
 
 	// Catalogue describes the modules behind URLs. Bases can share a catalogue. Default: an empty catalogue.
@@ -97,17 +97,18 @@ type Options struct {
 	// StartupTime is the duration of the startup before the static modules start. Default: 0.
 	StartupTime time.Duration
 
-	// HeartbeatInterval is the time between heartbeats. Default: 12 s over HTTP; over MQTT, 120 s for generation A and 10 s
-	// for the others.
+	// HeartbeatInterval is the time between heartbeats. Default: 12 s over HTTP; over MQTT, 120 s for generation A and
+	// 10 s for the others.
 	HeartbeatInterval time.Duration
 	// InitialDelay is the time from the first connect to the first heartbeat. Default: 0.
 	InitialDelay time.Duration
-	// HeartbeatJitter is the maximum random addition to InitialDelay, so that bases do not send heartbeats at the same time.
-	// Default: 0.
+	// HeartbeatJitter is the maximum random addition to InitialDelay, so that bases do not send heartbeats at the same
+	// time. Default: 0.
 	HeartbeatJitter time.Duration
 
-	// Speed is the time scale, 1 to 20. Heartbeat intervals, reconnect delays, the times of the catalogue, and the delays and
-	// durations of faults are divided by it. The duration of requests and the clock do not change. Default: 1.
+	// Speed is the time scale, 1 to 20. Heartbeat intervals, reconnect delays, the times of the catalogue, and the
+	// delays and durations of faults are divided by it. The duration of requests and the clock do not change. Default:
+	// 1.
 	Speed int
 
 	// Faults are set before the base starts.
@@ -128,20 +129,20 @@ type MQTTOptions struct {
 	ClientPrefix string
 	// TLS is the configuration for ssl:// brokers. Default: the CA certificates of the system.
 	TLS *tls.Config `json:"-"`
-	// Dial opens a connection to the broker. A process with a broker and bases can return in-memory connections. Default:
-	// connect to Broker.
+	// Dial opens a connection to the broker. A process with a broker and bases can return in-memory connections.
+	// Default: connect to Broker.
 	Dial func(context.Context) (net.Conn, error) `json:"-"`
 }
 
 // HTTPOptions are the settings of the HTTP tunnel (protocol 4).
 type HTTPOptions struct {
-	// Addr is the address on which arklet listens, host:port. Default of the host: 127.0.0.1. Default of the port, as for
-	// real bases: the first free port of 1238 to 1337. Port 0 selects any free port.
+	// Addr is the address on which arklet listens, host:port. Default of the host: 127.0.0.1. Default of the port, as
+	// for real bases: the first free port of 1238 to 1337. Port 0 selects any free port.
 	Addr string
 	// HeartbeatEndpoint is the URL of the controller, http://host:port. Default: no heartbeats.
 	HeartbeatEndpoint string
-	// Client sends the heartbeats. Default: a client with the timeouts of the real base, 30 s for the connection and 10 s for
-	// the response.
+	// Client sends the heartbeats. Default: a client with the timeouts of the real base, 30 s for the connection and 10
+	// s for the response.
 	Client *http.Client `json:"-"`
 
 	// listen replaces Addr in tests.
@@ -152,8 +153,8 @@ type HTTPOptions struct {
 type WebOptions struct {
 	// Addr is the address of the listener, host:port. Default: 127.0.0.1 and any free port.
 	Addr string
-	// RequestDuration is the duration of a request to a module. A request can set another duration with the query parameter
-	// duration, such as ?duration=200ms. Default: 0.
+	// RequestDuration is the duration of a request to a module. A request can set another duration with the query
+	// parameter duration, such as ?duration=200ms. Default: 0.
 	RequestDuration time.Duration
 }
 

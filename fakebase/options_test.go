@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-func TestNewReportsEverything(t *testing.T) {
+func TestNewReportsAllErrors(t *testing.T) {
 	_, err := New(Options{
 		Identity: "a/b", Env: "x+", Generation: "D", Activation: 9, StartupTime: -1, HeartbeatJitter: -1,
 		MQTT:      &MQTTOptions{Broker: "broker:1883"},
@@ -20,7 +20,7 @@ func TestNewReportsEverything(t *testing.T) {
 		Faults:    []fault.Fault{{Kind: "gremlin"}},
 	})
 	if err == nil {
-		t.Fatal("accepted")
+		t.Fatal("New() accepted invalid options")
 	}
 	for _, want := range []string{
 		`Identity "a/b"`, `Env "x+"`, `Generation "D"`, "Activation 9", "A, B or C", "StartupTime -1ns",
@@ -30,7 +30,7 @@ func TestNewReportsEverything(t *testing.T) {
 		"Metaspace.Used 10", "Max 5", "Metaspace.Leak 2", "Metaspace.Threshold 101", `Faults[0]: kind "gremlin"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
+			t.Errorf("error does not have the text %q:\n%v", want, err)
 		}
 	}
 	for broker, want := range map[string]string{
@@ -40,11 +40,11 @@ func TestNewReportsEverything(t *testing.T) {
 	} {
 		if _, err := New(Options{MQTT: &MQTTOptions{Broker: broker}}); err == nil ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("broker %q: %v, want %q", broker, err, want)
+			t.Errorf("error of broker %q = %v, want %q", broker, err, want)
 		}
 	}
 	if _, err := New(Options{}); err != nil {
-		t.Errorf("the zero value: %v", err)
+		t.Errorf("New() with the zero value = %v", err)
 	}
 }
 
@@ -54,33 +54,33 @@ func TestJavaDoubles(t *testing.T) {
 		0.001: "0.001", 1e7: "1.0E7", 12345678.9: "1.23456789E7", 34.432: "34.432",
 	} {
 		if got, err := v.MarshalJSON(); err != nil || string(got) != want {
-			t.Errorf("%v: %s %v, want %s", float64(v), got, err, want)
+			t.Errorf("JSON of %v = %s, error = %v; want %s", float64(v), got, err, want)
 		}
 	}
 }
 
-// TestRunTimeTellsOfARestart: what health says begins anew with a process.
-func TestRunTimeTellsOfARestart(t *testing.T) {
+// TestHealthMetricsAfterRestart: the run time and the metaspace start again with a new process.
+func TestHealthMetricsAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		jvm := func() (runTime, used float64) {
 			w.send(topic+"health", "{}")
 			data := w.data("base/health")["data"].(map[string]any)["healthData"].(map[string]any)["jvm"].(map[string]any)
 			return data["run time(s)"].(float64), data["java used metaspace"].(float64)
 		}
-		pass(34432 * time.Millisecond)
+		sleep(34432 * time.Millisecond)
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
 		if runTime, used := jvm(); runTime != 34.432 || used != 56*mib {
-			t.Errorf("run time %v, metaspace %v", runTime, used)
+			t.Errorf("run time = %v, metaspace = %v", runTime, used)
 		}
 		if err := b.Restart(""); err != nil {
 			t.Fatal(err)
 		}
 		w.next("base/queryBaseline")
-		pass(time.Second)
+		sleep(time.Second)
 		if runTime, used := jvm(); runTime != 1 || used != 53*mib {
-			t.Errorf("after a restart: run time %v, metaspace %v", runTime, used)
+			t.Errorf("after a restart: run time = %v, metaspace = %v", runTime, used)
 		}
 	})
 }
@@ -106,14 +106,14 @@ func TestMetaspaceModel(t *testing.T) {
 		}
 	}
 	if m.fits(1) {
-		t.Error("a byte fits where nothing is left")
+		t.Error("fits(1) = true for a full metaspace")
 	}
 	m = newMetaspace(Metaspace{Used: 100, Max: 1000, Threshold: 50}.withDefaults())
 	if !m.allowed(400) || m.allowed(401) {
-		t.Error("the threshold of 50 % of 1000 is not between 500 and 501")
+		t.Error("threshold of 50 % of 1000 bytes does not reject 501 bytes, or rejects 500 bytes")
 	}
 	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.withDefaults())
 	if !m.fits(1<<40) || !m.allowed(1<<40) || m.status(true).Max != -1 {
-		t.Error("no limit is a limit")
+		t.Error("unlimited metaspace has a limit")
 	}
 }

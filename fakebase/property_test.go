@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// steps are the changes that an observer may see (protocol 5).
+// steps are the allowed state changes (protocol 5).
 var steps = map[State][]State{
 	StateUnresolved:  {StateResolved},
 	StateResolved:    {StateActivated, StateDeactivated, StateBroken},
@@ -25,14 +25,14 @@ var steps = map[State][]State{
 	StateBroken:      {StateStopped, StateBroken, StateUnresolved},
 }
 
-// observer follows a base by its events alone. Events come while the base is
-// locked; its fields are read under the same lock.
+// observer derives the state of a base from its events. The mutex of the base guards its fields, because events are
+// delivered while the base is locked.
 type observer struct {
 	opts    Options
 	seq     uint64
 	states  map[string]State
 	last    time.Time
-	problem string // the first that was seen
+	problem string // first problem
 }
 
 func (o *observer) complain(format string, args ...any) {
@@ -41,7 +41,7 @@ func (o *observer) complain(format string, args ...any) {
 	}
 }
 
-// follow compares the state after each event with what the events say.
+// follow compares the status after each event with the state of the observer.
 func (o *observer) follow(e Event, after Status) {
 	o.see(e)
 	listed := map[string]State{}
@@ -95,8 +95,9 @@ func (o *observer) change(e Event) {
 	}
 }
 
-// holds compares what was observed with what the base has; "" = they agree.
-func (o *observer) holds(b *Base) string {
+// compare compares the observed state with the status of the base. It returns a description of the difference; empty =
+// equal.
+func (o *observer) compare(b *Base) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.current
@@ -120,21 +121,23 @@ func (o *observer) holds(b *Base) string {
 			return fmt.Sprintf("%s is charged in state %q", id, s)
 		}
 	}
-	if l.metaspaceUse.used != used || l.metaspaceUse.used > o.opts.Metaspace.Max || l.metaspaceUse.committed < l.metaspaceUse.used {
-		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.metaspaceUse.used, l.metaspaceUse.committed,
+	if l.metaspaceUse.used != used || l.metaspaceUse.used > o.opts.Metaspace.Max ||
+		l.metaspaceUse.committed < l.metaspaceUse.used {
+		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.metaspaceUse.used,
+			l.metaspaceUse.committed,
 			used)
 	}
 	return ""
 }
 
-// op is one thing that happens to a base.
+// op is an operation on a base.
 type op struct {
 	Do           string
 	Biz, Version string
 	First        bool // uninstallThenInstall
 	Code         string
 	Fault        fault.Kind
-	Wait         time.Duration // afterwards
+	Wait         time.Duration // after the operation
 }
 
 var ops = rapid.Custom(func(t *rapid.T) op {
@@ -142,7 +145,7 @@ var ops = rapid.Custom(func(t *rapid.T) op {
 		Do: rapid.SampledFrom(
 			[]string{"install", "install", "install", "uninstall", "uninstall", "switch", "batch", "error", "fault",
 				"crash", "restart"}).Draw(t, "do"),
-		// Few modules, so that commands meet.
+		// Few modules, so that commands have conflicts.
 		Biz:     rapid.SampledFrom([]string{"biz1", "biz1", "biz2"}).Draw(t, "biz"),
 		Version: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "version"),
 		First:   rapid.Bool().Draw(t, "first"),
@@ -154,8 +157,7 @@ var ops = rapid.Custom(func(t *rapid.T) op {
 	}
 })
 
-// TestBaseInvariants runs any sequence of commands, side by side, with faults,
-// crashes and restarts, and holds the base to what must always be true.
+// TestBaseInvariants checks invariants with random sequences of concurrent commands, faults, crashes and restarts.
 func TestBaseInvariants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		auto, remove := rapid.Bool().Draw(rt, "autoUninstall"), rapid.Bool().Draw(rt, "removeWhenStopFailed")
@@ -177,7 +179,7 @@ func TestBaseInvariants(t *testing.T) {
 	})
 }
 
-// play runs a sequence and returns what is wrong after one of its steps.
+// play runs a sequence of operations. It returns the first violated invariant; empty = none.
 func play(opts Options, sequence []op) string {
 	b, err := New(opts)
 	if err != nil {
@@ -189,7 +191,7 @@ func play(opts Options, sequence []op) string {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = b.Start(ctx) // its error would be that of a tunnel, and there is none
+		_ = b.Start(ctx) // fails only if a tunnel cannot be opened
 	}()
 	defer func() {
 		cancel()
@@ -198,24 +200,23 @@ func play(opts Options, sequence []op) string {
 	synctest.Wait()
 	hangs := false
 	for i, x := range sequence {
-		if err := x.happen(b); err != nil {
+		if err := x.run(b); err != nil {
 			return err.Error()
 		}
 		hangs = hangs || x.Do == "fault" && x.Fault == fault.KindHang
 		if x.Wait > 0 || x.Do == "restart" {
-			pass(x.Wait)
+			sleep(x.Wait)
 			synctest.Wait()
 		}
-		if problem := o.holds(b); problem != "" {
+		if problem := o.compare(b); problem != "" {
 			return fmt.Sprintf("after step %d: %s", i, problem)
 		}
 	}
-	// When everything has run its course no lock is left, but those of commands
-	// that hang.
+	// At the end, only hanging commands have locks.
 	b.Clear()
-	pass(time.Minute)
+	sleep(time.Minute)
 	synctest.Wait()
-	if problem := o.holds(b); problem != "" {
+	if problem := o.compare(b); problem != "" {
 		return "in the end: " + problem
 	}
 	b.mu.Lock()
@@ -226,8 +227,8 @@ func play(opts Options, sequence []op) string {
 	return ""
 }
 
-// happen does the thing; commands run on goroutines of their own.
-func (x op) happen(b *Base) error {
+// run executes the operation. Commands run on separate goroutines.
+func (x op) run(b *Base) error {
 	req := request(x.Version)
 	req.BizName.value = x.Biz
 	if x.First {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// jsonString is a string with the decoding rules of fastjson: it accepts any scalar, and an object or an array becomes its
-// JSON text. set is false for null.
+// jsonString is a string with the decoding rules of fastjson: it accepts any scalar, and an object or an array becomes
+// its JSON text. set is false for null.
 type jsonString struct {
 	value string
 	set   bool
@@ -104,8 +104,8 @@ func decodeObject[T any](body []byte) (*T, error) {
 	return v, nil
 }
 
-// decodeBaseline decodes a baseline, an array without an envelope (protocol 3.6). An empty payload and null are an empty
-// baseline.
+// decodeBaseline decodes a baseline, an array without an envelope (protocol 3.6). An empty payload and null are an
+// empty baseline.
 func decodeBaseline(body []byte) (*batchRequest, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {

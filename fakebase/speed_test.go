@@ -23,7 +23,7 @@ func TestSpeedDividesHeartbeatsAndFaults(t *testing.T) {
 		{"as set", Options{Speed: 4, HeartbeatInterval: time.Second}, true, 250 * time.Millisecond},
 	} {
 		if got := c.options.heartbeatInterval(c.http); got != c.want {
-			t.Errorf("heartbeats %s come every %s, want %s", c.name, got, c.want)
+			t.Errorf("interval of heartbeats %s = %s, want %s", c.name, got, c.want)
 		}
 	}
 	b, err := New(Options{Identity: "b", Speed: 10,
@@ -33,13 +33,13 @@ func TestSpeedDividesHeartbeatsAndFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, hit := b.faults.trigger(fault.KindDelay, subject{message: "heart"}); !hit || f.wait != 6*time.Second {
-		t.Errorf("a delay of a minute is %s at speed 10", f.wait)
+		t.Errorf("delay of a minute at speed 10 = %s", f.wait)
 	}
 	if _, err := New(Options{Identity: "b", Speed: 21}); err == nil ||
 		!strings.Contains(err.Error(), "option Speed 21") {
-		t.Errorf("a speed of 21: %v", err)
+		t.Errorf("New() with speed 21 = %v, want an error", err)
 	}
 	if mqtt.LastPause/maxSpeed < time.Second || mqtt.KeepAlive/maxSpeed < time.Second {
-		t.Error("a keep-alive holds whole seconds")
+		t.Error("KeepAlive at the maximum speed is not a whole number of seconds")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// TestBrokers connects to brokers on real sockets, plain and with TLS.
+// TestBrokers connects to brokers over TCP, with and without TLS.
 func TestBrokers(t *testing.T) {
 	certificates := httptest.NewTLSServer(nil)
 	defer certificates.Close()
@@ -48,9 +48,9 @@ func TestBrokers(t *testing.T) {
 			o := MQTTOptions{Broker: scheme + "://" + addr, Username: "base", Password: "secret",
 				TLS: &tls.Config{RootCAs: pool}}
 			b := start(t, Options{Identity: "b1", MQTT: &o})
-			await(t, b, func(s Status) bool { return s.Connected })
+			waitForStatus(t, b, func(s Status) bool { return s.Connected })
 			if _, there := s.Clients.Get("koupleless@@@b1"); !there {
-				t.Errorf("client id: %v", s.Clients.GetAll())
+				t.Errorf("connected clients = %v", s.Clients.GetAll())
 			}
 			wrong := o
 			wrong.Password = "guess"
@@ -59,7 +59,7 @@ func TestBrokers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := refused.Start(t.Context()); !errors.Is(err, mqtt.ErrRefused) {
-				t.Errorf("a wrong password: %v", err)
+				t.Errorf("error with a wrong password = %v", err)
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Trace records a command that the base has responded to, or a fault that was set, triggered or cleared. Either Command or
-// Fault is set.
+// Trace records a command that the base has responded to, or a fault that was set, triggered or cleared. Either Command
+// or Fault is set.
 type Trace struct {
 	// Time is not affected by clockSkew faults.
 	Time    time.Time     `json:"time"`
@@ -25,8 +25,8 @@ type CommandTrace struct {
 	// Biz and Version of the module; may be empty.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Code is the error code of the Koupleless documentation, one of fault.Codes; empty = success. It is set even if the base
-	// does not send it.
+	// Code is the error code of the Koupleless documentation, one of fault.Codes; empty = success. It is set even if
+	// the base does not send it.
 	Code string `json:"code,omitempty"`
 	// Message is the message of the response.
 	Message string `json:"message,omitempty"`
@@ -54,8 +54,8 @@ const (
 	FaultTriggered FaultState = "fired"
 )
 
-// Trace calls fn with all later traces until stop is called. Unlike the calls of Watch, calls may be concurrent. The base may
-// be locked during a call, so fn must return quickly, and must not call methods of the base or stop.
+// Trace calls fn with all later traces until stop is called. Unlike the calls of Watch, calls may be concurrent. The
+// base may be locked during a call, so fn must return quickly, and must not call methods of the base or stop.
 func (b *Base) Trace(fn func(Trace)) (stop func()) { return b.tracers.Add(fn) }
 
 func (b *Base) trace(t Trace) {

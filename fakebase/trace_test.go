@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// traces collects what a base does, one line each.
+// traces collects the traces of a base as lines.
 type traces struct {
 	mu    sync.Mutex
 	lines []string
@@ -27,7 +27,7 @@ func (c *traces) add(t Trace) {
 		return
 	}
 	m := t.Command
-	message, _, _ := strings.Cut(m.Message, ",") // what follows holds times
+	message, _, _ := strings.Cut(m.Message, ",") // the rest has times
 	c.lines = append(c.lines, fmt.Sprintf("%s %s %s:%s %q %q", m.Identity, m.Name, m.Biz, m.Version, m.Code, message))
 }
 
@@ -39,7 +39,7 @@ func (c *traces) all() []string {
 
 func TestTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{
+		w, b := newConnectedBase(t, Options{
 			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(3 * time.Second)}}})
 		var elapsed time.Duration
 		var c traces
@@ -59,7 +59,7 @@ func TestTrace(t *testing.T) {
 		inject(t, b, fault.Fault{Kind: fault.KindHang, For: Duration(time.Minute),
 			Match: fault.Match{Commands: []string{cmdQueryAll}}})
 		w.send(topic+"queryAllBiz", "{}")
-		pass(2 * time.Minute)
+		sleep(2 * time.Minute)
 		w.send(topic+"uninstallBiz", `{"bizName":"biz9","bizVersion":"1"}`)
 		w.next("base/bizOperation")
 		stop()
@@ -80,7 +80,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("traces (-want +got):\n%s", d)
 		}
 		if elapsed != 3*time.Second {
-			t.Errorf("the install took %s", elapsed)
+			t.Errorf("elapsed time of the install = %s, want 3s", elapsed)
 		}
 	})
 }

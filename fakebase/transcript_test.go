@@ -21,11 +21,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// A transcript is a file of testdata/transcripts, written by hand from the
-// protocol specification: prose, then "= options" and "! fault" lines, and
-// under "--- mqtt" and "--- http" what is sent (">") and what must come back,
-// whole ("<"). "< nothing" is no answer. Only what cannot be known beforehand
-// is normalised: times (T), durations (N), ports, and stack frames.
+// transcript is a file of testdata/transcripts, which was written by hand from the protocol specification. It has a
+// description, lines "= OPTIONS" and "! FAULT", and sections "--- mqtt" and "--- http" with requests (">") and expected
+// responses ("<"). "< nothing" means no response. Times (T), durations (N), ports (P) and stack frames are normalized.
 type transcript struct {
 	opts     transcriptOptions
 	faults   []fault.Fault
@@ -38,7 +36,7 @@ type exchange struct {
 	want []string
 }
 
-// transcriptOptions are the options a transcript may set.
+// transcriptOptions are the options that a transcript can set.
 type transcriptOptions struct {
 	Activation   string   `json:"activation"`
 	Faithful     bool     `json:"faithful"`
@@ -54,7 +52,7 @@ func (o transcriptOptions) options() Options {
 	keep := !o.KeepFailed
 	activation := map[string]Activation{"": ActivateDefault, "new": ActivateNewModule,
 		"multi": ActivateMulti}[o.Activation]
-	fetch := FetchNever // the URLs of transcripts lead nowhere
+	fetch := FetchNever // the URLs of transcripts do not exist
 	if o.Fetch != "" {
 		fetch = o.Fetch
 	}
@@ -92,7 +90,7 @@ func readTranscript(t *testing.T, file string) transcript {
 		case "<":
 			list := tr.sections[section]
 			if len(list) == 0 {
-				list = append(list, exchange{line: i + 1}) // it comes unasked
+				list = append(list, exchange{line: i + 1}) // a message without a request
 			}
 			last := &list[len(list)-1]
 			last.want = append(last.want, rest)
@@ -114,9 +112,9 @@ func strict(text string, into any) error {
 	return d.Decode(into)
 }
 
-var normalisations = []struct {
-	what *regexp.Regexp
-	with string
+var normalizations = []struct {
+	pattern *regexp.Regexp
+	with    string
 }{
 	{regexp.MustCompile(`"(changeTime|publishTimestamp|startTime|startTimestamp|endTime)":\d+`), `"$1":T`},
 	{regexp.MustCompile(`"endTimestamp":[1-9]\d*`), `"endTimestamp":T`},
@@ -127,9 +125,9 @@ var normalisations = []struct {
 	{regexp.MustCompile(`"port":[1-9]\d*`), `"port":P`},
 }
 
-func normalise(s string) string {
-	for _, n := range normalisations {
-		s = n.what.ReplaceAllString(s, n.with)
+func normalize(s string) string {
+	for _, n := range normalizations {
+		s = n.pattern.ReplaceAllString(s, n.with)
 	}
 	return s
 }
@@ -137,7 +135,7 @@ func normalise(s string) string {
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/transcripts/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
+		t.Fatalf("found no transcripts: %v", err)
 	}
 	for _, file := range files {
 		tr := readTranscript(t, file)
@@ -147,7 +145,7 @@ func TestTranscripts(t *testing.T) {
 			opts.Faults = tr.faults
 			switch section {
 			case "mqtt":
-				bubble(t, name+"/mqtt", func(t *testing.T) { playMQTT(t, file, opts, exchanges) })
+				runInBubble(t, name+"/mqtt", func(t *testing.T) { playMQTT(t, file, opts, exchanges) })
 			case "http":
 				t.Run(name+"/http", func(t *testing.T) { playHTTP(t, file, opts, exchanges) })
 			default:
@@ -157,9 +155,9 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// playMQTT sends commands and compares every message that they bring about.
+// playMQTT sends commands and compares all messages of the base.
 func playMQTT(t *testing.T, file string, opts Options, exchanges []exchange) {
-	w := newWorld(t)
+	w := newTestBroker(t)
 	opts.MQTT = &MQTTOptions{Dial: w.dial}
 	start(t, opts)
 	compared := 0
@@ -178,9 +176,9 @@ func playMQTT(t *testing.T, file string, opts Options, exchanges []exchange) {
 			m := <-w.messages
 			topic := strings.TrimPrefix(m.topic, "koupleless_dev/b1/")
 			if x.send != "" && (topic == strings.SplitN(x.send, " ", 2)[0]) {
-				continue // the controller's own message
+				continue // a message of the controller
 			}
-			got = append(got, topic+" "+normalise(string(m.payload)))
+			got = append(got, topic+" "+normalize(string(m.payload)))
 		}
 		if len(got) == 0 {
 			got = []string{"nothing"}
@@ -191,11 +189,11 @@ func playMQTT(t *testing.T, file string, opts Options, exchanges []exchange) {
 		compared += len(x.want)
 	}
 	if compared == 0 {
-		t.Errorf("%s: nothing was compared", file)
+		t.Errorf("%s: the transcript has no expected messages", file)
 	}
 }
 
-// playHTTP sends raw requests and compares every byte of the answers.
+// playHTTP sends raw requests and compares the complete responses.
 func playHTTP(t *testing.T, file string, opts Options, exchanges []exchange) {
 	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
 	b := start(t, opts)
@@ -208,24 +206,24 @@ func playHTTP(t *testing.T, file string, opts Options, exchanges []exchange) {
 			body2)
 		want := strings.Join(x.want, "\r\n")
 		if want == "nothing" {
-			if got := silence(t, addr, raw); got != "" {
-				t.Errorf("%s:%d: answer %q, want none", file, x.line, got)
+			if got := responseWithin(t, addr, raw); got != "" {
+				t.Errorf("%s:%d: response = %q, want none", file, x.line, got)
 			}
 			compared++
 			continue
 		}
-		got := normalise(roundTrip(t, addr, raw))
+		got := normalize(roundTrip(t, addr, raw))
 		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s:%d: answer (-want +got):\n%s", file, x.line, d)
+			t.Errorf("%s:%d: response (-want +got):\n%s", file, x.line, d)
 		}
 		compared += len(x.want)
 	}
 	if compared == 0 {
-		t.Errorf("%s: nothing was compared", file)
+		t.Errorf("%s: the transcript has no expected messages", file)
 	}
 }
 
-// httpAddr waits until the base listens.
+// httpAddr waits until the arklet HTTP server listens, and returns its address.
 func httpAddr(t *testing.T, b *Base) string {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -238,12 +236,12 @@ func httpAddr(t *testing.T, b *Base) string {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("base does not listen: %+v", b.Status())
+			t.Fatalf("arklet HTTP server did not listen within a minute; status = %+v", b.Status())
 		}
 	}
 }
 
-// roundTrip sends a raw request and reads until the base closes.
+// roundTrip sends a raw request and reads until the base closes the connection.
 func roundTrip(t *testing.T, addr, raw string) string {
 	t.Helper()
 	conn := dialRaw(t, addr, raw)
@@ -253,13 +251,13 @@ func roundTrip(t *testing.T, addr, raw string) string {
 	}
 	got, err := io.ReadAll(conn)
 	if err != nil {
-		t.Fatalf("reading answer after %q: %v", got, err)
+		t.Fatalf("reading the response after %q: %v", got, err)
 	}
 	return string(got)
 }
 
-// silence sends a raw request and returns what comes back at once, if anything.
-func silence(t *testing.T, addr, raw string) string {
+// responseWithin sends a raw request and returns the response within 100 ms; empty = none.
+func responseWithin(t *testing.T, addr, raw string) string {
 	t.Helper()
 	conn := dialRaw(t, addr, raw)
 	defer func() { _ = conn.Close() }()
@@ -268,7 +266,7 @@ func silence(t *testing.T, addr, raw string) string {
 	}
 	got, err := io.ReadAll(conn)
 	if err == nil {
-		return "the connection was closed " + string(got)
+		return "connection closed: " + string(got)
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err.Error()

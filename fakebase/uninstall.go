@@ -64,8 +64,8 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 }
 
 // isGuarded reports whether the biz is the active one of several versions, which a fault with the code
-// UnInstallationRequirementNotMet does not allow to uninstall. It returns false if all versions are active, because otherwise
-// no version could be uninstalled.
+// UnInstallationRequirementNotMet does not allow to uninstall. It returns false if all versions are active, because
+// otherwise no version could be uninstalled.
 func (l *incarnation) isGuarded(id string, sub subject) bool {
 	if l.b.opts.Activation == ActivateMulti {
 		return false

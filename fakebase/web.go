@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webPort is the listener for module traffic and the actuator. The first call of WebAddr opens it. After that, every process
-// opens it.
+// webPort is the listener for module traffic and the actuator. The first call of WebAddr opens it. After that, every
+// process opens it.
 type webPort struct {
 	b        *Base
 	endpoint endpoint
@@ -35,9 +35,9 @@ func (w *webPort) init(b *Base) {
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
-// WebAddr returns host:port of the listener for module traffic and the actuator. The first call opens it. The address stays
-// the same after crashes and restarts, unless another program uses the port. If no process of the base runs, connections are
-// refused.
+// WebAddr returns host:port of the listener for module traffic and the actuator. The first call opens it. The address
+// stays the same after crashes and restarts, unless another program uses the port. If no process of the base runs,
+// connections are refused.
 func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
@@ -101,8 +101,8 @@ func (b *Base) abortRequests(id string) {
 	}
 }
 
-// HostNameHeader is the header with the host name of the base in every response of the listener for module traffic. Behind
-// a load balancer, it identifies the base.
+// HostNameHeader is the header with the host name of the base in every response of the listener for module traffic.
+// Behind a load balancer, it identifies the base.
 const HostNameHeader = "X-Base-Host-Name"
 
 // ServeHTTP handles requests to the actuator and to modules.
@@ -124,7 +124,8 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		serveProbe(rw, l.readiness())
 	case first == "actuator" && rest == "info":
 		l.serveInfo(rw)
-	case rest == "actuator/health", rest == "actuator/info": // the Koupleless documentation names the path info, but shows health
+		// the Koupleless documentation names the path info, but shows health
+	case rest == "actuator/health", rest == "actuator/info":
 		l.serveModuleHealth(rw, first)
 	default:
 		l.serveModule(rw, r, first)
@@ -165,7 +166,8 @@ func (l *incarnation) serveModule(rw http.ResponseWriter, r *http.Request, path 
 		var err error
 		d, err = time.ParseDuration(q)
 		if err != nil || d < 0 {
-			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": "invalid duration; use a value such as 200ms"})
+			writeJSON(rw, http.StatusBadRequest,
+				map[string]string{"error": "invalid duration; use a value such as 200ms"})
 			return
 		}
 	}
@@ -185,8 +187,8 @@ func (l *incarnation) serveModule(rw http.ResponseWriter, r *http.Request, path 
 	})
 }
 
-// startRequest returns the biz that serves a path, and records the request. It does both in one step, so that an uninstallation
-// either happens before or aborts the request. It returns false if no biz serves the path.
+// startRequest returns the biz that serves a path, and records the request. It does both in one step, so that an
+// uninstallation either happens before or aborts the request. It returns false if no biz serves the path.
 func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 	w := &l.b.web
 	w.mu.Lock()

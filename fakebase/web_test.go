@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webRig is a base without tunnels, its web address, and a client that keeps
-// no connection.
+// webRig is a base without tunnels, the address of its listener for module traffic, and an HTTP client without
+// keep-alive.
 type webRig struct {
 	t      *testing.T
 	b      *Base
@@ -34,7 +34,7 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 	}
 	opts.Identity, opts.HostName = "b1", "base-1"
 	b := start(t, opts)
-	await(t, b, func(s Status) bool { return s.Running })
+	waitForStatus(t, b, func(s Status) bool { return s.Running })
 	addr, err := b.WebAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -43,37 +43,37 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 		&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
 }
 
-// await waits until the status is as wanted.
-func await(t *testing.T, b *Base, want func(Status) bool) {
+// waitForStatus waits until a condition of the status is true.
+func waitForStatus(t *testing.T, b *Base, condition func(Status) bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for !want(b.Status()) {
+	for !condition(b.Status()) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("status stays %+v", b.Status())
+			t.Fatalf("timeout waiting for a status; last status = %+v", b.Status())
 		}
 	}
 }
 
-func (r *webRig) life() *incarnation {
+func (r *webRig) process() *incarnation {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.b.current
 }
 
-// install runs a command of the base directly.
+// install executes installBiz without a tunnel.
 func (r *webRig) install(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}
-	return r.life().installCommand(&req)
+	return r.process().installCommand(&req)
 }
 
 func (r *webRig) uninstall(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true}}
-	return r.life().uninstallCommand(&req)
+	return r.process().uninstallCommand(&req)
 }
 
 func (r *webRig) get(path string) (int, string, error) {
@@ -86,7 +86,7 @@ func (r *webRig) get(path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// expect compares an answer: the whole body if it is JSON, a part of it otherwise.
+// expect compares a response. body is the complete body if it is JSON, otherwise a part of the body.
 func (r *webRig) expect(path string, status int, body string) {
 	r.t.Helper()
 	gotStatus, gotBody, err := r.get(path)
@@ -117,31 +117,30 @@ func TestModuleTraffic(t *testing.T) {
 	r.expect("/biz1/hello", 404, "/biz1")
 }
 
-func TestRootModuleServesTheRest(t *testing.T) {
+func TestRootModuleServesOtherPaths(t *testing.T) {
 	r := newWebRig(t, Options{
 		Catalogue: &Catalogue{Fetch: FetchNever, Modules: []Module{{Name: "biz1", WebContextPath: "/"}}}})
 	r.install("1")
 	r.expect("/anything", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
 }
 
-func TestStartingBaseRefusesTraffic(t *testing.T) {
+func TestStartingBaseRejectsTraffic(t *testing.T) {
 	r := newWebRig(t, Options{StartupTime: time.Hour})
 	r.install("1")
 	r.expect("/biz1", 503, `{"error":"the base is starting"}`)
 }
 
-// inWork sends a request and returns, when the module works on it, where
-// its end will be told.
-func (r *webRig) inWork() <-chan error {
+// startRequest sends a request and waits until the module processes it. The channel gets the result.
+func (r *webRig) startRequest() <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := r.get("/biz1")
 		done <- err
 	}()
-	await(r.t, r.b, func(s Status) bool {
+	waitForStatus(r.t, r.b, func(s Status) bool {
 		select {
 		case err := <-done:
-			r.t.Fatalf("the request ended before its time: %v", err)
+			r.t.Fatalf("request completed too early: %v", err)
 		default:
 		}
 		return s.Requests == 1
@@ -149,22 +148,22 @@ func (r *webRig) inWork() <-chan error {
 	return done
 }
 
-// isReset tells whether a request ended as when a JVM's connection is cut.
+// isReset reports whether the connection was closed.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func TestUninstallCutsRequestsInWork(t *testing.T) {
+func TestUninstallAbortsRequests(t *testing.T) {
 	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
-	done := r.inWork()
+	done := r.startRequest()
 	r.uninstall("1")
 	if err := <-done; !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("request ended with %v, want a reset", err)
+		t.Errorf("error of the request = %v, want a reset", err)
 	}
 }
 
-func TestSwitchLetsRequestsFinish(t *testing.T) {
+func TestSwitchDoesNotAbortRequests(t *testing.T) {
 	r := newWebRig(t, Options{Activation: ActivateNewModule, Web: &WebOptions{RequestDuration: 50 * time.Millisecond}})
 	r.install("1")
 	done := make(chan string, 1)
@@ -172,29 +171,29 @@ func TestSwitchLetsRequestsFinish(t *testing.T) {
 		_, body, err := r.get("/biz1")
 		done <- fmt.Sprint(body, err)
 	}()
-	await(t, r.b, func(s Status) bool { return s.Requests == 1 })
+	waitForStatus(t, r.b, func(s Status) bool { return s.Requests == 1 })
 	r.install("2")
 	if got, want := <-done, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}<nil>`; got != want {
-		t.Errorf("answer %s, want %s", got, want)
+		t.Errorf("response = %s, want %s", got, want)
 	}
 }
 
-func TestCrashCutsRequestsAndRestartKeepsTheAddress(t *testing.T) {
+func TestCrashAbortsRequestsAndRestartKeepsAddress(t *testing.T) {
 	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
-	done := r.inWork()
+	done := r.startRequest()
 	r.b.Crash()
 	if err := <-done; !isReset(err) {
-		t.Errorf("request ended with %v, want a reset", err)
+		t.Errorf("error of the request = %v, want a reset", err)
 	}
-	await(t, r.b, func(s Status) bool {
+	waitForStatus(t, r.b, func(s Status) bool {
 		_, _, err := r.get("/biz1")
 		return !s.Running && errors.Is(err, syscall.ECONNREFUSED)
 	})
 	if err := r.b.Restart(""); err != nil {
 		t.Fatal(err)
 	}
-	await(t, r.b, func(s Status) bool { return s.Ready })
+	waitForStatus(t, r.b, func(s Status) bool { return s.Ready })
 	r.expect("/biz1", 404, "/biz1")
 }
 
@@ -202,11 +201,11 @@ func TestWebRefuse(t *testing.T) {
 	r := newWebRig(t, Options{})
 	id := inject(t, r.b, fault.Fault{Kind: fault.KindWebRefuse})
 	if _, _, err := r.get("/actuator/health"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("refusing listener: %v", err)
+		t.Errorf("error during the fault = %v, want connection refused", err)
 	}
 	r.b.Clear(id)
 	if status, _, err := r.get("/actuator/health"); err != nil || status != 200 {
-		t.Errorf("after the fault: %d %v", status, err)
+		t.Errorf("status after the fault = %d, error = %v", status, err)
 	}
 }
 
@@ -221,12 +220,12 @@ func TestWebAddrBeforeStart(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		_ = conn.Close()
-		t.Error("somebody listens before the start")
+		t.Error("listener is open before Start")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
-	await(t, b, func(s Status) bool {
+	waitForStatus(t, b, func(s Status) bool {
 		resp, err := http.Get("http://" + addr + "/actuator/health")
 		if err != nil {
 			return false
@@ -261,7 +260,7 @@ func TestActuatorDocuments(t *testing.T) {
 		}, {
 			name: "liveness", path: "/actuator/health/liveness", status: 200, want: `{"status":"UP"}`,
 		}, {
-			name:   "readiness, whatever the modules are",
+			name:   "readiness without modules",
 			faults: []fault.Fault{{Kind: fault.KindActuatorDown, Match: fault.Match{Biz: "biz1"}}},
 			path:   "/actuator/health/readiness", status: 200, want: `{"status":"UP"}`,
 		}, {
@@ -276,7 +275,7 @@ func TestActuatorDocuments(t *testing.T) {
 			name: "one module", path: "/biz1/actuator/health", status: 200,
 			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
 		}, {
-			name: "one module by the documents' path", path: "/biz1/actuator/info", status: 200,
+			name: "one module, path of the documentation", path: "/biz1/actuator/info", status: 200,
 			want: `{"status":"UP","components":{` + disk + `,"ping":{"status":"UP"}}}`,
 		}, {
 			name:   "one module down",
@@ -299,13 +298,12 @@ func TestActuatorDocuments(t *testing.T) {
 	}
 }
 
-// TestHealthWhileStarting follows a base with a static module from its start.
 func TestHealthWhileStarting(t *testing.T) {
 	r := newWebRig(t, Options{StartupTime: time.Hour})
 	status, body, err := r.get("/actuator/health")
 	var doc healthDoc
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &doc) != nil || doc.Status != statusUnknown {
-		t.Errorf("%d %s %v, want 200 UNKNOWN", status, body, err)
+		t.Errorf("response = %d %s, error = %v; want 200 UNKNOWN", status, body, err)
 	}
 	r.expect("/actuator/health/liveness", 200, `{"status":"UP"}`)
 	r.expect("/actuator/health/readiness", 503, `{"status":"OUT_OF_SERVICE"}`)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// dialect is the encoding of a tunnel. The tunnels encode states and reasons differently (protocol 3.5 and 4.3). The fields
-// of the wire types are sorted by their JSON keys, as fastjson encodes beans.
+// dialect is the encoding of a tunnel. The tunnels encode states and reasons differently (protocol 3.5 and 4.3). The
+// fields of the wire types are sorted by their JSON keys, as fastjson encodes beans.
 type dialect struct {
 	state  func(State) string
 	reason func(Reason) string
@@ -36,8 +36,8 @@ type wireRecord struct {
 	State      string `json:"state"`
 }
 
-// wireBiz is the biz model in the response to an install. Only a faithful base sends the fields with omitzero, which have the
-// directory of the unpacked jar and the import rules.
+// wireBiz is the biz model in the response to an install. Only a faithful base sends the fields with omitzero, which
+// have the directory of the unpacked jar and the import rules.
 type wireBiz struct {
 	Attributes                   struct{}     `json:"attributes"`
 	BizName                      string       `json:"bizName"`

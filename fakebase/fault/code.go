@@ -2,8 +2,8 @@ package fault
 
 import "slices"
 
-// The two-level error codes of the Koupleless documentation. Real bases do not send them. Simulated bases add them in the
-// field errorCode, unless they are faithful (protocol 6).
+// The two-level error codes of the Koupleless documentation. Real bases do not send them. Simulated bases add them in
+// the field errorCode, unless they are faithful (protocol 6).
 const (
 	CodeUnknown                   = "Arklet.UnknownError"
 	CodeInvalidParameter          = "ModuleController.InvalidParameter"

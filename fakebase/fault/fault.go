@@ -11,8 +11,8 @@ import (
 // Kind is the kind of a fault.
 type Kind string
 
-// The kinds of faults. A fault of a kind with the mark (state) stays in effect until it ends, and has neither a count nor a
-// probability. A fault of another kind is triggered by matches.
+// The kinds of faults. A fault of a kind with the mark (state) stays in effect until it ends, and has neither a count
+// nor a probability. A fault of another kind is triggered by matches.
 const (
 	// KindError makes a command fail with the error code Code, in the step that produces this code.
 	KindError Kind = "error"
@@ -37,8 +37,8 @@ const (
 	KindDelay Kind = "delay"
 	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s) if there is none.
 	KindReorder Kind = "reorder"
-	// KindStale makes the publishTimestamp of an MQTT message older by Delay (default 11 s). A controller drops messages
-	// that are older than 10 s.
+	// KindStale makes the publishTimestamp of an MQTT message older by Delay (default 11 s). A controller drops
+	// messages that are older than 10 s.
 	KindStale Kind = "stale"
 	// KindCorrupt corrupts the second half of a message.
 	KindCorrupt Kind = "corrupt"
@@ -61,8 +61,8 @@ const (
 	KindStartFailed Kind = "startFailed"
 )
 
-// The commands of arklet (protocol 4.4), and the last parts of the topics on which a base publishes. The message response
-// is the HTTP response to a command.
+// The commands of arklet (protocol 4.4), and the last parts of the topics on which a base publishes. The message
+// response is the HTTP response to a command.
 var (
 	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz",
 		"uninstallBiz"}
@@ -109,8 +109,8 @@ type Fault struct {
 
 	// Code is the error code of the kind error.
 	Code string `json:"code,omitempty"`
-	// Message is the exception of the kind error: "java.io.IOException: x" sets the class and the message, and any other
-	// text is the message of a RuntimeException. Default: depends on Code.
+	// Message is the exception of the kind error: "java.io.IOException: x" sets the class and the message, and any
+	// other text is the message of a RuntimeException. Default: depends on Code.
 	Message string `json:"message,omitempty"`
 	// Delay is the delay of the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay Delay `json:"delay,omitzero"`
@@ -122,8 +122,8 @@ type Fault struct {
 	Restart *Restart `json:"restart,omitempty"`
 	// Seed is the random seed of the fault. Default: the seed of the base.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire allows that the fault is never triggered. Otherwise, a scenario fails. Bases ignore it. It must be false
-	// for state kinds.
+	// MayNotFire allows that the fault is never triggered. Otherwise, a scenario fails. Bases ignore it. It must be
+	// false for state kinds.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 

@@ -38,7 +38,8 @@ func TestValidateReportsAllErrors(t *testing.T) {
 			[]string{`match.commands "instalBiz"|batchInstallBiz, health,`}},
 		{"unknown message", `{"kind":"corrupt","match":{"messages":["heart","hearts"]}}`, errUnknown,
 			[]string{`match.messages "hearts"|batchInstallBizResponse, biz,`}},
-		{"mayNotFire of a state fault", `{"kind":"webRefuse","mayNotFire":true}`, errUnsupported, []string{"mayNotFire:"}},
+		{"mayNotFire of a state fault", `{"kind":"webRefuse","mayNotFire":true}`, errUnsupported,
+			[]string{"mayNotFire:"}},
 		{"negative delay", `{"kind":"latency","delay":{"min":"-1s"}}`, errNegative, []string{"delay:"}},
 	}
 	for _, tt := range tests {

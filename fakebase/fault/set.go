@@ -62,8 +62,8 @@ type Active[F any] struct {
 	stopTimer        func() // the timer
 }
 
-// Set has the faults of a target. The mutex of its owner guards it: the caller of a method, except None, holds the mutex.
-// OnTriggered and OnEnded are called with the mutex locked. The zero value of all fields except Mutex is usable.
+// Set has the faults of a target. The mutex of its owner guards it: the caller of a method, except None, holds the
+// mutex. OnTriggered and OnEnded are called with the mutex locked. The zero value of all fields except Mutex is usable.
 type Set[F any] struct {
 	// Mutex is the mutex of the owner. Required for faults with a duration, whose timers lock it.
 	Mutex sync.Locker

@@ -68,8 +68,8 @@ func (f *Fixtures) collapse(text string) string {
 	return strings.NewReplacer(f.modules, "{modules}", f.server, "{server}", f.refused, "{refused}").Replace(text)
 }
 
-// WriteJar writes a jar with a manifest and the files of another jar; an empty from adds no files. If the manifest is nil,
-// it writes a file that is not a jar.
+// WriteJar writes a jar with a manifest and the files of another jar; an empty from adds no files. If the manifest is
+// nil, it writes a file that is not a jar.
 func WriteJar(to string, manifest Manifest, from string) error {
 	if manifest == nil {
 		return os.WriteFile(to, []byte("this is no jar\n"), 0o600)

@@ -21,8 +21,8 @@ const (
 	BrokerReturns Event = "brokerReturns"
 	// ConnectionBreaks closes the connection to the broker, which continues to run.
 	ConnectionBreaks Event = "connectionBreaks"
-	// ControllerStops closes the port for heartbeats. With ControllerHangs, the controller accepts heartbeats but does not
-	// respond. With ControllerFails, it responds with 500. ControllerReturns ends these states.
+	// ControllerStops closes the port for heartbeats. With ControllerHangs, the controller accepts heartbeats but does
+	// not respond. With ControllerFails, it responds with 500. ControllerReturns ends these states.
 	ControllerStops   Event = "controllerStops"
 	ControllerHangs   Event = "controllerHangs"
 	ControllerFails   Event = "controllerFails"
@@ -33,8 +33,8 @@ const (
 type Phase struct {
 	// Event starts the phase.
 	Event Event `json:"event"`
-	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. The phase of a
-	// Start event begins when the base sends its first packet, if the broker or the controller accepts connections.
+	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. The phase of
+	// a Start event begins when the base sends its first packet, if the broker or the controller accepts connections.
 	Seconds int `json:"seconds"`
 	// Sent are the packets or requests of the base, in order.
 	Sent []Sent `json:"sent"`
@@ -44,7 +44,8 @@ type Phase struct {
 
 // Sent is a packet of a base to its broker, or a request to its controller. Acknowledgements and pings are omitted.
 type Sent struct {
-	// What is the packet type, the topic after the identity and the flags, or the method, the path and the content type.
+	// What is the packet type, the topic after the identity and the flags, or the method, the path and the content
+	// type.
 	What    string `json:"what"`
 	Payload string `json:"payload,omitempty"`
 }

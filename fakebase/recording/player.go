@@ -44,8 +44,8 @@ type result struct {
 	err    error
 }
 
-// Play sends requests one after another, and returns them with the responses. Each Exchange defines whether a response is
-// expected. Play blocks until all responses have arrived or ctx ends.
+// Play sends requests one after another, and returns them with the responses. Each Exchange defines whether a response
+// is expected. Play blocks until all responses have arrived or ctx ends.
 func (p *Player) Play(ctx context.Context, list []Exchange) (answered []Exchange, err error) {
 	if err := p.Fixtures.closeGate(); err != nil {
 		return nil, err
@@ -127,8 +127,9 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, noAnswer bool) (answe
 	return "", false, nil
 }
 
-// request sends a complete HTTP request, and returns the data until the base closes the connection. A base that does not
-// read the whole request may reset the connection. If noAnswer is true, timedOut reports whether there was no response.
+// request sends a complete HTTP request, and returns the data until the base closes the connection. A base that does
+// not read the whole request may reset the connection. If noAnswer is true, timedOut reports whether there was no
+// response.
 func (p *Player) request(ctx context.Context, raw string, noAnswer bool) (answer string, timedOut bool, err error) {
 	conn, err := p.Dial(ctx)
 	if err != nil {
@@ -217,8 +218,8 @@ type Environment interface {
 	Ready(ctx context.Context) error
 }
 
-// PlayPhases plays phases, and returns them with all packets and requests of the base. The end of a phase does not depend
-// on the duration of requests: times count from the first packet or request of the base.
+// PlayPhases plays phases, and returns them with all packets and requests of the base. The end of a phase does not
+// depend on the duration of requests: times count from the first packet or request of the base.
 func (p *Player) PlayPhases(ctx context.Context, env Environment, phases []Phase) (played []Phase, err error) {
 	due := time.Now()
 	for i, ph := range phases {

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// base responds with the command and the body, except to the commands silent and wait. It is also an Environment, in which
-// each event sends a heartbeat.
+// base responds with the command and the body, except to the commands noAnswer and wait. It is also an Environment, in
+// which each event sends a heartbeat.
 type base struct {
 	answers chan string // responses to the command wait
 	tap     *recording.Tap
@@ -31,7 +31,7 @@ func (b *base) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	answer := r.URL.Path + " " + string(body)
 	switch r.URL.Path {
-	case "/silent":
+	case "/noAnswer":
 		<-r.Context().Done()
 		return
 	case "/wait":
@@ -94,7 +94,7 @@ func TestPlayOverHTTP(t *testing.T) {
 	go func() { b.answers <- "done" }()
 	got, err := p.Play(t.Context(), []recording.Exchange{
 		{Command: "health", Body: `{"u":"{server}/{modules}"}`},
-		{Command: "silent", NoAnswer: true},
+		{Command: "noAnswer", NoAnswer: true},
 		{Command: "wait", Background: true},
 		{Join: true},
 		{Command: "fetch", Body: "{server}/plain.jar", Until: "200"},

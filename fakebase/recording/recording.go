@@ -1,5 +1,5 @@
-// Package recording has the format of fakebase/testdata/real: requests to a real base, and its responses. A Player sends
-// the requests to a real base (make record), or to a simulated base, whose responses a test of fakebase compares.
+// Package recording has the format of fakebase/testdata/real: requests to a real base, and its responses. A Player
+// sends the requests to a real base (make record), or to a simulated base, whose responses a test of fakebase compares.
 package recording
 
 import (
@@ -38,8 +38,8 @@ type Recording struct {
 	Tunnel    Tunnel `json:"tunnel"`
 	// Base has the settings of the real base.
 	Base Settings `json:"base,omitzero"`
-	// OwnBase records with a separate base, because earlier recordings would change the responses. A recording with Phases
-	// always has a separate base.
+	// OwnBase records with a separate base, because earlier recordings would change the responses. A recording with
+	// Phases always has a separate base.
 	OwnBase bool `json:"ownBase,omitempty"`
 	// Jars are the manifests of the module jars, by file name. A nil manifest is a file that is not a jar.
 	Jars map[string]Manifest `json:"jars,omitempty"`
@@ -74,17 +74,17 @@ type Settings struct {
 	Disk int `json:"disk,omitempty"`
 }
 
-// Exchange is a request and its response, with placeholders: {modules} is the directory with the jars, {server} is an HTTP
-// server with the same files, which does not respond to requests below /hanging/, and {refused} is an address that refuses
-// connections.
+// Exchange is a request and its response, with placeholders: {modules} is the directory with the jars, {server} is an
+// HTTP server with the same files, which does not respond to requests below /hanging/, and {refused} is an address that
+// refuses connections.
 type Exchange struct {
 	// Command is sent over either tunnel, with Body.
 	Command string `json:"command,omitempty"`
 	// Raw is a complete HTTP request instead. {oversized} is a body above the limit of arklet.
 	Raw  string `json:"raw,omitempty"`
 	Body string `json:"body,omitempty"`
-	// Web is the path of a GET request to the web server of the base instead. The recording has the status, the content type
-	// and the body of the response.
+	// Web is the path of a GET request to the web server of the base instead. The recording has the status, the content
+	// type and the body of the response.
 	Web string `json:"web,omitempty"`
 	// Background sends the next requests without waiting for the response, which is in the exchange with Join.
 	Background bool `json:"background,omitempty"`

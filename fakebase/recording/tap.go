@@ -100,8 +100,8 @@ func (c *Controller) Set(mode Event) {
 	c.mode = mode
 }
 
-// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base cancels
-// the request.
+// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base
+// cancels the request.
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

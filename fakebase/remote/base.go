@@ -19,8 +19,8 @@ const callTimeout = 5 * time.Second
 
 var errUnreachable = errors.New("the process of the base does not respond")
 
-// Base is a base in another process. It has the methods of fakebase.Base, with the same guarantees. They also fail if the
-// process does not respond. All methods may be called concurrently.
+// Base is a base in another process. It has the methods of fakebase.Base, with the same guarantees. They also fail if
+// the process does not respond. All methods may be called concurrently.
 type Base struct {
 	*mirror
 	o Options
@@ -63,8 +63,8 @@ func FetchProcessInfo(ctx context.Context, transport http.RoundTripper) (Process
 }
 
 // New creates a base in a process. transport, for example a stdio.Process, sends requests to the process. The base does
-// nothing until Start. The error has all invalid options. If the base is not started, the caller must call Discard or end
-// the process.
+// nothing until Start. The error has all invalid options. If the base is not started, the caller must call Discard or
+// end the process.
 func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, error) {
 	b := &Base{o: o}
 	initial, l, err := createBase(ctx, transport, o)
@@ -77,8 +77,8 @@ func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, er
 }
 
 // Recreate creates the base in another process after its process was lost and Start has returned an error. As after a
-// crash, the base keeps its identity and its faults, and has no modules. It can then be started again. It reports the IP
-// address ip; empty = the previous address.
+// crash, the base keeps its identity and its faults, and has no modules. It can then be started again. It reports the
+// IP address ip; empty = the previous address.
 func (b *Base) Recreate(ctx context.Context, transport http.RoundTripper, ip string) error {
 	b.state.Lock()
 	running, previous := b.running, b.current
@@ -157,9 +157,9 @@ func (b *Base) Discard(ctx context.Context) error {
 	return err
 }
 
-// Start runs the base until ctx ends, and then returns nil. It returns an error if the base cannot run, as fakebase.Base
-// does, or if the process is lost. In the latter case, IsProcessLost returns true, and Recreate creates the base again.
-// Start must be called at most once per process.
+// Start runs the base until ctx ends, and then returns nil. It returns an error if the base cannot run, as
+// fakebase.Base does, or if the process is lost. In the latter case, IsProcessLost returns true, and Recreate creates
+// the base again. Start must be called at most once per process.
 func (b *Base) Start(ctx context.Context) error {
 	l, err := b.markStarted()
 	if err != nil {
@@ -187,8 +187,8 @@ func (b *Base) Start(ctx context.Context) error {
 	return nil
 }
 
-// IsProcessLost reports whether an error of Start means that the process of the base is lost. Otherwise, the base could not
-// run.
+// IsProcessLost reports whether an error of Start means that the process of the base is lost. Otherwise, the base could
+// not run.
 func IsProcessLost(err error) bool {
 	reported := (*rpc.Error)(nil)
 	return err != nil && !errors.As(err, &reported) && !errors.Is(err, fakebase.ErrStarted)
@@ -213,8 +213,8 @@ func (b *Base) markStopped() {
 // Inject sets a fault, which takes effect immediately, and returns its ID.
 func (b *Base) Inject(f fault.Fault) (string, error) { return call(context.Background(), b, inject, f) }
 
-// Clear clears the faults with these IDs, or all faults if there are no IDs. It returns the number of cleared faults, which
-// is 0 if the process does not respond.
+// Clear clears the faults with these IDs, or all faults if there are no IDs. It returns the number of cleared faults,
+// which is 0 if the process does not respond.
 func (b *Base) Clear(ids ...string) int {
 	n, _ := call(context.Background(), b, clearFaults, ids)
 	return n

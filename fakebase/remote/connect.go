@@ -21,8 +21,8 @@ const (
 	Arklet Listener = "arklet" // for commands over HTTP
 )
 
-// Forward forwards conn to a listener of the base, over the connection to its process. It blocks until either side closes
-// the connection, and then closes conn. It returns an error if the listener is unreachable.
+// Forward forwards conn to a listener of the base, over the connection to its process. It blocks until either side
+// closes the connection, and then closes conn. It returns an error if the listener is unreachable.
 func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	defer func() { _ = conn.Close() }() // all data has been sent
 	ctx, cancel := context.WithCancel(ctx)

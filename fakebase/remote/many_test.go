@@ -50,7 +50,8 @@ func TestBasesOfOneProcessAreIndependent(t *testing.T) {
 	}
 	end()
 	if n := len(two.Faults()); n != 1 || one.Status().Running || !two.Status().Running {
-		t.Errorf("faults of the other base = %d, running = %t, %t; want 1, false, true", n, one.Status().Running, two.Status().Running)
+		t.Errorf("faults of the other base = %d, running = %t, %t; want 1, false, true", n, one.Status().Running,
+			two.Status().Running)
 	}
 	discarded := newBase(t, p, "b3")
 	if err := discarded.Discard(t.Context()); err != nil {

@@ -22,8 +22,8 @@ const (
 	status      method[rpc.Empty, fakebase.Status] = "Status"
 )
 
-// connect is the path of a connection to a listener of a base. The bodies of the request and the response are the data of
-// the connection.
+// connect is the path of a connection to a listener of a base. The bodies of the request and the response are the data
+// of the connection.
 const connect = "Connect"
 
 type snapshot struct {

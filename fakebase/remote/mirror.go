@@ -109,8 +109,8 @@ func (m *mirror) localTime(t time.Time) time.Time {
 	return t.Add(-m.clockOffset).Local()
 }
 
-// Status returns the status after the last event that was delivered to watchers. Values that change without an event, such
-// as the number of requests, may be outdated.
+// Status returns the status after the last event that was delivered to watchers. Values that change without an event,
+// such as the number of requests, may be outdated.
 func (m *mirror) Status() fakebase.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 
 // Options of a base in another process.
 type Options struct {
-	// Options of the base. The fields without a JSON form have their defaults, except Logger, which is the logger of Serve.
-	// If the base listens on all addresses, the addresses in its Status have the IP of the base.
+	// Options of the base. The fields without a JSON form have their defaults, except Logger, which is the logger of
+	// Serve. If the base listens on all addresses, the addresses in its Status have the IP of the base.
 	fakebase.Options
 	// BrokerCA is the CA certificate for an ssl:// broker, in PEM. Default: the CA certificates of the system.
 	BrokerCA []byte
 	// BrokerCert and BrokerKey are the client certificate for the broker and its key, in PEM. Default: none.
 	BrokerCert, BrokerKey []byte
-	// ClockOffset returns how far the clock of the process is ahead of the local clock. Times of the base are converted to
-	// the local clock. New and Recreate call ClockOffset. Default: no offset.
+	// ClockOffset returns how far the clock of the process is ahead of the local clock. Times of the base are converted
+	// to the local clock. New and Recreate call ClockOffset. Default: no offset.
 	ClockOffset func() time.Duration `json:"-"`
 }
 

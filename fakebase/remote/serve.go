@@ -19,9 +19,9 @@ import (
 // maxQueued is the maximum number of queued messages of a base. A busy base needs some minutes to reach it.
 const maxQueued = 1 << 16
 
-// Serve runs the bases that calls of New create at the other end of conn. It blocks until conn or ctx ends. The listener
-// for module traffic of a base is opened when the base is created. If idleTimeout is more than 0, Serve closes conn when
-// it has received no data for this time. version is returned as ProcessInfo.Version.
+// Serve runs the bases that calls of New create at the other end of conn. It blocks until conn or ctx ends. The
+// listener for module traffic of a base is opened when the base is created. If idleTimeout is more than 0, Serve closes
+// conn when it has received no data for this time. version is returned as ProcessInfo.Version.
 func Serve(ctx context.Context, conn net.Conn, version string, logger *slog.Logger, idleTimeout time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()

@@ -11,8 +11,8 @@ import (
 
 // Client is a client of a server. Calls may be made concurrently.
 type Client struct {
-	// Transport sends the requests, for example an http.Transport that connects to a Unix socket. It must ignore the host
-	// of the URL. Required.
+	// Transport sends the requests, for example an http.Transport that connects to a Unix socket. It must ignore the
+	// host of the URL. Required.
 	Transport http.RoundTripper
 	// Path precedes the name of the method in the URL. Default: none.
 	Path string
@@ -60,8 +60,8 @@ func decodeError(status, method string, d *json.Decoder) error {
 	return e
 }
 
-// Error is an error of a method. A method that returns an Error, wrapped or not, sets the HTTP status of the response. For
-// other errors, the status is 500.
+// Error is an error of a method. A method that returns an Error, wrapped or not, sets the HTTP status of the response.
+// For other errors, the status is 500.
 type Error struct {
 	// Code is the HTTP status, at least 400.
 	Code int `json:"code"`

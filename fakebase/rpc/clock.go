@@ -17,8 +17,8 @@ func HandleClock(mux *http.ServeMux) {
 	clock.Handle(mux, func(context.Context, Empty) (time.Time, error) { return time.Now(), nil })
 }
 
-// ClockOffset returns how far the clock of the server is ahead of the local clock; negative = behind. It returns zero if the
-// round-trip time can explain the difference. It blocks until five responses have arrived or ctx ends.
+// ClockOffset returns how far the clock of the server is ahead of the local clock; negative = behind. It returns zero
+// if the round-trip time can explain the difference. It blocks until five responses have arrived or ctx ends.
 func (c *Client) ClockOffset(ctx context.Context) (time.Duration, error) {
 	offset, fastest := time.Duration(0), time.Duration(math.MaxInt64)
 	for range samples {

@@ -32,8 +32,8 @@ func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (
 	})
 }
 
-// Call calls the method. It blocks until the server responds or ctx ends. The error is an *Error from the server, the cause
-// of ctx, or Client.Unreachable, wrapped. If there is an error, the output is zero.
+// Call calls the method. It blocks until the server responds or ctx ends. The error is an *Error from the server, the
+// cause of ctx, or Client.Unreachable, wrapped. If there is an error, the output is zero.
 func (m Unary[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, err error) {
 	err = c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		var answer Out
@@ -81,8 +81,8 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 	})
 }
 
-// Call calls the method, and calls each for every item, in order. It blocks until the stream ends. The errors are those of
-// Unary.Call.
+// Call calls the method, and calls each for every item, in order. It blocks until the stream ends. It returns the same
+// errors as Unary.Call.
 func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(Item)) error {
 	return c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		for {

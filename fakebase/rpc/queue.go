@@ -9,8 +9,8 @@ import (
 // ErrOverflow is the error of a Queue whose limit was exceeded.
 var ErrOverflow = errors.New("events were lost because the reader was too slow")
 
-// Queue delivers values to one reader, in order. Put never blocks. All methods may be called concurrently. The zero value
-// has no limit.
+// Queue delivers values to one reader, in order. Put never blocks. All methods may be called concurrently. The zero
+// value has no limit.
 type Queue[T any] struct {
 	mu       sync.Mutex
 	limit    int // zero = unlimited
@@ -56,8 +56,8 @@ func (q *Queue[T]) Count() uint64 {
 	return q.count
 }
 
-// Read calls each for every value, one at a time. It returns nil when the queue is closed or ctx ends, and ErrOverflow if
-// the limit was exceeded. Calls of Read must not overlap.
+// Read calls each for every value, one at a time. It returns nil when the queue is closed or ctx ends, and ErrOverflow
+// if the limit was exceeded. Calls of Read must not overlap.
 func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	for {
 		q.mu.Lock()
@@ -119,8 +119,8 @@ func (m *ReadCounter) End(err error) {
 	m.changed.notify()
 }
 
-// Wait blocks until count values have been read. It returns the error of End if no more values will be read, and the cause
-// of ctx if ctx ends first.
+// Wait blocks until count values have been read. It returns the error of End if no more values will be read, and the
+// cause of ctx if ctx ends first.
 func (m *ReadCounter) Wait(ctx context.Context, count uint64) error {
 	for {
 		m.mu.Lock()

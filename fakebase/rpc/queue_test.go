@@ -34,7 +34,8 @@ func TestQueueKeepsOrder(t *testing.T) {
 	})
 }
 
-// TestQueueOverflow: Put does not block. When the limit is exceeded, the reader gets the earlier values and ErrOverflow.
+// TestQueueOverflow: Put does not block. When the limit is exceeded, the reader gets the earlier values and
+// ErrOverflow.
 func TestQueueOverflow(t *testing.T) {
 	var q rpc.Queue[int]
 	q.Put(1, 2, 3, 4)

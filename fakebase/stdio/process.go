@@ -26,8 +26,8 @@ const (
 	tailSize = 1 << 10
 )
 
-// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The client ignores the host of URLs. Closing
-// the client closes conn.
+// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The client ignores the host of URLs.
+// Closing the client closes conn.
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	// There is only one connection, so requests wait for its stream limit.
 	c, err := (&http2.Transport{StrictMaxConcurrentStreams: true}).NewClientConn(conn)
@@ -47,9 +47,9 @@ type Process struct {
 	err    error // valid after done is closed
 }
 
-// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset. If Stderr is
-// set, it gets the standard error. The process has its own process group, so Ctrl-C in a terminal does not end it. The
-// caller must call Close.
+// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset. If Stderr
+// is set, it gets the standard error. The process has its own process group, so Ctrl-C in a terminal does not end it.
+// The caller must call Close.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	p.tail.forward = cmd.Stderr
@@ -106,8 +106,8 @@ func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 // Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns an *ExitError if the process has failed. It returns nil while the process runs and after it has exited with
-// status 0.
+// Err returns an *ExitError if the process has failed. It returns nil while the process runs and after it has exited
+// with status 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -117,8 +117,8 @@ func (p *Process) Err() error {
 	}
 }
 
-// Close closes the standard input of the process and blocks until the process has exited. It kills the process after 5 s.
-// Close may be called several times.
+// Close closes the standard input of the process and blocks until the process has exited. It kills the process after 5
+// s. Close may be called several times.
 func (p *Process) Close() error {
 	if p.client != nil {
 		_ = p.client.Close() // the streams may have ended already
@@ -132,7 +132,8 @@ func (p *Process) Close() error {
 	}
 	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.done
-	return fmt.Errorf("%s was killed because it did not exit within %s after the end of its standard input", p.cmd.Path, exitTimeout)
+	return fmt.Errorf("%s was killed because it did not exit within %s after the end of its standard input", p.cmd.Path,
+		exitTimeout)
 }
 
 func (p *Process) exitError(err error) error {

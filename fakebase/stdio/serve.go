@@ -13,8 +13,8 @@ import (
 // maxRequests is the maximum number of concurrent requests. Each base of a process has some long-running requests.
 const maxRequests = 1 << 20
 
-// Serve handles the requests on conn with h. It blocks until conn or ctx ends, or no data has arrived for idleTimeout; 0 =
-// no limit. Then it closes conn, which cancels the contexts of the requests, and waits for the handlers.
+// Serve handles the requests on conn with h. It blocks until conn or ctx ends, or no data has arrived for idleTimeout;
+// 0 = no limit. Then it closes conn, which cancels the contexts of the requests, and waits for the handlers.
 func Serve(ctx context.Context, conn net.Conn, h http.Handler, idleTimeout time.Duration) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends ServeConn
 	defer stop()
@@ -22,7 +22,8 @@ func Serve(ctx context.Context, conn net.Conn, h http.Handler, idleTimeout time.
 		busy  sync.RWMutex // held for reading by handlers
 		ended bool
 	)
-	server := &http2.Server{MaxConcurrentStreams: maxRequests, ReadIdleTimeout: idleTimeout / 2, PingTimeout: idleTimeout / 2}
+	server := &http2.Server{MaxConcurrentStreams: maxRequests, ReadIdleTimeout: idleTimeout / 2,
+		PingTimeout: idleTimeout / 2}
 	server.ServeConn(conn, &http2.ServeConnOpts{
 		Context: ctx,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -138,7 +138,8 @@ func TestMissingBinary(t *testing.T) {
 }
 
 // serveInProcess starts a server, and returns a client and a channel that is closed when Serve has returned.
-func serveInProcess(ctx context.Context, t *testing.T, h http.Handler) (client *http2.ClientConn, served <-chan struct{}) {
+func serveInProcess(ctx context.Context, t *testing.T, h http.Handler) (client *http2.ClientConn,
+	served <-chan struct{}) {
 	t.Helper()
 	clientEnd, serverEnd := net.Pipe()
 	done := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// metricsOf reads what a kube-apiserver 1.36 said, of Pods, events and its own health.
+// metricsOf reads metrics of a kube-apiserver 1.36 for requests of Pods, events and its health.
 func metricsOf(t *testing.T, name string) Metrics {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -24,31 +24,31 @@ func metricsOf(t *testing.T, name string) Metrics {
 	return m
 }
 
-// Only what came between the two looks counts; the two groups of events are one; watches and what is no
-// resource are left out.
-func TestResponsivenessOfARealServer(t *testing.T) {
+// TestResponsiveness: only requests between the two readings are included, both API groups of events are merged, and
+// watches and non-resource requests are excluded.
+func TestResponsiveness(t *testing.T) {
 	before, after := metricsOf(t, "apiserver-before.txt"), metricsOf(t, "apiserver-after.txt")
 	items, ok := responsiveness(before, after)
 	if !ok {
-		t.Fatal("the counters went back")
+		t.Fatal("responsiveness() = false, want true")
 	}
 	want, err := os.ReadFile(filepath.Join("testdata", "responsiveness.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), text(t, items)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if _, ok := responsiveness(after, before); ok {
 		t.Error("decreased counters were not detected")
 	}
 	if items, ok := responsiveness(after, after); !ok || len(items) > 0 {
-		t.Errorf("without a request between there are %v", items)
+		t.Errorf("results without requests = %v, want none", items)
 	}
 }
 
-// As Prometheus' histogram_quantile has it.
-func TestQuantileOfAHistogram(t *testing.T) {
+// TestQuantile compares quantiles with those of histogram_quantile in Prometheus.
+func TestQuantile(t *testing.T) {
 	buckets := func(counts ...float64) histogram {
 		h := histogram{buckets: map[float64]float64{}}
 		for i, bound := range []float64{0.005, 0.025, 0.1, math.Inf(1)} {
@@ -73,7 +73,7 @@ func TestQuantileOfAHistogram(t *testing.T) {
 				got[i] = math.Round(tc.h.quantile(p.share/100)*1e9) / 1e9
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("results (-want +got):\n%s", diff)
 			}
 		})
 	}

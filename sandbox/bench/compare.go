@@ -23,7 +23,7 @@ const (
 
 // Comparison is the difference between two sets of results.
 type Comparison struct {
-	// Compared is the number of figures that both sides have.
+	// Compared is the number of values that both sides have.
 	Compared int
 	// Changes are the significant differences.
 	Changes []MetricChange
@@ -42,7 +42,7 @@ type MetricChange struct {
 	Worse bool
 }
 
-// Regressions returns the changes for the worse.
+// Regressions returns the changes that are worse.
 func (c *Comparison) Regressions() []MetricChange {
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(c MetricChange) bool { return !c.Worse })
 }
@@ -51,7 +51,8 @@ func (c *Comparison) Regressions() []MetricChange {
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
-			return fmt.Errorf("the baseline was measured with %s %q, and this is %q; measure a baseline here", key,
+			return fmt.Errorf("the baseline was measured with %s %q, but this machine has %q; measure a new baseline",
+				key,
 				r.config[key], config[key])
 		}
 	}
@@ -94,13 +95,13 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 		}
 	}
 	if c.Compared == 0 {
-		return nil, fmt.Errorf("no benchmark has %d passed runs both in the baseline and now", MinRuns)
+		return nil, fmt.Errorf("no benchmark has %d passed runs in both the baseline and the new results", MinRuns)
 	}
 	return c, nil
 }
 
-// missing returns the name to report for a benchmark that has no results: that of the scenario and its number of
-// bases if neither has any. It returns "" for an API request that was not sent.
+// missing returns the name to report for a benchmark without results. It is the name of the scenario and its number of
+// bases if the scenario has no results at all, and "" for an API request that was not sent.
 func (r *Results) missing(name string) string {
 	run, _, _ := strings.Cut(name, measureKey)
 	switch {

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine is the configuration of the results below.
+// machine is the configuration of the results.
 var machine = map[string]string{"goos": "linux", "goarch": "amd64", "cpu": "a processor", "cores": "2",
 	"provider": "embedded"}
 
-// resultsOf has one value for each run.
+// resultsOf returns results with one value per run.
 func resultsOf(unit string, values ...float64) *Results {
 	return &Results{config: machine,
 		figures: []*figure{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
@@ -54,13 +54,13 @@ func TestCompare(t *testing.T) {
 				got = map[bool]string{true: "worse", false: "better"}[change.Worse]
 			}
 			if got != tc.want || c.Compared != 1 {
-				t.Errorf("%q, %d compared, want %q", got, c.Compared, tc.want)
+				t.Errorf("changes = %q, compared = %d, want %q", got, c.Compared, tc.want)
 			}
 		})
 	}
 }
 
-func TestIncomparable(t *testing.T) {
+func TestCompareErrors(t *testing.T) {
 	other := maps.Clone(machine)
 	other["cores"] = "64"
 	for name, tc := range map[string]struct {
@@ -73,7 +73,7 @@ func TestIncomparable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Compare(tc.before, tc.now); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got the error %v, want %q", err, tc.want)
+				t.Errorf("error = %v, want %q", err, tc.want)
 			}
 		})
 	}
@@ -92,12 +92,12 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(resultsOf("p50-ms", 100, 110), got, cmp.AllowUnexported(Results{}, figure{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(file, []byte("metadata: {name: x}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Read(file); err == nil || !strings.HasSuffix(err.Error(), ": koupsandbox bench > "+file) {
-		t.Errorf("got the error %v", err)
+		t.Errorf("error = %v", err)
 	}
 }

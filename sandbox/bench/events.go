@@ -15,16 +15,16 @@ const measureKey = "/measure="
 // second is the interval of throughput. clusterloader2 uses 5 s, but most runs schedule their Pods in less.
 const second = time.Second
 
-// podTimes has the times of a Pod; the zero time means not yet.
+// podTimes has the times of a Pod; zero = not yet.
 type podTimes struct {
 	base    string
 	modules []events.ModuleRef
-	// created, scheduled and ready are the times of the first watch event that shows it. begun is when the base
+	// created, scheduled and ready are the times of the first watch events with these states. begun is when the base
 	// started to install the first module, and running when the last module was active.
 	created, scheduled, begun, running, ready time.Time
 	// earliest is the creation timestamp of the Pod, in whole seconds: a lower bound of the other times.
 	earliest time.Time
-	// served is when a Service first had it as a ready endpoint.
+	// served is when a Service first had a ready endpoint for the Pod.
 	served time.Time
 }
 
@@ -41,8 +41,8 @@ type stateChange struct {
 type podTimeline struct {
 	all     []*podTimes // in the order of their creation
 	byUID   map[string]*podTimes
-	byName  map[string]*podTimes     // the newest Pod of the name
-	served  map[string]time.Time // by the name of a Pod that no watch has shown yet
+	byName  map[string]*podTimes // the newest Pod of the name
+	served  map[string]time.Time // by Pod name, for Pods without a watch event
 	bases   map[string]bool
 	changes map[installKey][]stateChange
 }
@@ -147,9 +147,12 @@ func (l *podTimeline) results() []*benchfmt.Result {
 			func(o *podTimes) time.Time { return o.scheduled }},
 		{"schedule_to_install", func(o *podTimes) time.Time { return o.scheduled },
 			func(o *podTimes) time.Time { return o.begun }},
-		{"install_to_run", func(o *podTimes) time.Time { return o.begun }, func(o *podTimes) time.Time { return o.running }},
-		{"run_to_watch", func(o *podTimes) time.Time { return o.running }, func(o *podTimes) time.Time { return o.ready }},
-		{"pod_startup", func(o *podTimes) time.Time { return o.created }, func(o *podTimes) time.Time { return o.ready }},
+		{"install_to_run", func(o *podTimes) time.Time { return o.begun },
+			func(o *podTimes) time.Time { return o.running }},
+		{"run_to_watch", func(o *podTimes) time.Time { return o.running },
+			func(o *podTimes) time.Time { return o.ready }},
+		{"pod_startup", func(o *podTimes) time.Time { return o.created },
+			func(o *podTimes) time.Time { return o.ready }},
 		{"network_programming", func(o *podTimes) time.Time { return o.ready },
 			func(o *podTimes) time.Time { return o.served }},
 	} {

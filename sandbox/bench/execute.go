@@ -29,9 +29,9 @@ type Options struct {
 	Sandbox *sandbox.Sandbox
 	// API is a client of its Kubernetes API. Required.
 	API kubernetes.Interface
-	// Sizes has the scenarios, once for each number of bases. Required for Execute.
+	// Sizes has the scenarios for each number of bases. Required for Execute.
 	Sizes [][]*source.Scenario
-	// Runs is how often each scenario runs. Default: 1.
+	// Runs is the number of runs per scenario. Default: 1.
 	Runs int
 	// Output receives the results of each run when it ends, in the Go benchmark format. Required.
 	Output io.Writer
@@ -52,15 +52,15 @@ type Run struct {
 	// Failure is why the run did not pass. Such a run has no results.
 	Failure string
 	Elapsed time.Duration
-	// Notes are measures that are missing, and why.
+	// Notes are the missing measures, with reasons.
 	Notes   []string
 	Results []*benchfmt.Result
 }
 
-// Report is the outcome of Execute or Observe.
+// Report is the result of Execute or Observe.
 type Report struct {
 	Results Results
-	// Runs is how many runs there were, and Failed how many of them did not pass.
+	// Runs is the number of runs, and Failed the number of runs that did not pass.
 	Runs, Failed int
 	// Stopped reports whether the context ended before the last run.
 	Stopped bool
@@ -68,7 +68,7 @@ type Report struct {
 	Comparison *Comparison
 }
 
-// OK reports whether all runs were made and passed, and nothing is worse than in the baseline.
+// OK reports whether all runs have passed, and no value is worse than the baseline.
 func (r *Report) OK() bool {
 	return r.Runs > 0 && r.Failed == 0 && !r.Stopped && (r.Comparison == nil || len(r.Comparison.Regressions()) == 0)
 }
@@ -125,7 +125,8 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 	return &r.report, err
 }
 
-// run runs scenarios once. It reads the API server's metrics before the clean-up, so that its requests do not count.
+// run runs scenarios once. It reads the API server's metrics before the clean-up, so that they do not include its
+// requests.
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
 	_, err := scenario.Execute(ctx,
@@ -165,7 +166,7 @@ type snapshot struct {
 	err     error
 }
 
-// takeSnapshot reads the metrics even if ctx has ended: a run that was stopped is measured, too.
+// takeSnapshot reads the metrics even if ctx has ended: a canceled run is measured, too.
 func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), metricsTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return families, nil
 }
 
-// APIMetrics reads the metrics of an API server. Behind a load balancer, they are those of one server.
+// APIMetrics reads the metrics of an API server. Behind a load balancer, it reads the metrics of one server.
 func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	text, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {

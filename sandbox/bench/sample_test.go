@@ -7,8 +7,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// A percentile is the nearest rank: the 90th of 10 values is the 9th, and the 99th of 101 is the 100th. A
-// percentile that has too few samples is left out.
+// TestPercentiles: a percentile is the nearest rank, so the 90th of 10 values is the 9th, and the 99th of 101 is the
+// 100th. A percentile with too few samples is omitted.
 func TestPercentiles(t *testing.T) {
 	upTo := func(n int) []float64 {
 		values := make([]float64, n)
@@ -31,7 +31,7 @@ func TestPercentiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := text(t, []*benchfmt.Result{measurement("X", milliseconds, tc.values)})
 			if diff := cmp.Diff("BenchmarkX "+tc.want+"\n", got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("percentiles (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Describe returns the kind of the event, the base or other subject that it is about, and what happened.
+// Describe returns the kind of the event, its base or other subject, and a description.
 func (e Event) Describe() (kind, subject, text string) {
 	switch {
 	case e.Base != nil:
@@ -42,10 +42,10 @@ func (e Event) Describe() (kind, subject, text string) {
 	case e.Step != nil:
 		return "step", e.Step.Name, Join(": ", string(e.Step.State), e.Step.Message)
 	}
-	return "synced", "", "that is what there is; now what changes"
+	return "synced", "", "the current state is complete; changes follow"
 }
 
-// String returns the description in one line: the first of a stack trace.
+// String returns the description, without further lines such as those of a stack trace.
 func (e Event) String() string {
 	kind, subject, text := e.Describe()
 	text, _, _ = strings.Cut(text, "\n")
@@ -74,15 +74,15 @@ func transition[S ~string](from, to S) string {
 const (
 	// RouteGateway: the gateway of the sandbox selects an endpoint of the Service.
 	RouteGateway = "gateway"
-	// RouteAgent: an agent in the cluster selects it, as the gateway would.
+	// RouteAgent: an agent in the cluster selects an endpoint, like the gateway.
 	RouteAgent = "agent"
-	// RouteKubeProxy: kube-proxy selects it.
+	// RouteKubeProxy: kube-proxy selects an endpoint.
 	RouteKubeProxy = "kube-proxy"
 	// RouteBases: there is no selection; requests go to each base in turn.
 	RouteBases = "bases"
 )
 
-// RoutePhrase returns a route in words that follow "requests"; empty for RouteBases.
+// RoutePhrase returns a phrase for the route of requests, such as "through the gateway". It is empty for RouteBases.
 func RoutePhrase(route string) string {
 	return map[string]string{
 		RouteGateway: "through the gateway", RouteAgent: "from within the cluster",

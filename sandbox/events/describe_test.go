@@ -7,6 +7,6 @@ func TestStackTraceIsOneLine(t *testing.T) {
 		From: ModuleResolved, State: ModuleBroken,
 		Message: "InvocationTargetException\n\tat com.alipay.sofa"}}
 	if got, want := e.String(), "module base-1: stock:1.0.0 RESOLVED → BROKEN: InvocationTargetException"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("String() = %q, want %q", got, want)
 	}
 }

@@ -210,9 +210,9 @@ type FaultChange string
 
 // The changes of a fault.
 const (
-	FaultSet     FaultChange = "set"
-	FaultTriggered   FaultChange = "fired"
-	FaultCleared FaultChange = "cleared"
+	FaultSet       FaultChange = "set"
+	FaultTriggered FaultChange = "fired"
+	FaultCleared   FaultChange = "cleared"
 )
 
 // StepState is the state of a step of a scenario.
@@ -259,11 +259,11 @@ const (
 	CommandInstall = "installBiz"
 	// CommandHealth is a health check.
 	CommandHealth = "health"
-	// CommandList asks for the modules of a base.
+	// CommandList returns the modules of a base.
 	CommandList = "queryAllBiz"
 )
 
-// BaseName returns the host name of the base that the event is about; empty if there is none.
+// BaseName returns the host name of the base of the event; empty if there is none.
 func (e Event) BaseName() string {
 	switch {
 	case e.Base != nil:

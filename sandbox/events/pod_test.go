@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A module's version is what the module controller takes for it.
-func TestVersionOfAModule(t *testing.T) {
+// TestModuleVersion: the version of a module is the one that the module controller uses.
+func TestModuleVersion(t *testing.T) {
 	const name = "BIZ_VERSION"
 	plain := func(value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 	field := func(path string) corev1.EnvVar {

@@ -15,8 +15,8 @@ import (
 
 // State is the present state according to the events so far. The zero value is the state before the first event.
 //
-// Events must be applied in the order of a stream. A stream may begin while bases already run, and may deliver events of a
-// base after the base was removed. A State is not safe for concurrent use.
+// Events must be applied in the order of a stream. A stream may begin while bases already run, and may deliver events
+// of a base after the base was removed. A State is not safe for concurrent use.
 //
 // A State keeps the names of removed bases. It forgets Pods, Nodes and faults that no longer exist.
 type State struct {
@@ -37,10 +37,10 @@ type State struct {
 	// Steps by number.
 	Steps Table[StepStatus]
 
-	basesByNode    Table[string]   // bases by the names of their Nodes
-	podsByBase       Table[[]string] // keys of Pods, by the base that they are on
-	podCount     int             // that were ever seen
-	unplaced int             // Pods on a Node whose base is not known
+	basesByNode Table[string]   // host names of bases by the names of their Nodes
+	podsByBase  Table[[]string] // keys of Pods by base
+	podCount    int             // number of all Pods so far
+	unplaced    int             // number of Pods on a Node whose base is unknown
 }
 
 // Apply adds an event to the state. Commands change nothing. The State keeps slices and maps of the event, which
@@ -82,7 +82,8 @@ func (s *State) Apply(e Event) {
 // NodePrefix is the beginning of the name of a base's Node, before the identity of the base.
 const NodePrefix = "vnode."
 
-// BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a base.
+// BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a
+// base.
 func (s *State) BaseOf(node string) string {
 	if host := s.basesByNode.Get(node); host != nil {
 		return *host
@@ -101,7 +102,7 @@ func (s *State) applyBase(e *BaseEvent, now time.Time) {
 	if before := s.Bases.Get(e.Base); before != nil {
 		b = *before
 	} else {
-		b.Running = change == BaseDisconnected // so it has been connected
+		b.Running = change == BaseDisconnected // it was connected before
 	}
 	if b.Removed && change != BaseAdded && change != BaseUp && change != BaseReady {
 		return // a late event
@@ -149,8 +150,8 @@ func (s *State) setIdentity(b *BaseStatus, identity string) {
 	}
 }
 
-// setBaseOfNode maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already be bound to
-// the Node.
+// setBaseOfNode maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already
+// be bound to the Node.
 func (s *State) setBaseOfNode(node, base string) {
 	s.basesByNode.put(node, &base)
 	if s.unplaced == 0 {
@@ -234,21 +235,20 @@ func (s *State) applyPod(e *PodEvent, now time.Time) {
 	s.putPod(key, p)
 }
 
-// putPod sets the Pod of a key, and files it under its base. A nil Pod is deleted.
+// putPod sets the Pod of a key, and updates the lists of Pods by base. A nil Pod is deleted.
 func (s *State) putPod(key string, p *PodStatus) {
-	was, is := baseOf(s.Pods.Get(key)), baseOf(p)
+	oldBase, newBase := baseOf(s.Pods.Get(key)), baseOf(p)
 	s.Pods.put(key, p)
-	if was == is {
+	if oldBase == newBase {
 		return
 	}
-	if was != "" {
-		s.updatePodList(was, func(keys []string) []string {
-			return slices.DeleteFunc(keys,
-				func(k string) bool { return k == key })
+	if oldBase != "" {
+		s.updatePodList(oldBase, func(keys []string) []string {
+			return slices.DeleteFunc(keys, func(k string) bool { return k == key })
 		})
 	}
-	if is != "" {
-		s.updatePodList(is, func(keys []string) []string { return append(keys, key) })
+	if newBase != "" {
+		s.updatePodList(newBase, func(keys []string) []string { return append(keys, key) })
 	}
 }
 
@@ -336,7 +336,7 @@ func (s *State) applyStep(e *StepEvent, now time.Time) {
 	s.Steps.put(strconv.Itoa(x.Number), &x)
 }
 
-// markPreinstalled marks all modules so far as the bases' own.
+// markPreinstalled marks all modules so far as preinstalled.
 func (s *State) markPreinstalled() {
 	for _, name := range s.Bases.Names() {
 		b := *s.Bases.Get(name)
@@ -363,11 +363,11 @@ type Leftover struct {
 	ModuleStatus
 }
 
-// Leftovers returns the modules on running bases that are not the base's own and that no Pod on the base requests, sorted by base,
-// name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a module requests
-// none, since none is installed for it. A Pod that was changed in place also requests the earlier version until the new
-// version is active: a base keeps the old version until the new one serves. Pods for which ignore returns true request
-// nothing; a nil ignore ignores none.
+// Leftovers returns the modules on running bases that are not preinstalled and that no Pod on the base requests, sorted
+// by base, name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a
+// module requests none, because none is installed for it. A Pod that was changed in place also requests the earlier
+// version until the new version is active, because a base keeps the old version until then. Pods for which ignore
+// returns true request nothing; a nil ignore ignores none.
 func (s *State) Leftovers(ignore func(*PodStatus) bool) []Leftover {
 	type on struct {
 		base string

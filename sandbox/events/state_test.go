@@ -19,7 +19,7 @@ func base(change BaseChange, identity string) Event {
 	return Event{Base: &BaseEvent{Base: "a", Identity: identity, Change: change}}
 }
 
-// module is a change of the module biz on base a.
+// module returns a state change of the module biz on base a.
 func module(ms int, version string, state ModuleState) Event {
 	return Event{Time: at(ms),
 		Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state}}
@@ -35,23 +35,23 @@ func nothing(*PodState) {}
 func on(node string) func(*PodState) {
 	return func(p *PodState) { p.Node = node }
 }
-func ready(p *PodState)  { p.Ready = true }
-func gone(p *PodState)   { p.Gone = true }
-func goes(p *PodState)   { p.Ready, p.Deleting = true, true }
-func failed(p *PodState) { p.Phase = "Failed" }
+func ready(p *PodState)       { p.Ready = true }
+func gone(p *PodState)        { p.Gone = true }
+func terminating(p *PodState) { p.Ready, p.Deleting = true, true }
+func failed(p *PodState)      { p.Phase = "Failed" }
 
-// content is a whole State as values.
+// content is the content of a State as values.
 type content struct {
-	Bases      map[string]BaseStatus
-	Pods       map[string]PodStatus
-	Nodes      map[string]NodeStatus
-	Services   map[string]ServiceStatus
-	Components map[string]ComponentStatus
-	Faults     map[string]FaultStatus
-	Streams    map[string]StreamStatus
-	Steps      map[string]StepStatus
-	Hosts      map[string]string // of the Nodes that the tests name
-	Misfiled   []string          // bases of which PodsOn tells anything but the Pods there
+	Bases       map[string]BaseStatus
+	Pods        map[string]PodStatus
+	Nodes       map[string]NodeStatus
+	Services    map[string]ServiceStatus
+	Components  map[string]ComponentStatus
+	Faults      map[string]FaultStatus
+	Streams     map[string]StreamStatus
+	Steps       map[string]StepStatus
+	Hosts       map[string]string // bases by the names of Nodes
+	WrongPodsOn []string          // bases with a wrong result of PodsOn
 }
 
 func valuesOf[T any](t Table[T]) map[string]T {
@@ -79,7 +79,7 @@ func contentOf(s *State) content {
 		slices.SortFunc(on, byNumber)
 		slices.SortFunc(there, byNumber)
 		if !slices.Equal(on, there) {
-			c.Misfiled = append(c.Misfiled, base)
+			c.WrongPodsOn = append(c.WrongPodsOn, base)
 		}
 	}
 	for _, node := range []string{"vnode.1", "vnode.2", "other"} {
@@ -91,7 +91,8 @@ func contentOf(s *State) content {
 }
 
 func biz(version string, state ModuleState, since int, own bool) ModuleStatus {
-	return ModuleStatus{ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state, Since: at(since), Preinstalled: own}
+	return ModuleStatus{ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state, Since: at(since),
+		Preinstalled: own}
 }
 
 func TestState(t *testing.T) {
@@ -129,97 +130,99 @@ func TestState(t *testing.T) {
 			content{Steps: map[string]StepStatus{"1": {StepEvent{Name: "one", State: StepPassed}, 1, at(1), at(3)},
 				"2": {StepEvent{Name: "two", State: StepBegan}, 2, at(2), time.Time{}},
 				"3": {StepEvent{Name: "never", State: StepSkipped}, 3, at(4), at(4)}}}},
-		"a base starts": {
+		"base starts": {
 			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
 			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
-		"a base that is added has no process yet": {[]Event{base(BaseAdded, "1")},
+		"added base has no process": {[]Event{base(BaseAdded, "1")},
 			only(BaseStatus{Identity: "1"})},
-		"a base is cut off": {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")},
+		"base is disconnected": {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")},
 			only(BaseStatus{Running: true})},
-		"a base of which it is first told that it is cut off": {[]Event{base(BaseDisconnected, "")},
+		"first event: disconnected": {[]Event{base(BaseDisconnected, "")},
 			only(BaseStatus{Running: true})},
-		"a base of which it is first told that it has ended": {[]Event{base(BaseDown, "")}, only(BaseStatus{})},
-		"a base ends with its modules": {
+		"first event: down": {[]Event{base(BaseDown, "")}, only(BaseStatus{})},
+		"base stops with its modules": {
 			[]Event{base(BaseReady, "1"), base(BaseConnected, "1"), module(1, "1", ModuleActivated),
 				base(BaseDown, "1")}, only(BaseStatus{Identity: "1"})},
-		"a new process has nothing of the old one": {
+		"new process has no modules": {
 			[]Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), base(BaseUp, "2")},
 			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}},
 				Hosts: map[string]string{"vnode.1": "a", "vnode.2": "a"}}},
-		"the last words of a base that was removed": {
+		"late events of a removed base": {
 			[]Event{base(BaseReady, ""), base(BaseRemoved, ""), module(1, "1", ModuleDeactivated),
 				base(BaseDisconnected, ""), base(BaseConnected, ""), base(BaseDown, "")},
 			only(BaseStatus{Removed: true})},
-		"a base of the same name": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseReady, "")},
+		"base with the name of a removed base": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""),
+			base(BaseReady, "")},
 			only(BaseStatus{Running: true, Ready: true})},
-		"the same, without a start": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""), base(BaseAdded, "2")},
+		"added base with the name of a removed base": {[]Event{base(BaseReady, ""), base(BaseRemoved, ""),
+			base(BaseAdded, "2")},
 			only(BaseStatus{Identity: "2"})},
-		"an event without a base": {
+		"event without a base": {
 			[]Event{{Base: &BaseEvent{Change: BaseDown}},
 				{Module: &ModuleEvent{ModuleRef: ModuleRef{Name: "biz"}, State: ModuleBroken}}}, content{}},
-		"modules in the order of their names": {
+		"modules are sorted by name": {
 			[]Event{base(BaseReady, ""), module(1, "2", ModuleResolved),
 				{Time: at(2), Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "aaa", Version: "9"},
 					State: "BROKEN"}}, module(3, "1", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{
 				{ModuleRef: ModuleRef{Name: "aaa", Version: "9"}, State: ModuleBroken, Since: at(2)},
 				biz("1", ModuleActivated, 3, false), biz("2", ModuleResolved, 1, false)}})},
-		"a switch": {
+		"switch": {
 			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "2", ModuleResolved),
 				module(3, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true,
 				Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, false), biz("2", ModuleActivated, 2, false)}})},
-		"modules that are gone": {
+		"removed modules": {
 			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(1, "2", ModuleActivated),
 				module(1, "3", ModuleBroken), module(1, "4", ModuleActivated),
 				module(2, "1", ""), module(2, "2", ModuleStopped), module(2, "3", ModuleUnresolved),
 				module(2, "5", "")},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("4", ModuleActivated, 1, false)}})},
-		"a module that came back": {
+		"module is installed again": {
 			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), module(2, "1", ""),
 				module(3, "1", ModuleResolved)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleResolved, 3, false)}})},
-		"a Pod is told before the base of its Node, and by a base": {
+		"Pod event before the event of its base": {
 			[]Event{pod(1, "p", "", on("vnode.2")), pod(2, "q", "", on("vnode.9")), base(BaseUp, "2")},
 			content{Bases: map[string]BaseStatus{"a": {Name: "a", Identity: "2", Running: true}},
 				Hosts: map[string]string{"vnode.2": "a"},
 				Pods: map[string]PodStatus{
 					"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}),
 					"uid-q": status(pod(2, "q", "", on("vnode.9")), 2, "", time.Time{})}}},
-		"a Pod is told before the base of its Node, and by a Node": {
+		"Pod event before the event of its Node": {
 			[]Event{pod(1, "p", "", on("vnode.2")), {Node: &NodeEvent{Name: "vnode.2", Base: "a"}},
 				pod(2, "q", "", on("vnode.2"))},
 			content{Hosts: map[string]string{"vnode.2": "a"}, Pods: map[string]PodStatus{
 				"uid-p": status(pod(1, "p", "", on("vnode.2")), 1, "a", time.Time{}),
 				"uid-q": status(pod(2, "q", "", on("vnode.2")), 2, "a", time.Time{})}}},
-		"a base's own module": {
+		"preinstalled module": {
 			[]Event{base(BaseUp, ""), module(1, "1", ModuleActivated), base(BaseReady, ""),
 				module(2, "1", ModuleDeactivated), module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true,
 				Modules: []ModuleStatus{biz("1", ModuleDeactivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
-		"modules from before the stream": {
+		"modules before the stream": {
 			[]Event{base(BaseReady, ""), module(1, "1", ModuleActivated), {Synced: true},
 				module(3, "2", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true,
 				Modules: []ModuleStatus{biz("1", ModuleActivated, 1, true), biz("2", ModuleActivated, 3, false)}})},
-		"a module on a base of which nothing else was told": {
+		"first event: module": {
 			[]Event{module(1, "1", ModuleActivated)},
 			only(BaseStatus{Running: true, Ready: true, Modules: []ModuleStatus{biz("1", ModuleActivated, 1, false)}})},
-		"a Pod finds a base, and keeps it when that is gone": {
+		"Pod keeps its base after the base was removed": {
 			[]Event{pod(1, "p", "", nothing), pod(2, "p", "a", ready), pod(3, "p", "", ready)},
 			pods(status(pod(0, "p", "", ready), 1, "a", at(2)))},
-		"a Pod turns Ready again": {
+		"Pod becomes Ready again": {
 			[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", nothing), pod(3, "p", "a", ready),
 				pod(4, "p", "a", ready)},
 			pods(status(pod(0, "p", "", ready), 1, "a", at(3)))},
-		"a Pod that goes serves no more": {[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", goes)},
-			pods(status(pod(0, "p", "", goes), 1, "a", time.Time{}))},
-		"Pods come and go": {
+		"deleted Pod does not serve": {[]Event{pod(1, "p", "a", ready), pod(2, "p", "a", terminating)},
+			pods(status(pod(0, "p", "", terminating), 1, "a", time.Time{}))},
+		"Pods are created and deleted": {
 			[]Event{pod(1, "p", "a", nothing), pod(1, "q", "b", nothing), pod(2, "p", "a", gone),
 				pod(3, "r", "a", failed), pod(4, "never", "", gone)},
 			pods(status(pod(0, "q", "", nothing), 2, "b", time.Time{}),
 				status(pod(0, "r", "", failed), 3, "a", time.Time{}))},
-		"a Pod without a UID": {
+		"Pod without a UID": {
 			[]Event{{Pod: &PodEvent{PodState: PodState{Name: "p"}}}},
 			content{Pods: map[string]PodStatus{"p": {PodState: PodState{Name: "p"}, Number: 1}}}},
 		"Nodes": {
@@ -271,7 +274,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-func TestLeft(t *testing.T) {
+func TestLeftovers(t *testing.T) {
 	named := func(version string) func(*PodState) {
 		return func(p *PodState) { p.Modules = []ModuleRef{{Name: "biz", Version: version}} }
 	}
@@ -280,27 +283,28 @@ func TestLeft(t *testing.T) {
 		events []Event
 		want   []string
 	}{
-		"nobody wants anything":          {nil, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"one is wanted":                  {[]Event{pod(3, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
-		"a Pod that goes answers for it": {[]Event{pod(3, "p", "a", goes)}, []string{"a biz:2 DEACTIVATED"}},
-		"a Pod that is gone does not": {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)},
+		"no Pods":                  {nil, []string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
+		"one version is requested": {[]Event{pod(3, "p", "a", named("1"))}, []string{"a biz:2 DEACTIVATED"}},
+		"Pod is being deleted":     {[]Event{pod(3, "p", "a", terminating)}, []string{"a biz:2 DEACTIVATED"}},
+		"Pod was deleted": {[]Event{pod(3, "p", "a", nothing), pod(4, "p", "a", gone)},
 			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"wanted on another base": {[]Event{pod(3, "p", "b", nothing)},
+		"requested on another base": {[]Event{pod(3, "p", "b", nothing)},
 			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"a Pod that names no version": {[]Event{pod(3, "p", "a", named(""))},
+		"Pod without a version": {[]Event{pod(3, "p", "a", named(""))},
 			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"changed in place, not yet there": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("3"))},
+		"changed in place, new version not active": {[]Event{pod(3, "p", "a", named("1")),
+			pod(4, "p", "a", named("3"))},
 			[]string{"a biz:2 DEACTIVATED"}},
-		"changed in place, to nothing": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named(""))},
+		"changed in place, without a version": {[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named(""))},
 			[]string{"a biz:2 DEACTIVATED"}},
-		"the same, and then gone": {
+		"changed in place, then deleted": {
 			[]Event{pod(3, "p", "a", named("1")), pod(4, "p", "a", named("")), pod(5, "p", "a", gone)},
 			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
-		"changed in place, and back": {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))},
+		"changed in place and back": {[]Event{pod(3, "p", "a", named("2")), pod(4, "p", "a", named("1"))},
 			[]string{"a biz:2 DEACTIVATED"}},
-		"the base has ended":     {[]Event{base(BaseDown, "")}, nil},
-		"they were there before": {[]Event{{Synced: true}}, nil},
-		"another base has its own module": {
+		"base is down":              {[]Event{base(BaseDown, "")}, nil},
+		"modules before the stream": {[]Event{{Synced: true}}, nil},
+		"preinstalled module of another base": {
 			[]Event{{Base: &BaseEvent{Base: "b", Change: "up"}},
 				{Module: &ModuleEvent{Base: "b", ModuleRef: ModuleRef{Name: "own", Version: "1"}, State: "ACTIVATED"}}},
 			[]string{"a biz:1 ACTIVATED", "a biz:2 DEACTIVATED"}},
@@ -321,8 +325,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// What was taken out of a State stays as it was.
-func TestWhatWasTakenOutStays(t *testing.T) {
+// TestValuesDoNotChange: values that were returned by a State do not change.
+func TestValuesDoNotChange(t *testing.T) {
 	var s State
 	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing),
 		{Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
@@ -336,6 +340,6 @@ func TestWhatWasTakenOutStays(t *testing.T) {
 	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Preinstalled, p.Ready, lost.Lost)
 	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
 		" ", "") {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("state = %s, want %s", got, want)
 	}
 }

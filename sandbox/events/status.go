@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// BaseState is the state of a base in one word.
+// BaseState is the state of a base.
 type BaseState string
 
 // The states of a base.
@@ -20,11 +20,11 @@ const (
 	// BaseStateDisconnected: the base is not connected to the broker.
 	BaseStateDisconnected BaseState = "disconnected"
 	BaseStateReady        BaseState = "ready"
-	// BaseStateUnknown: nothing is known of the process. No BaseStatus has this state.
+	// BaseStateUnknown: the state of the process is unknown. No BaseStatus has this state.
 	BaseStateUnknown BaseState = "unknown"
 )
 
-// State returns the state in one word.
+// State returns the state of the base.
 func (b *BaseStatus) State() BaseState {
 	switch {
 	case !b.Running:
@@ -42,8 +42,8 @@ type BaseStatus struct {
 	Name string
 	// Identity of its process; empty = unknown.
 	Identity string
-	// Running reports whether the process exists, Ready whether it has started, and Connected whether it is connected to the
-	// broker.
+	// Running reports whether the process exists, Ready whether it has started, and Connected whether it is connected
+	// to the broker.
 	Running, Ready, Connected bool
 	// Removed reports whether the base was deleted. Late events of the base may still arrive.
 	Removed bool
@@ -59,8 +59,8 @@ type ModuleStatus struct {
 	State ModuleState
 	// Since is when the version was first on the base.
 	Since time.Time
-	// Preinstalled reports whether no command installed the module: it was there before the base was ready, or when the stream of
-	// events began.
+	// Preinstalled reports whether no command installed the module: it was installed before the base was ready, or
+	// before the stream of events began.
 	Preinstalled bool
 }
 
@@ -116,15 +116,15 @@ type PodStatus struct {
 	Earlier []ModuleRef
 	// Number counts Pods from 1, in the order of their first events.
 	Number int
-	// ReadySince is when the Pod began to serve; zero = it does not serve.
+	// ReadySince is when Serves became true; zero = Serves is false.
 	ReadySince time.Time
 }
 
-// Serves reports whether the Pod is Ready and not being deleted. A Service has no ready endpoint for a Pod that is being
-// deleted.
+// Serves reports whether the Pod is Ready and not being deleted. A Service has no ready endpoint for a Pod that is
+// being deleted.
 func (p *PodState) Serves() bool { return p.Ready && !p.Gone && !p.Deleting }
 
-// PodStage is the stage in the life of a Pod.
+// PodStage is a stage between the creation and the deletion of a Pod.
 type PodStage string
 
 // The stages of a Pod.
@@ -159,7 +159,7 @@ func (p *PodState) HasModule(module string) bool {
 	return slices.ContainsFunc(p.Modules, func(m ModuleRef) bool { return m.Name == module })
 }
 
-// ModuleNames returns its modules as NAME:VERSION.
+// ModuleNames returns the modules of the Pod as NAME:VERSION.
 func (p *PodState) ModuleNames() []string {
 	names := make([]string, len(p.Modules))
 	for i, m := range p.Modules {
@@ -202,9 +202,9 @@ type ComponentStatus struct {
 // FaultStatus is a fault in effect.
 type FaultStatus struct {
 	FaultEvent
-	// Since is when it was set.
+	// Since is when the fault was set.
 	Since time.Time
-	// Triggered is how often it was reported as triggered.
+	// Triggered is the number of trigger events.
 	Triggered int
 }
 
@@ -213,7 +213,7 @@ type StepStatus struct {
 	StepEvent
 	// Number counts steps from 1, in the order in which they began.
 	Number int
-	// From is when it began, and To when it ended; zero = it has not ended.
+	// From is when the step began, and To when it ended; zero = it has not ended.
 	From, To time.Time
 }
 

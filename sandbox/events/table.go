@@ -23,13 +23,13 @@ func (t Table[T]) All() iter.Seq[*T] { return maps.Values(t.values) }
 func (t Table[T]) Names() []string { return slices.Sorted(maps.Keys(t.values)) }
 
 // put sets the value of a name; nil deletes it.
-func (t *Table[T]) put(name string, thing *T) {
+func (t *Table[T]) put(name string, value *T) {
 	if t.values == nil {
 		t.values = map[string]*T{}
 	}
-	if thing == nil {
+	if value == nil {
 		delete(t.values, name)
 	} else {
-		t.values[name] = thing
+		t.values[name] = value
 	}
 }

@@ -34,7 +34,8 @@ type Injection struct {
 	Bases []string `json:"bases,omitempty"`
 	// Replica is the number of the controller, from 1; 0 = all.
 	Replica int `json:"replica,omitempty"`
-	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default: none.
+	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default:
+	// none.
 	Group string `json:"group,omitempty"`
 }
 
@@ -58,8 +59,8 @@ type Set struct {
 	onEnded map[v1alpha1.FaultTarget]func(*Active)
 }
 
-// NewSet returns an empty Set. It calls onEvent when a fault is set, is triggered or ends. The mutex is locked during the
-// call, so onEvent must not block.
+// NewSet returns an empty Set. It calls onEvent when a fault is set, is triggered or ends. The mutex is locked during
+// the call, so onEvent must not block.
 func NewSet(onEvent func(group string, e events.Event)) *Set {
 	s := &Set{onEvent: onEvent, onEnded: map[v1alpha1.FaultTarget]func(*Active){}}
 	s.core.Mutex = s
@@ -104,7 +105,7 @@ func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 // request or the message. The caller holds the mutex.
 func (s *Set) RecordTrigger(x *Active, base, cause string) {
 	limit := maxReports
-	if x.Fault.Target.Lasts(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
+	if x.Fault.Target.IsState(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
 		limit = 1
 	}
 	if x.Triggered < limit {

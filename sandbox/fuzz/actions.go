@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// effect is something that a move may do although the controller works correctly. The checks and the
+// effect is a possible effect of an action although the controller works correctly. The checks and the
 // requests of a schedule take it into account.
 type effect uint
 
@@ -42,11 +42,11 @@ type actionSpec struct {
 	name    string
 	weight  int
 	effects effect
-	// kinds are the kinds of workloads that the move supports. Default: all.
+	// kinds are the kinds of workloads that the action supports. Default: all.
 	kinds []string
-	// resource can have only one disturbance at a time; empty = the disturbance is of a base.
+	// resource can have only one disruption at a time; empty = the disruption is of a base.
 	resource string
-	// do is what a disturbance does with a component; empty = nothing.
+	// do is what a disruption does with a component; empty = nothing.
 	do string
 	// fault is set on the target; nil = none.
 	fault  *v1alpha1.Fault
@@ -54,61 +54,64 @@ type actionSpec struct {
 	// tunnel that the base must have; empty = any.
 	tunnel v1alpha1.Tunnel
 
-	disruption bool // it begins and ends; other moves are operations
+	disruption bool // begins and ends; other actions are operations
 }
 
 func (m *actionSpec) mayCause(e effect) bool { return m.effects&e != 0 }
 
-// isDisruption reports whether the move is a fault that begins and ends. Other moves are operations.
+// isDisruption reports whether the action is a fault that begins and ends. Other actions are operations.
 func (m *actionSpec) isDisruption() bool { return m.disruption }
 
 func (m *actionSpec) drains() bool { return m.name == drained }
 
 func (m *actionSpec) needsAPI() bool { return m.drains() || !m.isDisruption() && m.fault == nil }
 
-// needsBases reports whether the move needs the controller and the connection to the bases.
+// needsBases reports whether the action needs the controller and its connection to the bases.
 func (m *actionSpec) needsBases() bool {
 	return slices.Contains([]string{addBase, upgrade, restartBase}, m.name)
 }
 
-// sets reports whether the move sets one of these kinds of faults on a target; no kinds = any.
+// sets reports whether the action sets one of these kinds of faults on a target; no kinds = any.
 func (m *actionSpec) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
 	return m.fault != nil && m.target == t && (len(kinds) == 0 || slices.Contains(kinds, m.fault.Kind))
 }
 
-// beyond reports whether the move does something that an API server never does. Its name contains this, too.
+// beyond reports whether the action does something that an API server never does. Its name ends with "beyond the
+// contract".
 func (m *actionSpec) beyond() bool {
 	return m.sets(v1alpha1.TargetAPI) && v1alpha1.TargetAPI.BeyondContract(m.fault.Kind)
 }
 
-// canSkip reports whether the move affects single requests or messages, and can skip some before.
+// canSkip reports whether the action affects single requests or messages, and can skip some before.
 func (m *actionSpec) canSkip() bool {
-	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.Lasts(m.fault.Kind) &&
+	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
 }
 
-// affectsAllSchedules reports whether the move disturbs something that all schedules of a sandbox use. Faults of single requests or
-// messages are limited to the objects and bases of their schedule.
-func (m *actionSpec) affectsAllSchedules() bool { return m.resource != "" && !m.affectsSingleMessages() }
+// affectsAllSchedules reports whether the action disrupts something that all schedules of a sandbox use. Faults of
+// single requests or messages are limited to the objects and bases of their schedule.
+func (m *actionSpec) affectsAllSchedules() bool {
+	return m.resource != "" && !m.affectsSingleMessages()
+}
 
-// affectsSingleMessages reports whether the move affects only single requests or messages of a controller.
+// affectsSingleMessages reports whether the action affects only single requests or messages of a controller.
 func (m *actionSpec) affectsSingleMessages() bool {
 	return m.sets(v1alpha1.TargetAPI, v1alpha1.APIRefuse, v1alpha1.APILoseAnswer, v1alpha1.APIDelay) ||
 		m.sets(v1alpha1.TargetMQTT, v1alpha1.MQTTDuplicate, v1alpha1.MQTTReorder)
 }
 
-// targetsBase reports whether the move is about a base.
+// targetsBase reports whether the action acts on a base.
 func (m *actionSpec) targetsBase() bool {
 	return m.sets(v1alpha1.TargetBase) || m.drains() || m.name == restartBase ||
 		m.sets(v1alpha1.TargetMQTT) && m.resource == ""
 }
 
-// endsAtAPIServer reports whether the move can end only while the API server runs.
+// endsAtAPIServer reports whether the action can end only while the API server runs.
 func (m *actionSpec) endsAtAPIServer() bool {
 	return m.drains() || m.resource == controllerManager || m.resource == scheduler
 }
 
-// allActions has the operations and then the disturbances. The schedule of a seed depends on the order.
+// allActions has the operations and then the disruptions. The schedule of a seed depends on the order.
 var allActions = func() []actionSpec {
 	for i := range disruptions {
 		disruptions[i].disruption = true
@@ -212,10 +215,12 @@ var disruptions = []actionSpec{
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIKillAfter, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
 	{name: "controller cut off the broker", weight: 2, effects: cutOff | losesCommands, resource: brokerConnection,
 		tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT, fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTCut}},
-	{name: "way from the controller held", weight: 2, effects: cutOff, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way from the controller held", weight: 2, effects: cutOff, resource: brokerConnection,
+		tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "way to the controller held", weight: 2, effects: cutOff, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way to the controller held", weight: 2, effects: cutOff, resource: brokerConnection,
+		tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTHold, Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
 	{name: "way from the controller half-open", weight: 2, effects: cutOff | losesCommands, resource: brokerConnection,
@@ -225,15 +230,18 @@ var disruptions = []actionSpec{
 		tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTHalfOpen,
 			Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}},
-	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
+	{name: "way of the controller is slow", weight: 1, effects: delaysLists, resource: brokerConnection,
+		tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: after(400 * time.Millisecond)}},
-	{name: "command twice", weight: 2, effects: repeatsCommands, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
+	{name: "command twice", weight: 2, effects: repeatsCommands, resource: brokerConnection,
+		tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate,
 			Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
-	{name: "commands out of order", weight: 2, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT, target: v1alpha1.TargetMQTT,
-		fault: &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
+	{name: "commands out of order", weight: 2, resource: brokerConnection, tunnel: v1alpha1.TunnelMQTT,
+		target: v1alpha1.TargetMQTT,
+		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTReorder, Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}},
 	{name: "controller killed before a command", weight: 2, resource: controllers, tunnel: v1alpha1.TunnelMQTT,
 		target: v1alpha1.TargetMQTT,
 		fault:  &v1alpha1.Fault{Kind: v1alpha1.MQTTKillBefore, Match: v1alpha1.FaultMatch{Messages: commands}}},
@@ -273,8 +281,9 @@ var disruptions = []actionSpec{
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APILoseEvents, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
 	{name: "events of Pods twice, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIDoubleEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
-	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: apiProxy, target: v1alpha1.TargetAPI,
-		fault: &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
+	{name: "events of Pods out of order, beyond the contract", weight: 4, resource: apiProxy,
+		target: v1alpha1.TargetAPI,
+		fault:  &v1alpha1.Fault{Kind: v1alpha1.APIReorderEvents, Match: v1alpha1.FaultMatch{Resource: "pods"}}},
 }
 
 // The names of operations.
@@ -293,18 +302,18 @@ const (
 	crash       = "base crashes"
 )
 
-// The resources of disturbances.
+// The resources of disruptions.
 const (
 	controllers       = "controller"
 	broker            = "broker"
-	apiProxy              = "api"
-	brokerConnection               = "way"
+	apiProxy          = "api"
+	brokerConnection  = "way"
 	apiServer         = "apiserver"
 	controllerManager = "controllerManager"
 	scheduler         = "scheduler"
 )
 
-// The name of a disturbance.
+// The name of a disruption.
 const drained = "Node drained"
 
 const (
@@ -318,7 +327,7 @@ const (
 // owners are the kinds that recreate their Pods.
 var owners = []string{deployment, peer, daemonSet, statefulSet}
 
-// ActionNames returns the names of all moves.
+// ActionNames returns the names of all actions.
 func ActionNames() []string {
 	names := make([]string, len(allActions))
 	for i, m := range allActions {

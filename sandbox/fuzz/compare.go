@@ -25,7 +25,7 @@ type Contender struct {
 type Comparison struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only are the names of the moves that were used; empty = all.
+	// Only are the names of the actions that were used; empty = all.
 	Only []string `json:"only,omitempty"`
 	// Schedules is the number of schedules that each side has run.
 	Schedules int           `json:"schedules"`
@@ -38,9 +38,9 @@ type Comparison struct {
 
 // Side counts the results of the schedules on one side. Unclear schedules were inconclusive twice.
 type Side struct {
-	Name    string `json:"name"`
-	Passed  int    `json:"passed"`
-	Failed  int    `json:"failed"`
+	Name         string `json:"name"`
+	Passed       int    `json:"passed"`
+	Failed       int    `json:"failed"`
 	Inconclusive int    `json:"unclear"`
 	// Invariants counts the failed schedules by Failure.Invariant.
 	Invariants map[string]int `json:"invariants"`
@@ -96,9 +96,12 @@ func sides(o Options, a, b Contender) [2]Options {
 }
 
 func newComparison(o Options, a, b Contender) *comparison {
-	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, OneSided: []OneSidedFailure{}} }
+	side := func(of Contender) Side {
+		return Side{Name: of.Name, Invariants: map[string]int{},
+			OneSided: []OneSidedFailure{}}
+	}
 	c := &comparison{
-		queue:  queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}},
+		queue:       queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}},
 		concurrency: max(1, o.Parallel/2), result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)},
 	}
 	c.gen.speed = a.Config.Spec.Speed
@@ -140,8 +143,9 @@ func (c *comparison) runBoth(ctx context.Context, s Schedule) error {
 	defer c.mu.Unlock()
 	c.result.Schedules++
 	alone := cmp.Or(c.result.A.record(s, got[0], got[1]), c.result.B.record(s, got[1], got[0]))
-	c.o.Progress(Progress{Schedules: c.result.Schedules, Inconclusive: c.result.A.Inconclusive + c.result.B.Inconclusive,
-		Elapsed: time.Since(c.began), Failure: alone})
+	c.o.Progress(Progress{Schedules: c.result.Schedules,
+		Inconclusive: c.result.A.Inconclusive + c.result.B.Inconclusive,
+		Elapsed:      time.Since(c.began), Failure: alone})
 	return c.save()
 }
 
@@ -161,7 +165,8 @@ func (s *Side) record(of Schedule, got, beside runResult) *Failure {
 	if beside.invariant != "" {
 		return nil
 	}
-	s.OneSided = append(s.OneSided, OneSidedFailure{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Inconclusive: beside.inconclusive})
+	s.OneSided = append(s.OneSided,
+		OneSidedFailure{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Inconclusive: beside.inconclusive})
 	slices.SortFunc(s.OneSided, func(a, b OneSidedFailure) int { return cmp.Compare(a.Seed, b.Seed) })
 	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen,
 		Times: 1}

@@ -12,14 +12,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// disrupt renders the beginning of a disturbance, and its end if it ends before the next move. A resource that is
-// disturbed already is left as it is.
+// disrupt renders the beginning of a disruption, and its end if it ends before the next action. It has no effect if the
+// resource is already disrupted.
 func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
-	disturbed := slices.ContainsFunc(r.open, func(o open) bool {
+	disrupted := slices.ContainsFunc(r.open, func(o open) bool {
 		return kind.resource != "" && o.kind.resource == kind.resource ||
 			kind.drains() && o.kind.drains() && o.action.Base == m.Base
 	})
-	if disturbed || r.starting && kind.resource == controllers {
+	if disrupted || r.starting && kind.resource == controllers {
 		return
 	}
 	o := open{action: m, kind: kind, until: i + m.Lasts}
@@ -100,7 +100,7 @@ func (r *renderer) of(m Action, kind *actionSpec) *int {
 	return nil
 }
 
-// endDue ends the disturbances that are due. A disturbance that prevents the end of others ends first.
+// endDue ends the disruptions that are due. A disruption that prevents the end of others ends first.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
 	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })
@@ -122,7 +122,7 @@ func (r *renderer) endDue(due func(open) bool) {
 	}
 	if pause > 0 {
 		r.add("", v1alpha1.Action{
-			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "the disturbance lasts"}})
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "duration of the disruption"}})
 	}
 	for _, o := range ending {
 		r.undo(o, rest)
@@ -144,16 +144,17 @@ func (r *renderer) undo(o open, rest []open) {
 		return
 	}
 	switch {
-	case o.kind.fault != nil: // it may not have killed the controller
+	case o.kind.fault != nil: // the fault may not have killed the controller
 		do = "restart"
 	case o.kind.do == "kill":
 		do = "start"
 	}
 	r.component("end of "+o.action.Do, o.kind, do, o.action.Replica)
 	// A controller becomes ready when it reaches the API server and the broker.
-	if away := slices.ContainsFunc(rest,
-		func(o open) bool { return slices.Contains([]string{apiServer, broker, apiProxy, brokerConnection}, o.kind.resource) }); away &&
-		o.kind.resource == controllers && do != "resume" {
+	down := slices.ContainsFunc(rest, func(o open) bool {
+		return slices.Contains([]string{apiServer, broker, apiProxy, brokerConnection}, o.kind.resource)
+	})
+	if down && o.kind.resource == controllers && do != "resume" {
 		r.steps[len(r.steps)-1].Background, r.starting = true, true
 	}
 }

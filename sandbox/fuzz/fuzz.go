@@ -32,7 +32,7 @@ type Options struct {
 	// For is the time in which schedules are started; 0 = unlimited, until Count have started. Schedules that are
 	// running then complete, and failures are shrunk afterwards.
 	For time.Duration
-	// Only are the names of the moves to use. Default: all.
+	// Only are the names of the actions to use. Default: all.
 	Only []string
 	// Beyond also uses faults that an API server never causes. Default: only those that Only names.
 	Beyond bool
@@ -55,7 +55,7 @@ type Progress struct {
 	Schedules, Inconclusive int
 	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
-	// Failure is a new failure. Shrinking is the number of moves of the failure that is being shrunk.
+	// Failure is a new failure. Shrinking is the number of actions of the failure that is being shrunk.
 	Failure   *Failure
 	Shrinking int
 }
@@ -64,34 +64,35 @@ type Progress struct {
 type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only are the names of the moves that were used; empty = all.
+	// Only are the names of the actions that were used; empty = all.
 	Only []string `json:"only,omitempty"`
 	// Beyond reports whether faults beyond the API's contract were used.
-	Beyond    bool          `json:"beyondContract,omitempty"`
-	Schedules int           `json:"schedules"`
-	Inconclusive   int           `json:"unclear"`
-	Actions     int           `json:"moves"`
-	Elapsed   time.Duration `json:"elapsed"`
-	Failures  []*Failure    `json:"failures"`
+	Beyond       bool          `json:"beyondContract,omitempty"`
+	Schedules    int           `json:"schedules"`
+	Inconclusive int           `json:"unclear"`
+	Actions      int           `json:"moves"`
+	Elapsed      time.Duration `json:"elapsed"`
+	Failures     []*Failure    `json:"failures"`
 	// InconclusiveReasons are the reasons of inconclusive runs.
 	InconclusiveReasons []string `json:"unjudged,omitempty"`
 	// Error is the error that ended the run; may be empty.
 	Error string `json:"error,omitempty"`
 }
 
-// runner runs a schedule and returns its outcome.
+// runner runs a schedule and returns its result.
 type runner func(context.Context, Schedule) (runResult, *scenario.Report, error)
 
-// runConclusive runs a schedule, and again if the first run was inconclusive. It calls unclear with the reason of each
+// runConclusive runs a schedule, and again if the first run was inconclusive. It calls recordInconclusive with
+// the reason of each
 // inconclusive run.
-func (try runner) runConclusive(ctx context.Context, s Schedule, unclear func(why string)) (got runResult,
+func (try runner) runConclusive(ctx context.Context, s Schedule, recordInconclusive func(reason string)) (got runResult,
 	report *scenario.Report, err error) {
 	for range 2 {
 		got, report, err = try(ctx, s)
 		if err != nil || isDone(ctx) || !got.inconclusive {
 			break
 		}
-		unclear(got.seen)
+		recordInconclusive(got.seen)
 	}
 	return got, report, err
 }
@@ -110,9 +111,9 @@ type queue struct {
 	o   Options
 	gen generator
 
-	mu    sync.Mutex
-	began time.Time
-	taken int
+	mu        sync.Mutex
+	began     time.Time
+	taken     int
 	seedsUsed uint64 // seeds that were used
 }
 
@@ -181,7 +182,7 @@ func (r *run) runAll(ctx context.Context) error {
 	err := r.workers(ctx)
 	r.result.Elapsed = time.Since(r.began)
 	if err == nil {
-		err = r.reduceAll(ctx)
+		err = r.shrinkAll(ctx)
 	}
 	if err != nil {
 		r.result.Error = err.Error()
@@ -230,7 +231,7 @@ func (r *run) workers(ctx context.Context) error {
 func (r *run) runOne(ctx context.Context, s Schedule) error {
 	got, report, err := r.try.runConclusive(ctx, s, r.recordInconclusive)
 	if isDone(ctx) {
-		return nil // the end of ctx has changed the outcome
+		return nil // the end of ctx has changed the result
 	}
 	if err != nil || got.inconclusive {
 		return err
@@ -256,11 +257,11 @@ func (r *run) runOne(ctx context.Context, s Schedule) error {
 	return nil
 }
 
-func (r *run) recordInconclusive(why string) {
+func (r *run) recordInconclusive(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Inconclusive++
-	r.result.InconclusiveReasons = append(r.result.InconclusiveReasons, why)
+	r.result.InconclusiveReasons = append(r.result.InconclusiveReasons, reason)
 }
 
 func (r *run) progress() Progress {
@@ -281,4 +282,5 @@ func (r *run) recordFailure(s Schedule, got runResult, report *scenario.Report) 
 	return f
 }
 
+// isDone reports whether ctx has ended.
 func isDone(ctx context.Context) bool { return ctx.Err() != nil }

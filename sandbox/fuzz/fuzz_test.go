@@ -23,26 +23,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// serial is a run in sandboxes that each have one schedule at a time.
+// serial returns a run in which each sandbox runs one schedule at a time.
 func serial(o Options, try runner) *run {
 	r := newRun(o, try)
 	r.room = 1
 	return r
 }
 
-// What is drawn, and whatever it is reduced to, is a scenario that can be run.
+// TestSchedulesAreScenarios: generated schedules and their simplifications are valid scenarios.
 func TestSchedulesAreScenarios(t *testing.T) {
-	folder := t.TempDir()
-	is := func(s Schedule) {
+	dir := t.TempDir()
+	wantScenario := func(s Schedule) {
 		t.Helper()
 		text, err := s.YAML("x", true, "Found by chance.\nTwice.")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(string(text), "# Found by chance.\n# Twice.\n") {
-			t.Errorf("the file begins with %.60q", text)
+			t.Errorf("file begins with %.60q, want the comments", text)
 		}
-		file := filepath.Join(folder, "x.yaml")
+		file := filepath.Join(dir, "x.yaml")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -55,21 +55,21 @@ func TestSchedulesAreScenarios(t *testing.T) {
 		g := generator{beyond: seed%2 == 0}
 		s := g.generate(seed)
 		if !g.beyond && s.has((*actionSpec).beyond) {
-			t.Errorf("seed %d goes beyond the contract: %s", seed, s)
+			t.Errorf("seed %d has actions beyond the contract: %s", seed, s)
 		}
 		if diff := cmp.Diff(s, g.generate(seed)); diff != "" {
-			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
+			t.Fatalf("schedules of seed %d differ:\n%s", seed, diff)
 		}
 		known := len(used)
 		for _, m := range s.Actions {
 			used[m.Do] = true
 		}
 		if len(used) > known { // reading a scenario takes a tenth of a second
-			is(s)
+			wantScenario(s)
 		}
 		if seed == 0 {
-			for _, smaller := range s.simplifications() {
-				is(smaller)
+			for _, simpler := range s.simplifications() {
+				wantScenario(simpler)
 			}
 		}
 	}
@@ -80,11 +80,11 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	}
 }
 
-// The file of a schedule needs nothing of the sandbox that it was found in.
-func TestFilesAreWhole(t *testing.T) {
+// TestFilesHaveControllerSettings: a file has the settings that the bundled controller needs.
+func TestFilesHaveControllerSettings(t *testing.T) {
 	for _, c := range []struct {
-		kind, do            string
-		ours, peers, silent bool
+		kind, do                 string
+		bundled, peers, settling bool
 	}{
 		{peer, "release", true, true, false},
 		{deployment, "release", true, false, false},
@@ -96,33 +96,32 @@ func TestFilesAreWhole(t *testing.T) {
 			Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}},
 			Workloads: []Workload{{Module: "m", Kind: c.kind, Replicas: 1}}, Actions: []Action{{Do: c.do}},
 		}
-		text, err := s.YAML("x", c.ours)
+		text, err := s.YAML("x", c.bundled)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for setting, want := range map[string]bool{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": c.peers,
-			"MASS_SILENCE_AT_MOST": c.silent} {
+			"MASS_SILENCE_AT_MOST": c.settling} {
 			if got := strings.Contains(string(text), setting); got != want {
-				t.Errorf("%+v: %s %t", c, setting, got)
+				t.Errorf("%+v: file has %s = %t, want %t", c, setting, got, want)
 			}
 		}
 	}
 }
 
-// At a lower speed everything may take longer; at a higher one as long as before, since not all of it
-// gets faster.
+// TestSpeed: timeouts are longer at lower speeds, but not shorter at higher speeds.
 func TestSpeed(t *testing.T) {
 	for speed, factor := range map[int]time.Duration{0: 1, 1: 5, 2: 2, 5: 1, MaxSpeed: 1} {
 		s := generator{speed: speed}.generate(1)
 		s.Actions = nil
 		c := s.Scenario("x")
 		if c.Spec.Speed != speed && (speed != 0 || c.Spec.Speed != Speed) {
-			t.Errorf("speed %d: the scenario is for %d", speed, c.Spec.Speed)
+			t.Errorf("speed %d: speed of the scenario = %d", speed, c.Spec.Speed)
 		}
 		last := c.Spec.Steps[len(c.Spec.Steps)-1]
 		got := []time.Duration{last.Timeout.Duration, last.Wait.Quiet.Duration, c.Spec.Timeout.Duration}
 		want := []time.Duration{30 * factor * time.Second, factor * time.Second, 4 * factor * time.Minute}
-		if speed == 2 { // two and a half times as long
+		if speed == 2 { // factor 2.5
 			want = []time.Duration{75 * time.Second, 2500 * time.Millisecond, 10 * time.Minute}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -141,20 +140,20 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// only is the one replica that a rule is for; 0 = any of several.
-func only(replica *int, s Schedule) int {
+// replicaOf returns the controller that a fault acts on; 0 = any of several.
+func replicaOf(replica *int, s Schedule) int {
 	if s.Replicas == 1 {
 		return 1
 	}
 	return ptr.Deref(replica, 0)
 }
 
-// What disturbs ends, and what needs the API server finds it there.
-func TestDisturbancesEnd(t *testing.T) {
+// TestDisruptionsEnd: all disruptions end, and actions that need the API server do not run while it is down.
+func TestDisruptionsEnd(t *testing.T) {
 	waited := 0
 	for seed := range uint64(3000) {
-		away := map[string]string{}
-		killed, ruled := 0, false // the replica that a rule kills, and whether one does
+		down := map[string]string{}
+		killed, faultKills := 0, false // the controller that a fault kills, and whether a fault does
 		faults := map[string]bool{}
 		s := generator{}.generate(seed)
 		for _, step := range s.Scenario("x").Spec.Steps {
@@ -165,27 +164,27 @@ func TestDisturbancesEnd(t *testing.T) {
 				switch {
 				case a == nil:
 				case a.Do == "kill" || a.Do == "pause":
-					if away[name] != "" {
-						t.Fatalf("seed %d: %s is away already: %s", seed, name, s)
+					if down[name] != "" {
+						t.Fatalf("seed %d: %s is already down: %s", seed, name, s)
 					}
-					away[name] = a.Do
+					down[name] = a.Do
 				default:
 					if want := map[string]string{"kill": "start", "pause": "resume", "killBefore": "restart",
-						"killAfter": "restart"}[away[name]]; a.Do != want {
-						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, away[name], s)
+						"killAfter": "restart"}[down[name]]; a.Do != want {
+						t.Fatalf("seed %d: %s of %s after %q: %s", seed, a.Do, name, down[name], s)
 					}
-					away[name] = ""
-					if name == "controller" && ruled && ptr.Deref(a.Replica, 1) != killed {
-						t.Fatalf("seed %d: replica %d is restarted, and %d was killed: %s", seed,
+					down[name] = ""
+					if name == "controller" && faultKills && ptr.Deref(a.Replica, 1) != killed {
+						t.Fatalf("seed %d: controller %d is restarted, but controller %d was killed: %s", seed,
 							ptr.Deref(a.Replica, 1), killed, s)
 					}
-					ruled = false
+					faultKills = false
 				}
 			}
 			if f := step.Fault; f != nil && f.Set != nil {
 				switch set := f.Set; {
 				case set.Target.Kills(set.Fault.Kind):
-					away["controller"], killed, ruled = string(set.Fault.Kind), only(set.Replica, s), true
+					down["controller"], killed, faultKills = string(set.Fault.Kind), replicaOf(set.Replica, s), true
 				case slices.Contains([]fault.Kind{fault.KindUninstalled, fault.KindCrash, v1alpha1.MQTTNote},
 					set.Fault.Kind):
 				default:
@@ -194,32 +193,32 @@ func TestDisturbancesEnd(t *testing.T) {
 			} else if f != nil && f.Clear != nil {
 				delete(faults, f.Clear.IDs[0])
 			}
-			if (step.Apply != nil || step.Scale != nil || step.Delete != nil) && away["apiserver"] != "" {
-				t.Fatalf("seed %d: something is written while the API server is away: %s", seed, s)
+			if (step.Apply != nil || step.Scale != nil || step.Delete != nil) && down["apiserver"] != "" {
+				t.Fatalf("seed %d: write while the API server is down: %s", seed, s)
 			}
 			if d := step.Delete; d != nil && d.Kind == "Pod" && !d.NoWait {
 				waited++
-				if held := strings.Join(slices.Collect(maps.Values(away)), ""); held != "" || len(faults) > 0 {
-					t.Fatalf("seed %d: a Pod is waited for that %s %v may hold up: %s", seed, held, faults, s)
+				if held := strings.Join(slices.Collect(maps.Values(down)), ""); held != "" || len(faults) > 0 {
+					t.Fatalf("seed %d: step waits for the deletion of a Pod during %s %v: %s", seed, held, faults, s)
 				}
 			}
 		}
-		for name, how := range away {
+		for name, how := range down {
 			if how != "" {
-				t.Errorf("seed %d: %s is away in the end: %s", seed, name, s)
+				t.Errorf("seed %d: %s is down at the end: %s", seed, name, s)
 			}
 		}
 		if len(faults) > 0 {
-			t.Errorf("seed %d: faults %v are there in the end: %s", seed, faults, s)
+			t.Errorf("seed %d: faults %v are in effect at the end: %s", seed, faults, s)
 		}
 	}
 	if waited == 0 {
-		t.Error("no Pod was waited for")
+		t.Error("no schedule waits for the deletion of a Pod")
 	}
 }
 
-// A failure is reduced to the moves without which it does not fail, and those of a kind become one.
-func TestReduce(t *testing.T) {
+// TestShrink: failures are shrunk to the necessary actions, and equal failures are merged.
+func TestShrink(t *testing.T) {
 	var tries atomic.Int64
 	culprits := []string{release, "broker killed"}
 	fails := func(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
@@ -231,10 +230,10 @@ func TestReduce(t *testing.T) {
 		}
 		return runResult{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
 	}
-	told := 0
+	reported := 0
 	o := Options{Seed: 1, Count: 400, Parallel: 3, Corpus: t.TempDir(), MaxFailures: 100, Progress: func(p Progress) {
 		if p.Failure != nil {
-			told++
+			reported++
 		}
 	}}.Complete()
 	r := serial(o, fails)
@@ -242,32 +241,32 @@ func TestReduce(t *testing.T) {
 	if err := r.workers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if r.result.Schedules != 400 || told == 0 {
-		t.Fatalf("%d schedules ran, %d failures were told", r.result.Schedules, told)
+	if r.result.Schedules != 400 || reported == 0 {
+		t.Fatalf("schedules = %d, reported failures = %d", r.result.Schedules, reported)
 	}
-	if err := r.reduceAll(t.Context()); err != nil {
+	if err := r.shrinkAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.save(); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.result.Failures) != 1 {
-		t.Fatalf("%d failures are left", len(r.result.Failures))
+		t.Fatalf("failures = %d, want 1", len(r.result.Failures))
 	}
 	f := r.result.Failures[0]
 	var names []string
 	for _, m := range f.Smallest.Actions {
 		names = append(names, m.Do)
 		if m.When != Immediately || m.For != 0 || m.Lasts != 0 {
-			t.Errorf("the move %+v is not as simple as it can be", m)
+			t.Errorf("action %+v can be simplified", m)
 		}
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"broker killed", release}, names); diff != "" {
-		t.Errorf("moves (-want +got):\n%s", diff)
+		t.Errorf("actions (-want +got):\n%s", diff)
 	}
 	if f.Failed != f.Repeated || f.Repeated != repeats*3 || f.Times < 2 {
-		t.Errorf("the failure is %+v", f)
+		t.Errorf("failure = %+v", f)
 	}
 	var kept Result
 	text, err := os.ReadFile(filepath.Join(o.Corpus, ResultFile))
@@ -275,57 +274,58 @@ func TestReduce(t *testing.T) {
 		err = json.Unmarshal(text, &kept)
 	}
 	if err != nil || len(kept.Failures) != 1 {
-		t.Errorf("the corpus has %+v, error %v", kept, err)
+		t.Errorf("saved result = %+v, error = %v", kept, err)
 	}
 	if _, err := source.Load([]string{filepath.Join(o.Corpus, f.File)}, source.Options{}); err != nil {
-		t.Errorf("the corpus has no scenario: %v", err)
+		t.Errorf("loading the saved scenario: %v", err)
 	}
 }
 
-// An inconclusive run is repeated once. A schedule without a result does not count.
-func TestUnclear(t *testing.T) {
+// TestInconclusive: an inconclusive run is repeated once. A schedule without a result is not counted.
+func TestInconclusive(t *testing.T) {
 	for name, c := range map[string]struct {
-		unclear                func(try int64) bool
-		schedules, unclearRuns int
+		inconclusive                func(try int64) bool
+		schedules, inconclusiveRuns int
 	}{
-		"every first run":      {func(try int64) bool { return try%2 == 1 }, 4, 4},
-		"both runs of the one": {func(try int64) bool { return try <= 2 }, 3, 2},
+		"every first run":           {func(try int64) bool { return try%2 == 1 }, 4, 4},
+		"both runs of one schedule": {func(try int64) bool { return try <= 2 }, 3, 2},
 	} {
 		var tries atomic.Int64
 		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(),
 			func(context.Context, Schedule) (runResult, *scenario.Report, error) {
-				return runResult{inconclusive: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
+				return runResult{inconclusive: c.inconclusive(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
 			})
 		r.began = time.Now()
 		if err := r.workers(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r.result.Schedules != c.schedules || r.result.Inconclusive != c.unclearRuns || len(r.result.Failures) != 0 {
-			t.Errorf("%s: %d tries, result %+v", name, tries.Load(), r.result)
+		if r.result.Schedules != c.schedules || r.result.Inconclusive != c.inconclusiveRuns ||
+			len(r.result.Failures) != 0 {
+			t.Errorf("%s: runs = %d, result = %+v", name, tries.Load(), r.result)
 		}
 	}
 }
 
-// A command of the user's gets no schedule that wants more controllers than it has.
-func TestSchedulesFit(t *testing.T) {
+// TestMaxControllers: a schedule needs at most as many controllers as a custom controller has.
+func TestMaxControllers(t *testing.T) {
 	config := &v1alpha1.Sandbox{}
 	if got := controllersOf(config); got != 0 {
-		t.Errorf("the controller of the project can be %d", got)
+		t.Errorf("maximum of the bundled controller = %d, want 0", got)
 	}
 	config.Spec.Controller.Command = []string{"mine"}
 	if got := controllersOf(config); got != 1 {
-		t.Errorf("a command can be %d", got)
+		t.Errorf("maximum of a custom controller = %d, want 1", got)
 	}
 	r := serial(Options{Seed: 1, Count: 60, Corpus: t.TempDir()}.Complete(), nil)
 	r.gen.controllers = 1
 	for range 59 {
 		if s, more := r.next(); !more || s.Replicas > 1 && s.Seed != 1 {
-			t.Errorf("seed %d wants %d controllers", s.Seed, s.Replicas)
+			t.Errorf("seed %d needs %d controllers, want 1", s.Seed, s.Replicas)
 		}
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	lost := scenario.Traffic{Summary: traffic.Summary{}, Result: scenario.Failed}
 	lost.Name, lost.Sent, lost.Summary.Lost = "service1", 10, 3
 	broken := scenario.Check{Name: "order", Result: scenario.Failed, Summary: "1 in the wrong order",
@@ -335,13 +335,13 @@ func TestJudge(t *testing.T) {
 		want runResult
 	}{
 		"passed": {scenario.Run{Result: scenario.Passed}, runResult{}},
-		"not to be judged": {scenario.Run{Result: scenario.Errored, Failure: "late"},
+		"errored": {scenario.Run{Result: scenario.Errored, Failure: "late"},
 			runResult{inconclusive: true, seen: "late"}},
-		"a step": {scenario.Run{Result: scenario.Failed, Failure: "not within 75s"},
+		"failed step": {scenario.Run{Result: scenario.Failed, Failure: "not within 75s"},
 			runResult{invariant: "at rest", seen: "not within 75s"}},
 		"requests": {scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}},
 			runResult{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
-		"a check, before them": {
+		"failed check and lost requests": {
 			scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}},
 			runResult{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
@@ -352,9 +352,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Requests that are lost since Kubernetes deletes the last Pod that serves, as a release is rolled back, say nothing about the
-// controller.
-func TestTakenTooSoon(t *testing.T) {
+// TestLastReadyPodDeletedByKubernetes: requests that are lost because Kubernetes deletes the last Ready Pod during a
+// rollback are not a failure of the controller.
+func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	began := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 	pod := func(at int, name, version string, ready, deleting bool) events.Event {
 		s := events.PodState{Name: name, UID: name, Ready: ready, Deleting: deleting, Owner: "ReplicaSet/" + name,
@@ -362,23 +362,23 @@ func TestTakenTooSoon(t *testing.T) {
 		return events.Event{Time: began.Add(time.Duration(at) * time.Second), Pod: &events.PodEvent{PodState: s}}
 	}
 	older, newer := pod(0, "older", "1.0.0", true, false), pod(1, "newer", "2.0.0", true, false)
-	back := []*scenario.Step{{Name: "12 roll back: biz1 1.0.0", Started: began.Add(2 * time.Second)}}
+	rollbackStep := []*scenario.Step{{Name: "12 roll back: biz1 1.0.0", Started: began.Add(2 * time.Second)}}
 	for name, c := range map[string]struct {
 		steps  []*scenario.Step
 		events []events.Event
 		want   bool
 	}{
-		"the old one is on its way out": {back,
+		"old Pod is being deleted": {rollbackStep,
 			[]events.Event{older, newer, pod(3, "older", "1.0.0", true, true), pod(4, "newer", "2.0.0", true, true)},
 			true},
-		"the old one serves": {back, []events.Event{older, newer, pod(4, "newer", "2.0.0", true, true)},
+		"old Pod is Ready": {rollbackStep, []events.Event{older, newer, pod(4, "newer", "2.0.0", true, true)},
 			false},
-		"before": {back, []events.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
-		"it did not serve": {back,
+		"before the rollback": {rollbackStep, []events.Event{newer, pod(1, "newer", "2.0.0", true, true)}, false},
+		"Pod was not Ready": {rollbackStep,
 			[]events.Event{pod(1, "newer", "2.0.0", false, false), pod(4, "newer", "2.0.0", false, true)}, false},
-		"what it is rolled back to": {back, []events.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
-		"nothing was rolled back":   {nil, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
-		"another module was rolled back": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}},
+		"Pod of the target version": {rollbackStep, []events.Event{older, pod(4, "older", "1.0.0", true, true)}, false},
+		"no rollback":               {nil, []events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
+		"rollback of another module": {[]*scenario.Step{{Name: "12 roll back: biz2 1.0.0", Started: began}},
 			[]events.Event{newer, pod(4, "newer", "2.0.0", true, true)}, false},
 	} {
 		lost := scenario.Traffic{Result: scenario.Failed}
@@ -387,45 +387,45 @@ func TestTakenTooSoon(t *testing.T) {
 			Timeline: c.events}
 		if got := evaluate(&scenario.Report{Runs: []*scenario.Run{&run}}); got.inconclusive != c.want ||
 			(got.invariant == "requests") == c.want {
-			t.Errorf("%s: %+v, want unclear: %t", name, got, c.want)
+			t.Errorf("%s: result = %+v, want inconclusive: %t", name, got, c.want)
 		}
 	}
 }
 
-// Schedules have three disturbances on average. Most schedules can share a sandbox, and these disturb only their own
-// objects.
-func TestKindsOfSchedules(t *testing.T) {
-	const all = 600
-	disturbances, alone := 0, 0
-	for seed := range uint64(all) {
+// TestDistributionOfSchedules: schedules have three disruptions on average. Most schedules can share a sandbox, and
+// disrupt only their own objects.
+func TestDistributionOfSchedules(t *testing.T) {
+	const total = 600
+	disruptions, ownSandbox := 0, 0
+	for seed := range uint64(total) {
 		s := generator{}.generate(seed)
 		for _, m := range s.Actions {
 			if actionSpecs[m.Do].isDisruption() {
-				disturbances++
+				disruptions++
 			}
 		}
 		if s.needsOwnSandbox() {
-			alone++
+			ownSandbox++
 		}
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil ||
 				step.ControllerManager != nil || step.Scheduler != nil ||
 				step.Fault != nil && step.DisruptsAll() && step.Fault.Set.Fault.Match.Namespace == ""
 			if shared && !s.needsOwnSandbox() {
-				t.Errorf("seed %d disturbs other schedules: %s", s.Seed, s)
+				t.Errorf("seed %d disrupts other schedules: %s", s.Seed, s)
 			}
 		}
 	}
-	if mean := float64(disturbances) / all; mean < 2.7 || mean > 3.3 {
-		t.Errorf("%.2f disturbances on average", mean)
+	if mean := float64(disruptions) / total; mean < 2.7 || mean > 3.3 {
+		t.Errorf("mean number of disruptions = %.2f, want 2.7 to 3.3", mean)
 	}
-	if alone < all/10 || alone > all/3 {
-		t.Errorf("%d of %d schedules need a sandbox of their own", alone, all)
+	if ownSandbox < total/10 || ownSandbox > total/3 {
+		t.Errorf("schedules that need their own sandbox = %d of %d", ownSandbox, total)
 	}
 }
 
-// Nothing begins when the time is over, and what runs then comes to its end.
-func TestTheTimeIsOver(t *testing.T) {
+// TestTimeLimit: after the time limit, no schedule starts, and running schedules complete.
+func TestTimeLimit(t *testing.T) {
 	var r *run
 	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(),
 		func(ctx context.Context, _ Schedule) (runResult, *scenario.Report, error) {
@@ -439,6 +439,6 @@ func TestTheTimeIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := r.result.Schedules; n != r.taken || n == 0 {
-		t.Errorf("%d schedules were judged, of %d that have begun", n, r.taken)
+		t.Errorf("schedules with a result = %d, started schedules = %d", n, r.taken)
 	}
 }

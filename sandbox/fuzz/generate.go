@@ -10,7 +10,7 @@ import (
 )
 
 type generator struct {
-	only []string // moves; nil = all
+	only []string // names of actions; nil = all
 	// beyond allows faults beyond the API's contract.
 	beyond bool
 	// controllers is the maximum number of controllers; 0 = unlimited.
@@ -47,15 +47,15 @@ func (g generator) generate(seed uint64) Schedule {
 }
 
 func (g generator) random(r *rand.Rand) Schedule {
-	// Most schedules disturb only their own objects, so that they can share a sandbox.
-	beside := g.only == nil && r.IntN(5) < 4
+	// Most schedules disrupt only their own objects, so that they can share a sandbox.
+	shareable := g.only == nil && r.IntN(5) < 4
 	s := Schedule{Replicas: 1}
-	if !beside && r.IntN(2) == 0 {
+	if !shareable && r.IntN(2) == 0 {
 		s.Replicas = 2
 	}
 	activations := []v1alpha1.Activation{v1alpha1.ActivationNewModule, v1alpha1.ActivationMulti}
 	installs := []time.Duration{0, 0, time.Second, 5 * time.Second}
-	// at any speed; well below MODULE_DRAIN at the highest one
+	// the same at any speed; much shorter than MODULE_DRAIN at MaxSpeed
 	requests := []time.Duration{0, 0, 0, 100 * time.Millisecond}
 	set := Bases{Count: 1 + r.IntN(3),
 		Tunnel:     pick(r, []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP}),
@@ -80,28 +80,29 @@ func (g generator) random(r *rand.Rand) Schedule {
 	for i := range s.Workloads {
 		s.Workloads[i].fit(len(bases))
 	}
-	// Most schedules have no move that removes modules, so that every check applies.
-	gentle := g.only == nil && r.IntN(3) > 0
+	// Most schedules have no action that removes modules, so that every check applies.
+	keepsModules := g.only == nil && r.IntN(3) > 0
 	// Half of the schedules settle quickly, and all checks apply to them: no command is repeated, and endpoints
 	// follow their Pods.
-	sharp := g.only == nil && r.IntN(2) == 0
-	var operations, disturbances []actionSpec
+	settlesFast := g.only == nil && r.IntN(2) == 0
+	var operations, disruptiveActions []actionSpec
 	for _, m := range allActions {
 		switch {
-		case gentle && m.mayCause(losesRequests|leavesGap), sharp && (m.slow() || m.mayCause(repeatsCommands|staleEndpoints)):
+		case keepsModules && m.mayCause(losesRequests|leavesGap),
+			settlesFast && (m.slow() || m.mayCause(repeatsCommands|staleEndpoints)):
 			continue
-		case beside && m.affectsAllSchedules(), m.tunnel != "" && !s.hasTunnel(Action{Do: m.name}):
+		case shareable && m.affectsAllSchedules(), m.tunnel != "" && !s.hasTunnel(Action{Do: m.name}):
 			continue
 		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
 		if m.isDisruption() {
-			disturbances = append(disturbances, m)
+			disruptiveActions = append(disruptiveActions, m)
 		} else {
 			operations = append(operations, m)
 		}
 	}
-	for _, list := range order(r, operations, disturbances) {
+	for _, list := range order(r, operations, disruptiveActions) {
 		if len(list) == 0 {
 			continue
 		}
@@ -110,7 +111,7 @@ func (g generator) random(r *rand.Rand) Schedule {
 		if m.When == Commanded {
 			m.Nth = 1 + r.IntN(3)
 		}
-		if kind.name == uninstalled { // otherwise an older list may make a Pod Ready
+		if kind.name == uninstalled { // otherwise, an older list may make a Pod Ready
 			m.When, m.Nth = Settled, 0
 		}
 		switch {
@@ -123,7 +124,7 @@ func (g generator) random(r *rand.Rand) Schedule {
 		}
 		if kind.isDisruption() {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
-			if kind.canSkip() { // without another move there may be no matching request
+			if kind.canSkip() { // without another action there may be no matching request
 				m.Lasts, m.Skip = max(m.Lasts, 1), r.IntN(6)
 			}
 		}
@@ -135,11 +136,11 @@ func (g generator) random(r *rand.Rand) Schedule {
 	return s
 }
 
-// order returns the list for each move, in random order: disturbances for one to five moves, three on average, and
+// order returns the list for each action, in random order: disruptions for one to five actions, three on average, and
 // operations for one to four.
-func order(r *rand.Rand, operations, disturbances []actionSpec) (lists [][]actionSpec) {
+func order(r *rand.Rand, operations, disruptiveActions []actionSpec) (lists [][]actionSpec) {
 	for range 1 + r.IntN(5) {
-		lists = append(lists, disturbances)
+		lists = append(lists, disruptiveActions)
 	}
 	for range 1 + r.IntN(4) {
 		lists = append(lists, operations)

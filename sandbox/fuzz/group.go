@@ -17,7 +17,7 @@ type Failure struct {
 	// Seed of the first schedule that failed. Smallest is the shrunk schedule.
 	Seed     uint64   `json:"seed"`
 	Smallest Schedule `json:"smallest"`
-	// Seen describes the failure in a sentence.
+	// Seen describes the failure.
 	Seen string `json:"seen"`
 	// Failed of Repeated runs of Smallest had the same failure.
 	Failed   int `json:"failed"`
@@ -59,7 +59,7 @@ func evaluate(r *scenario.Report) runResult {
 				o.seen = fmt.Sprintf("stream %s: %d of %d requests were lost", t.Name, t.Summary.Lost, t.Sent)
 			}
 		}
-		for _, c := range run.Checks { // a check explains more than lost requests do
+		for _, c := range run.Checks { // checks explain more than lost requests
 			if c.Result == scenario.Failed {
 				o.invariant, o.seen = c.Name, c.Name+": "+c.Summary
 				if len(c.Violations) > 0 {
@@ -69,8 +69,8 @@ func evaluate(r *scenario.Report) runResult {
 			}
 		}
 		if o.invariant == "requests" {
-			if why := takenTooSoon(run); why != "" {
-				return runResult{inconclusive: true, seen: why + ": " + o.seen}
+			if reason := deletedLastReadyPod(run); reason != "" {
+				return runResult{inconclusive: true, seen: reason + ": " + o.seen}
 			}
 		}
 		return o
@@ -78,10 +78,10 @@ func evaluate(r *scenario.Report) runResult {
 	return runResult{}
 }
 
-// shape returns the invariant and the moves of the smallest schedule, sorted. Failures of the same shape are merged.
+// shape returns the invariant and the actions of the smallest schedule, sorted. Failures of the same shape are merged.
 func (f *Failure) shape() string { return f.Invariant + ": " + f.actionNames() }
 
-// actionNames returns the names of the moves, sorted, without duplicates.
+// actionNames returns the names of the actions, sorted, without duplicates.
 func (f *Failure) actionNames() string {
 	var names []string
 	for _, m := range f.Smallest.Actions {

@@ -8,12 +8,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// takenTooSoon describes the deletion of the last Ready Pod of a module during a rollback, although its Deployment
-// allows no unavailable Pods. It returns an empty text if there was none. The Deployment controller uses the number of
-// available Pods in the status of a ReplicaSet, which may be out of date: old Pods that are being deleted still count,
-// so it deletes the new ones immediately. A module controller cannot prevent this.
+// deletedLastReadyPod describes the deletion of the last Ready Pod of a module during a rollback, although its
+// Deployment allows no unavailable Pods. It returns an empty text if there was none. The Deployment controller uses the
+// number of available Pods in the status of a ReplicaSet, which may be out of date: old Pods that are being deleted
+// still count, so it deletes the new ones immediately. A module controller cannot prevent this.
 // https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go, reconcileOldReplicaSets
-func takenTooSoon(run *scenario.Run) string {
+func deletedLastReadyPod(run *scenario.Run) string {
 	for _, s := range run.Steps {
 		_, to, is := strings.Cut(s.Name, rollback+": ")
 		module, version, named := strings.Cut(to, " ")
@@ -35,7 +35,7 @@ func takenTooSoon(run *scenario.Run) string {
 			}
 			if !serves(&state, module) {
 				return fmt.Sprintf(
-					"Kubernetes deleted Pod %s, the last one that served %s, when that was rolled back to %s",
+					"Kubernetes deleted Pod %s, the last Ready Pod of %s, during the rollback to %s",
 					e.Pod.Name, module, version)
 			}
 		}
@@ -43,6 +43,7 @@ func takenTooSoon(run *scenario.Run) string {
 	return ""
 }
 
+// serves reports whether a Pod of the module is Ready.
 func serves(state *events.State, module string) bool {
 	for p := range state.Pods.All() {
 		if p.HasModule(module) && p.Serves() {

@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// mostLog is the maximum number of bytes of a log that are kept with a failure.
-const mostLog = 1 << 20
+// maxLogBytes is the maximum number of bytes of a log that are kept with a failure.
+const maxLogBytes = 1 << 20
 
 // controllerLogs returns the end of the controllers' logs. Each line begins with the name of the controller.
 func controllerLogs(status *sandbox.Status) string {
@@ -25,7 +25,7 @@ func controllerLogs(status *sandbox.Status) string {
 	return all.String()
 }
 
-// readEnd returns the last mostLog bytes of a file. It returns an empty text if the file cannot be read.
+// readEnd returns the last maxLogBytes bytes of a file. It returns an empty text if the file cannot be read.
 func readEnd(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func readEnd(path string) string {
 	if err != nil {
 		return ""
 	}
-	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-mostLog), mostLog))
+	text, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-maxLogBytes), maxLogBytes))
 	if err != nil {
 		return ""
 	}

@@ -39,11 +39,11 @@ type pool struct {
 
 type box struct {
 	name string
-	room *semaphore.Weighted // of beside
+	room *semaphore.Weighted // of maxConcurrent
 
 	load int64 // of schedules that run or wait; guarded by the mutex of the pool
 
-	// A schedule that has all room may write, one that has some room may read.
+	// A schedule with all of the room may write the following fields, and a schedule with some of it may read them.
 	in     *sandbox.Sandbox // nil = it must be created
 	broken atomic.Bool      // a component has exited
 }
@@ -55,7 +55,8 @@ func openPool(o Options) (*pool, error) {
 	}
 	p := &pool{o: o, work: work}
 	for n := range o.Parallel {
-		p.boxes = append(p.boxes, &box{name: fmt.Sprintf("%s-%d", o.Name, n+1), room: semaphore.NewWeighted(maxConcurrent)})
+		p.boxes = append(p.boxes,
+			&box{name: fmt.Sprintf("%s-%d", o.Name, n+1), room: semaphore.NewWeighted(maxConcurrent)})
 	}
 	return p, nil
 }
@@ -138,8 +139,8 @@ var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
 const lostInstall = 18 * time.Second
 
 // forSettling returns the settings of the bundled controller with which schedules settle in time. Bases that were
-// upgraded unnoticed are removed without a limit per minute, since concurrent schedules share the limit. An install
-// whose command was lost is repeated.
+// upgraded while they were not observed are removed without a limit per minute, since concurrent schedules share the
+// limit. An install whose command was lost is repeated.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
@@ -156,8 +157,8 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		config.Spec.Controller.Env = env
 	}
 	config.Spec.Controller.APIView = config.Spec.Controller.Location != v1alpha1.LocationCluster
-	if theirs, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
-		theirs.Close()
+	if existing, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
+		existing.Close()
 		return nil, fmt.Errorf(
 			"sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
 	}
@@ -206,7 +207,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Re
 	return o, r, err
 }
 
-// componentExit returns the outcome of a schedule during which a component exited.
+// componentExit returns the result of a schedule during which a component exited.
 func componentExit(ended *sandbox.Component) runResult {
 	seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | ")
 	if strings.HasPrefix(ended.Name, controller) {
@@ -248,13 +249,13 @@ func (p *pool) write(s Schedule) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	folder, err := os.MkdirTemp(p.work, "")
+	dir, err := os.MkdirTemp(p.work, "")
 	if err != nil {
 		return "", fmt.Errorf("creating a directory for a schedule: %w", err)
 	}
-	file = filepath.Join(folder, name+".yaml")
+	file = filepath.Join(dir, name+".yaml")
 	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return "", errors.Join(fmt.Errorf("writing a schedule: %w", err), os.RemoveAll(folder))
+		return "", errors.Join(fmt.Errorf("writing a schedule: %w", err), os.RemoveAll(dir))
 	}
 	return file, nil
 }

@@ -30,8 +30,8 @@ func poolOf(t *testing.T, sandboxes int) *pool {
 	return p
 }
 
-// Schedules share a sandbox until it is full. A schedule that needs a sandbox of its own waits until one is empty, and
-// no other schedule starts there in the meantime.
+// TestRoom: schedules share a sandbox until it is full. A schedule that needs its own sandbox waits until one is empty,
+// and no other schedule starts in this sandbox in the meantime.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := poolOf(t, 2)
@@ -61,7 +61,7 @@ func TestRoom(t *testing.T) {
 			}
 		}
 		var got [][2]int
-		look := func() {
+		record := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, [2]int{running[p.boxes[0]], running[p.boxes[1]]})
@@ -70,36 +70,37 @@ func TestRoom(t *testing.T) {
 		for range maxConcurrent + 1 {
 			ends = append(ends, start(1))
 		}
-		look()
-		alone := start(maxConcurrent)
+		record()
+		exclusive := start(maxConcurrent)
 		last := start(1)
-		look()
+		record()
 		ends[maxConcurrent]() // the second sandbox is empty
-		look()
+		record()
 		for _, end := range ends[:maxConcurrent] {
 			end()
 		}
-		look()
-		alone()
+		record()
+		exclusive()
 		last()
-		look()
-		want := [][2]int{{maxConcurrent, 1}, {maxConcurrent, 1}, {maxConcurrent, maxConcurrent}, {1, maxConcurrent}, {0, 0}}
+		record()
+		want := [][2]int{{maxConcurrent, 1}, {maxConcurrent, 1}, {maxConcurrent, maxConcurrent}, {1, maxConcurrent},
+			{0, 0}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("running (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// No schedule starts in a broken sandbox that cannot be replaced.
+// TestBrokenSandbox: no schedule starts in a broken sandbox that cannot be replaced.
 func TestBrokenSandbox(t *testing.T) {
 	p := poolOf(t, 1)
 	p.boxes[0].broken.Store(true)
-	p.o.Home, p.o.Config = t.TempDir(), &v1alpha1.Sandbox{} // which sandbox.Up rejects
+	p.o.Home, p.o.Config = t.TempDir(), &v1alpha1.Sandbox{} // sandbox.Up rejects it
 	err := p.with(t.Context(), 1, func(*box) error {
-		t.Error("a schedule has started")
+		t.Error("schedule was started")
 		return nil
 	})
 	if err == nil || p.boxes[0].load != 0 {
-		t.Errorf("error %v, load %d", err, p.boxes[0].load)
+		t.Errorf("error = %v, load = %d; want an error, 0", err, p.boxes[0].load)
 	}
 }

@@ -19,23 +19,23 @@ import (
 type renderer struct {
 	s     Schedule
 	steps []v1alpha1.Step
-	now   []current // by workload
+	now   []current // desired states by workload
 	last  int       // the workload of the last operation
 	open  []open
-	n     int // of faults
-	// starting reports whether a step in the background starts a controller. No controller is disturbed then.
+	n     int // number of faults
+	// starting reports whether a step in the background starts a controller. No controller is disrupted then.
 	starting bool
 }
 
 // current is the desired state of a workload.
 type current struct{ version, image, replicas, newest int }
 
-// open is a disturbance that has not ended.
+// open is a disruption that has not ended.
 type open struct {
-	action  Action
-	kind  *actionSpec
-	until int    // the index of the move before which it ends
-	fault string // its id
+	action Action
+	kind   *actionSpec
+	until  int    // index of the action before which the disruption ends
+	fault  string // ID of the fault
 }
 
 // Scenario returns the schedule as a scenario of that name.
@@ -44,22 +44,22 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r.begin()
 	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) {
 		r.add("", v1alpha1.Action{
-			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)},
-				Reason: "the controller cannot tell new bases from the bases that they replace before"}})
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(minBaseAge)},
+				Reason: "until the controller can distinguish new bases from the bases that they replace"}})
 	}
 	for i, m := range s.Actions {
 		r.endDue(func(o open) bool { return o.until <= i })
-		r.move(i, m)
+		r.act(i, m)
 	}
 	r.endDue(func(open) bool { return true })
-	r.atRest()
+	r.checkFinalState()
 	spec := v1alpha1.ScenarioSpec{
 		Description: s.String(), Speed: s.speed(), Steps: r.steps,
 		Timeout: &metav1.Duration{Duration: s.slowed(4 * time.Minute)},
 		Bases:   s.sets(), Checks: s.checks(),
 	}
 	if len(s.Actions) == 0 {
-		spec.Description = "nothing is done"
+		spec.Description = "no actions"
 	}
 	if s.Replicas > 1 {
 		spec.Controller = &v1alpha1.ControllerNeeds{Replicas: ptr.To(s.Replicas)}
@@ -76,17 +76,17 @@ func (s Schedule) needs() map[string]string {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
 		maps.Copy(env, forPeers)
 	}
-	if s.settle() == s.slowed(settleSlowly) {
+	if s.settle() == s.slowed(slowSettleTime) {
 		maps.Copy(env, forSettling(s.speed()))
 	}
 	return env
 }
 
-// YAML returns the scenario as a file that begins with comments. With ours, it has the settings of the bundled
-// controller.
-func (s Schedule) YAML(name string, ours bool, comments ...string) ([]byte, error) {
+// YAML returns the scenario as a file that begins with comments. If bundled is true, it has the settings that the
+// bundled controller needs.
+func (s Schedule) YAML(name string, bundled bool, comments ...string) ([]byte, error) {
 	c := s.Scenario(name)
-	if env := s.needs(); ours && len(env) > 0 {
+	if env := s.needs(); bundled && len(env) > 0 {
 		if c.Spec.Controller == nil {
 			c.Spec.Controller = &v1alpha1.ControllerNeeds{}
 		}
@@ -119,10 +119,11 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 	return sets
 }
 
-// checks returns the built-in checks that apply to the moves. The documentation has a table of them.
+// checks returns the built-in checks that apply to the actions. The documentation has a table of them.
 func (s Schedule) checks() (c v1alpha1.Checks) {
-	c.MaxPodWrites, c.MaxCommands = ptr.To(mostPodWrites), ptr.To(mostCommands)
-	if s.mayCause(leavesGap) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
+	c.MaxPodWrites, c.MaxCommands = ptr.To(maxPodWrites), ptr.To(maxCommands)
+	if s.mayCause(leavesGap) ||
+		slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
 		c.ActiveVersion = v1alpha1.Ignored
 	}
 	if s.mayCause(losesRequests) {
@@ -132,20 +133,24 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 		c.InstalledOnce = v1alpha1.Ignored
 	}
 	if s.mayCause(removesSilently) &&
-		s.has(func(m *actionSpec) bool { return m.mayCause(delaysLists) || m.name == forceDelete || m.name == recreate }) {
-		// the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
+		s.has(func(m *actionSpec) bool {
+			return m.mayCause(delaysLists) || m.name == forceDelete || m.name == recreate
+		}) {
+		// The check cannot know which lists were lost, and how late the endpoints of deleted Pods are removed.
 		c.Truth = v1alpha1.Ignored
 	}
-	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) && s.has(func(m *actionSpec) bool { return m.resource != "" }) {
-		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
+	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) &&
+		s.has(func(m *actionSpec) bool { return m.resource != "" }) {
+		// after a disruption, bases have two minutes to reconnect, but the old bases do not exist any more
+		c.Truth = v1alpha1.Ignored
 	}
 	if s.mayCause(staleEndpoints) {
-		c.Truth = v1alpha1.Ignored // it looks at endpoints, which do not follow
+		c.Truth = v1alpha1.Ignored // the check depends on endpoints, which do not follow their Pods
 	}
 	return c
 }
 
-// lossless reports whether no request to a workload may be lost: no move removes modules, bases or endpoints. If
+// lossless reports whether no request to a workload may be lost: no action removes modules, bases or endpoints. If
 // releases overlap, a base that lists its modules late, or that keeps all versions active, may receive requests for a
 // version that is being uninstalled.
 func (s Schedule) lossless(w Workload) bool {
@@ -226,24 +231,26 @@ func (r *renderer) ref(workload int) *v1alpha1.Ref {
 	return &v1alpha1.Ref{APIVersion: version, Kind: kind, Name: w.Module}
 }
 
-func (r *renderer) move(i int, m Action) {
+// act renders an action.
+func (r *renderer) act(i int, m Action) {
 	kind := actionSpecs[m.Do]
 	switch m.When {
 	case Immediately:
 	case Commanded:
 		f := r.named(v1alpha1.Fault{
 			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0),
-			For: fault.Duration(r.s.slowed(patience)), MayNotFire: true,
+			For: fault.Duration(r.s.slowed(triggerTimeout)), MayNotFire: true,
 		})
 		r.add("until "+string(m.When), set(v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Fault: f}))
 		r.add("", v1alpha1.Action{Fault: &v1alpha1.FaultAction{Await: &v1alpha1.FaultSelector{IDs: []string{f.ID}}}})
 	default:
 		r.add("", v1alpha1.Action{
-			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: r.seen(m.When),
-				Reason: "until " + string(m.When)}})
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(triggerTimeout)},
+				OrUntil: r.condition(m.When),
+				Reason:  "until " + string(m.When)}})
 	}
 	switch {
-	// they wait for what may be held up
+	// These actions wait for something that disruptions can delay.
 	case kind.needsBases(), m.Do == recreate && r.s.Workloads[m.Workload].Kind == pod:
 		r.endDue(func(open) bool { return true })
 	case kind.needsAPI():
@@ -285,16 +292,16 @@ func (r *renderer) operate(m Action) {
 	case recreate:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{Ref: *r.ref(m.Workload)}})
 		if w.Kind == daemonSet {
-			// The DaemonSet controller tracks expected Pods by the name of the DaemonSet. If it creates a Pod for the old
-			// object after the new one exists, the new one gets no Pods for five minutes.
+			// The DaemonSet controller tracks expected Pods by the name of the DaemonSet. If it creates a Pod for the
+			// old object after the new one exists, the new one gets no Pods for five minutes.
 			r.add("", v1alpha1.Action{
-				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(noticed)},
-					Reason: "until Kubernetes' controller knows that it is gone"}})
-			gone := fmt.Sprintf(
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(deletionDelay)},
+					Reason: "until the DaemonSet controller observes the deletion"}})
+			noPods := fmt.Sprintf(
 				"!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
 			r.add("", v1alpha1.Action{
-				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(patience)}, OrUntil: gone,
-					Reason: "until no Pod is made for it any more"}})
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(triggerTimeout)}, OrUntil: noPods,
+					Reason: "until no Pod of the deleted object is created"}})
 		}
 		c.newest++
 		c.version, c.image = c.newest, 0
@@ -302,10 +309,10 @@ func (r *renderer) operate(m Action) {
 	case forceDelete:
 		r.add(m.Do, v1alpha1.Action{Delete: &v1alpha1.Delete{
 			Ref: v1alpha1.Ref{APIVersion: "v1", Kind: "Pod", Labels: map[string]string{"app": w.Module}},
-			// one may be gone, and the next not made
+			// The Pod may have been deleted, and not recreated yet.
 			GracePeriod: &metav1.Duration{}, NoWait: true, IgnoreNotFound: true,
 		}})
-		if w.Kind == pod { // whoever made it makes it again, under its name
+		if w.Kind == pod { // a bare Pod is not recreated, so apply it again
 			r.apply(m)
 		}
 	case upgrade:
@@ -327,14 +334,14 @@ func (r *renderer) operate(m Action) {
 func (r *renderer) apply(m Action) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
 	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
-		// what it releases is chance
+		// The action is random, so it may change nothing.
 		Resource:     w.workload(c.version, c.image, c.replicas),
 		ReleaseCheck: v1alpha1.ReleaseCheck{MayChangeNothing: true},
 	}})
 }
 
-// seen returns the condition of a trigger, for the newest version of the workload of the last operation.
-func (r *renderer) seen(t Trigger) string {
+// condition returns the condition of a trigger, for the newest version of the workload of the last operation.
+func (r *renderer) condition(t Trigger) string {
 	m, v := r.s.Workloads[r.last].Module, version(r.now[r.last].version)
 	pod := fmt.Sprintf("p.metadata.labels['app'] == '%s' && p.metadata.labels['version'] == '%s'", m, v)
 	const ready = "has(p.status.conditions) && p.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
@@ -357,7 +364,7 @@ func (r *renderer) seen(t Trigger) string {
 // follows waits until the replicas of a peer Deployment are as many as the bases.
 func (r *renderer) follows(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
-	r.within("a replica of "+w.Module+" for each base", r.s.settle(),
+	r.within("one replica of "+w.Module+" per base", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
@@ -366,7 +373,7 @@ func (r *renderer) follows(w Workload) {
 func (r *renderer) reached(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
 		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
-	r.within("Service "+w.Module+" reaches its Pods", r.s.settle(),
+	r.within("Service "+w.Module+" has ready endpoints", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
@@ -379,8 +386,8 @@ func (r *renderer) rolledOut(workload int) {
 	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
 }
 
-// atRest renders the checks of the final state.
-func (r *renderer) atRest() {
+// checkFinalState renders the checks of the final state.
+func (r *renderer) checkFinalState() {
 	for i := range r.s.Workloads {
 		r.rolledOut(i)
 	}
@@ -409,16 +416,16 @@ func (r *renderer) atRest() {
 	}
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))",
 		strings.Join(wrong, " || "))
-	both := renderer{s: r.s} // at once: each must be so for a time
+	both := renderer{s: r.s} // concurrently, because each condition must hold for a second
 	both.within("every Pod is Ready", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("Services reach all Pods, and nothing else", r.s.settle(),
+	both.within("Services have endpoints for all Pods, and no others", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("each base has a Node that is Ready", r.s.settle(),
+	both.within("each base has a Ready Node", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("bases have what Pods want, and nothing else", r.s.settle(),
+	both.within("bases have the modules of their Pods, and no others", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
-	r.within("what must be so in the end", r.s.settle()+r.s.slowed(patience), v1alpha1.Action{Parallel: both.steps})
-	r.within("no controller writes anything", r.s.settle(),
-		v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quiet)}}})
+	r.within("final state", r.s.settle()+r.s.slowed(triggerTimeout), v1alpha1.Action{Parallel: both.steps})
+	r.within("no controller writes to the API", r.s.settle(),
+		v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quietTime)}}})
 }

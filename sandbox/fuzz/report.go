@@ -21,10 +21,11 @@ const (
 	ComparisonFile = "compare.json" // of Compare
 )
 
-var other = regexp.MustCompile(`[^a-z0-9]+`)
+// notInFileName matches characters that file names do not have.
+var notInFileName = regexp.MustCompile(`[^a-z0-9]+`)
 
 func (f *Failure) fileName() string {
-	name := strings.Trim(other.ReplaceAllString(strings.ToLower(f.Invariant), "-"), "-")
+	name := strings.Trim(notInFileName.ReplaceAllString(strings.ToLower(f.Invariant), "-"), "-")
 	if len(name) > 30 {
 		name = strings.TrimRight(name[:30], "-")
 	}
@@ -68,14 +69,15 @@ func (r *run) save() error {
 func (r *run) saveOne(f *Failure) error {
 	comments := []string{
 		"Found by koupsandbox fuzz, seed " + fmt.Sprint(f.Seed) + ".",
-		"Broken: " + f.Invariant + ".",
-		"Seen: " + f.Seen,
+		"Failed check: " + f.Invariant + ".",
+		"Result: " + f.Seen,
 	}
 	if f.Repeated > 0 {
-		comments = append(comments, fmt.Sprintf("It failed like this in %d of %d repetitions.", f.Failed, f.Repeated))
+		comments = append(comments,
+			fmt.Sprintf("The same failure occurred in %d of %d repetitions.", f.Failed, f.Repeated))
 	}
-	ours := r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0
-	text, err := f.Smallest.YAML(f.name(), ours, comments...)
+	bundled := r.o.Config == nil || len(r.o.Config.Spec.Controller.Command) == 0
+	text, err := f.Smallest.YAML(f.name(), bundled, comments...)
 	if err == nil {
 		err = report.Save(filepath.Join(r.o.Corpus, f.File), text,
 			func(w io.Writer, text []byte) error { _, err := w.Write(text); return err })
@@ -92,8 +94,8 @@ func (r *run) saveOne(f *Failure) error {
 	return report.Save(filepath.Join(r.o.Corpus, f.page()), &page, report.WriteHTML)
 }
 
-// forget removes the files of a failure that was merged with another.
-func (r *run) forget(f *Failure) error {
+// removeFiles removes the files of a failure that was merged with another.
+func (r *run) removeFiles(f *Failure) error {
 	for _, name := range []string{f.File, f.page(), f.log()} {
 		if name == "" {
 			continue

@@ -15,21 +15,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// filesOf are the names of the files in a corpus.
+// filesOf returns the names of the files in a corpus.
 func filesOf(t *testing.T, corpus string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(corpus)
+	enruns, err := os.ReadDir(corpus)
 	if err != nil {
 		t.Error(err)
 	}
-	for _, e := range entries {
+	for _, e := range enruns {
 		names = append(names, e.Name())
 	}
 	return names
 }
 
-// read reads a result from its file.
-func read[T any](t *testing.T, file string) (value T) {
+// readResult reads a result from a file.
+func readResult[T any](t *testing.T, file string) (value T) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -41,31 +41,31 @@ func read[T any](t *testing.T, file string) (value T) {
 	return value
 }
 
-// A failure is in the corpus before the next try begins, so a process that is killed loses nothing;
-// and Ctrl-C leaves everything that was found until then.
-func TestWhatIsFoundIsKept(t *testing.T) {
+// TestFailuresAreSaved: a failure is saved before the next run, in case the process is killed. After Ctrl-C, the corpus
+// has all failures.
+func TestFailuresAreSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
-		count, stopAt int // schedules, and the try in which Ctrl-C is pressed
-		schedules     int // that have ended
+		count, stopAt int // number of schedules, and the run with Ctrl-C
+		schedules     int // with a result
 	}{
-		"while schedules run":        {count: 10, stopAt: 3, schedules: 2},
-		"while a failure is reduced": {count: 1, stopAt: 4, schedules: 1},
+		"while schedules run":       {count: 10, stopAt: 3, schedules: 2},
+		"while a failure is shrunk": {count: 1, stopAt: 4, schedules: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Seed: 7, Count: tc.count, Parallel: 1, Corpus: filepath.Join(t.TempDir(), "corpus")}.Complete()
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			tries := 0
+			runs := 0
 			var killed []string
 			r := serial(o, func(context.Context, Schedule) (runResult, *scenario.Report, error) {
-				tries++
-				if tries == 2 {
+				runs++
+				if runs == 2 {
 					killed = filesOf(t, o.Corpus)
 				}
-				if tries == tc.stopAt {
+				if runs == tc.stopAt {
 					stop()
 				}
-				if tries == 1 {
+				if runs == 1 {
 					return runResult{invariant: "order", seen: "it was", log: "module-controller: why\n"},
 						&scenario.Report{Runs: []*scenario.Run{{Result: scenario.Failed}}}, nil
 				}
@@ -77,30 +77,30 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 			want := []string{"order-7.html", "order-7.log", "order-7.yaml", ResultFile}
 			slices.Sort(want)
 			if diff := cmp.Diff(want, killed); diff != "" {
-				t.Errorf("the corpus of a process that is killed (-want +got):\n%s", diff)
+				t.Errorf("corpus of a killed process (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(want, filesOf(t, o.Corpus)); diff != "" {
-				t.Errorf("the corpus after Ctrl-C (-want +got):\n%s", diff)
+				t.Errorf("corpus after Ctrl-C (-want +got):\n%s", diff)
 			}
 			if r.result.Schedules != tc.schedules {
-				t.Errorf("%d schedules have ended, want %d", r.result.Schedules, tc.schedules)
+				t.Errorf("schedules = %d, want %d", r.result.Schedules, tc.schedules)
 			}
-			kept := read[Result](t, filepath.Join(o.Corpus, ResultFile))
+			saved := readResult[Result](t, filepath.Join(o.Corpus, ResultFile))
 			for _, f := range r.result.Failures {
-				f.Report, f.Log = nil, "" // they are files of their own
+				f.Report, f.Log = nil, "" // saved in separate files
 			}
-			r.result.Started = kept.Started // the same, but for the clock of this process
-			if diff := cmp.Diff(r.result, kept); diff != "" || len(kept.Failures) != 1 {
-				t.Errorf("%s (-returned +kept):\n%s", ResultFile, diff)
+			r.result.Started = saved.Started // equal except the monotonic clock
+			if diff := cmp.Diff(r.result, saved); diff != "" || len(saved.Failures) != 1 {
+				t.Errorf("%s (-returned +saved):\n%s", ResultFile, diff)
 			}
 			if _, err := source.Load([]string{filepath.Join(o.Corpus, "order-7.yaml")}, source.Options{}); err != nil {
-				t.Errorf("the failure cannot be run again: %v", err)
+				t.Errorf("loading the saved scenario: %v", err)
 			}
 		})
 	}
 }
 
-// Failures that become one leave the files of one.
+// TestFilesOfMergedFailures: the files of merged failures are removed.
 func TestFilesOfMergedFailures(t *testing.T) {
 	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MaxFailures: 100}.Complete()
 	r := serial(o, func(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
@@ -115,35 +115,34 @@ func TestFilesOfMergedFailures(t *testing.T) {
 	}
 	found := len(r.result.Failures)
 	if files := filesOf(t, o.Corpus); found < 2 || len(files) != 2*found+1 {
-		t.Fatalf("%d failures were found, and the corpus has %v", found, files)
+		t.Fatalf("failures = %d, files = %v", found, files)
 	}
-	if err := r.reduceAll(t.Context()); err != nil {
+	if err := r.shrinkAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.result.Failures) != 1 {
-		t.Fatalf("%d failures are left", len(r.result.Failures))
+		t.Fatalf("failures = %d, want 1", len(r.result.Failures))
 	}
 	f := r.result.Failures[0]
 	want := []string{f.File, f.page(), ResultFile}
 	slices.Sort(want)
 	if diff := cmp.Diff(want, filesOf(t, o.Corpus)); diff != "" {
-		t.Errorf("the corpus (-want +got):\n%s", diff)
+		t.Errorf("corpus (-want +got):\n%s", diff)
 	}
 }
 
-// A corpus that cannot be written ends the run.
-func TestCorpusThatCannotBeWritten(t *testing.T) {
+func TestCorpusWriteErrorEndsRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tries := 0
+	runs := 0
 	r := serial(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(),
 		func(context.Context, Schedule) (runResult, *scenario.Report, error) {
-			tries++
+			runs++
 			return runResult{invariant: "order"}, &scenario.Report{}, nil
 		})
-	if err := r.runAll(t.Context()); err == nil || tries != 1 || r.result.Error == "" {
-		t.Errorf("error %v after %d tries, %q in the result", err, tries, r.result.Error)
+	if err := r.runAll(t.Context()); err == nil || runs != 1 || r.result.Error == "" {
+		t.Errorf("error = %v, runs = %d, error in the result = %q", err, runs, r.result.Error)
 	}
 }

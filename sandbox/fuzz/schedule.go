@@ -19,7 +19,7 @@ type Schedule struct {
 	Replicas  int        `json:"replicas"`
 	Bases     []Bases    `json:"bases"`
 	Workloads []Workload `json:"workloads"`
-	Actions     []Action     `json:"moves"`
+	Actions   []Action   `json:"moves"`
 }
 
 // Bases is a set of equal bases.
@@ -42,25 +42,25 @@ type Workload struct {
 	Replicas int    `json:"replicas"`
 }
 
-// Action is an operation or a disturbance.
+// Action is an operation or a disruption.
 type Action struct {
-	// When is the event after the previous move that the move waits for.
+	// When is the event after the previous action that the action waits for.
 	When Trigger `json:"when"`
-	// Do is the name of the move.
+	// Do is the name of the action.
 	Do string `json:"do"`
 	// Workload is the index of the workload, for operations.
 	Workload int `json:"workload,omitempty"`
-	// Base is the base as SET-N, for disturbances of bases.
+	// Base is the base as SET-N, for disruptions of bases.
 	Base string `json:"base,omitempty"`
-	// Replica is the controller, from 1, for disturbances of controllers.
+	// Replica is the controller, from 1, for disruptions of controllers.
 	Replica int `json:"replica,omitempty"`
-	// Lasts is the number of moves after which a disturbance ends. It ends with the schedule at the latest.
+	// Lasts is the number of actions after which a disruption ends. It ends with the schedule at the latest.
 	Lasts int `json:"lasts,omitempty"`
-	// Skip is the number of requests or messages before the first one that is disturbed.
+	// Skip is the number of requests or messages before the first one that is disrupted.
 	Skip int `json:"skip,omitempty"`
 	// Nth is the number of the command that the trigger Commanded waits for, from 1.
 	Nth int `json:"nth,omitempty"`
-	// For is the minimum duration of a disturbance.
+	// For is the minimum duration of a disruption.
 	For time.Duration `json:"for,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (m Action) String() string {
 	return s
 }
 
-// String returns the moves in one line.
+// String returns the actions in one line.
 func (s Schedule) String() string {
 	moves := make([]string, len(s.Actions))
 	for i, m := range s.Actions {
@@ -102,14 +102,14 @@ func (s Schedule) bases() (names []string) {
 	return names
 }
 
-// basesFor returns the names of the bases that have the tunnel of a move.
+// basesFor returns the names of the bases that have the tunnel of an action.
 func (s Schedule) basesFor(kind actionSpec) []string {
 	return slices.DeleteFunc(s.bases(), func(base string) bool {
 		return kind.tunnel != "" && !s.hasTunnel(Action{Do: kind.name, Base: base})
 	})
 }
 
-// has reports whether keep returns true for a move of the schedule.
+// has reports whether keep returns true for an action of the schedule.
 func (s Schedule) has(keep func(*actionSpec) bool) bool {
 	return slices.ContainsFunc(s.Actions, func(m Action) bool { return keep(actionSpecs[m.Do]) })
 }
@@ -118,9 +118,11 @@ func (s Schedule) mayCause(e effect) bool {
 	return s.has(func(m *actionSpec) bool { return m.mayCause(e) })
 }
 
-// needsOwnSandbox reports whether the schedule needs a sandbox of its own, because it disturbs components that schedules share,
-// or needs more than one controller.
-func (s Schedule) needsOwnSandbox() bool { return s.Replicas > 1 || s.has((*actionSpec).affectsAllSchedules) }
+// needsOwnSandbox reports whether the schedule needs a sandbox of its own, because it disrupts components that
+// schedules share, or needs more than one controller.
+func (s Schedule) needsOwnSandbox() bool {
+	return s.Replicas > 1 || s.has((*actionSpec).affectsAllSchedules)
+}
 
 func (s Schedule) releases() (n int) {
 	for _, m := range s.Actions {
@@ -131,15 +133,15 @@ func (s Schedule) releases() (n int) {
 	return n
 }
 
-// valid reports whether the schedule has all objects that its moves need.
+// valid reports whether the schedule has all objects that its actions need.
 func (s Schedule) valid() bool {
 	bases := s.bases()
 	if len(bases) == 0 || len(s.Workloads) == 0 || s.Replicas < 1 {
 		return false
 	}
 	// A bare Pod is not recreated when its base is removed. Bases that are added have new names.
-	lone := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
-	if lone && s.has(func(m *actionSpec) bool { return m.mayCause(unreachable) || m.name == upgrade }) {
+	barePods := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
+	if barePods && s.has(func(m *actionSpec) bool { return m.mayCause(unreachable) || m.name == upgrade }) {
 		return false
 	}
 	if i := slices.IndexFunc(s.Actions, func(m Action) bool { return m.Do == upgrade }); i >= 0 {
@@ -168,8 +170,8 @@ func (s Schedule) valid() bool {
 	return true
 }
 
-// hasTunnel reports whether the base of a move has the tunnel that the move needs. If the move has no base, any base may
-// have it.
+// hasTunnel reports whether the base of an action has the tunnel that the action needs. If the action has no base, any
+// base may have it.
 func (s Schedule) hasTunnel(m Action) bool {
 	tunnel := actionSpecs[m.Do].tunnel
 	if tunnel == "" || m.When == Commanded {
@@ -180,12 +182,12 @@ func (s Schedule) hasTunnel(m Action) bool {
 	})
 }
 
-// Trigger is the event that a move waits for, for at most two seconds.
+// Trigger is the event that an action waits for, for at most two seconds.
 type Trigger string
 
 // The triggers.
 const (
-	Immediately       Trigger = "at once"
+	Immediately  Trigger = "at once"
 	InstallBegun Trigger = "an install has begun"
 	Installed    Trigger = "a base serves the newest version"
 	Scheduled    Trigger = "a new Pod has a Node"

@@ -22,7 +22,7 @@ func (s Schedule) simplifications() (list []Schedule) {
 	for i := range s.Actions {
 		add(func(c *Schedule) {
 			c.Actions = slices.Delete(c.Actions, i, i+1)
-			for k := range c.Actions[:i] { // disturbances around it still end with the same move
+			for k := range c.Actions[:i] { // disruptions around it still end with the same action
 				if m := &c.Actions[k]; m.Lasts > i-k {
 					m.Lasts--
 				}
@@ -93,7 +93,7 @@ func (s Schedule) simplifications() (list []Schedule) {
 	return list
 }
 
-// fit adapts workloads and moves to fewer bases.
+// fit adapts workloads and actions to fewer bases.
 func (s *Schedule) fit() {
 	bases := s.bases()
 	for i := range s.Workloads {

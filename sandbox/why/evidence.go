@@ -13,18 +13,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
 const (
-	// shownBases is how many bases have a line of their own; more are grouped by what keeps the Pod off.
+	// shownBases is the maximum number of bases with one line each. More bases are grouped by the check that they fail.
 	shownBases = 10
-	// shownEvents and shownLines are how many of the last are shown.
+	// shownEvents and shownLines are the numbers of Events, and of log lines of a container, that are shown.
 	shownEvents, shownLines = 6, 6
 )
 
 // evidence returns the facts in the order of the chain.
-func (v *view) evidence() []Evidence {
+func (v *explainer) evidence() []Evidence {
 	all := append([]Evidence{},
 		slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(),
 			v.ofLogs())...)
@@ -37,14 +36,13 @@ func (v *view) evidence() []Evidence {
 	return all
 }
 
-func (v *view) ofWorkload() (all []Evidence) {
+func (v *explainer) ofWorkload() (all []Evidence) {
 	if !v.Target.workload() {
 		return nil
 	}
 	w := v.workload()
-	all = append(all, Evidence{About: "workload", Text: fmt.Sprintf(
-		"Pods: %d wanted, %d existing, %d with the current template, %d Ready", w.desired, w.total, w.updated,
-		w.ready)})
+	all = append(all, Evidence{About: "workload", Text: v.in(partPods,
+		args{"desired": w.desired, "total": w.total, "updated": w.updated, "ready": w.ready})})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
 			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
@@ -63,62 +61,62 @@ func withMessage(reason, message string) string {
 }
 
 // ofPlacement compares the Pod, or the template, with each base.
-func (v *view) ofPlacement() (all []Evidence) {
+func (v *explainer) ofPlacement() (all []Evidence) {
 	var p *placement
 	switch {
 	case v.Pod != nil && v.Pod.Spec.NodeName == "" && v.Pod.DeletionTimestamp == nil:
 		p = v.placed()
 	case v.Pod == nil && v.DaemonSet != nil, v.Pod == nil && v.peer():
-		p = place(v.templatePod(), v.Bases, v.OnBases)
+		p = v.place(v.templatePod(), v.OnBases)
 	default:
 		return nil
 	}
-	if len(p.verdicts) <= shownBases {
-		for _, d := range p.verdicts {
+	if len(p.findings) <= shownBases {
+		for _, d := range p.findings {
 			all = append(all, Evidence{About: "bases", Text: baseName(d.base) + ": " + d.text})
 		}
 		return all
 	}
 	groups := map[string][]string{}
-	for _, d := range p.verdicts {
+	for _, d := range p.findings {
 		groups[d.group] = append(groups[d.group], baseName(d.base))
 	}
 	texts := slices.SortedFunc(maps.Keys(groups),
 		func(a, b string) int { return cmp.Or(cmp.Compare(len(groups[b]), len(groups[a])), cmp.Compare(a, b)) })
 	for i, text := range texts {
 		if i == shownBases {
-			return append(all, Evidence{About: "bases", Text: fmt.Sprintf("and %d other reasons", len(texts)-i)})
+			return append(all, Evidence{About: "bases", Text: v.in(partOtherReasons, args{"n": len(texts) - i})})
 		}
 		all = append(all, Evidence{About: "bases",
-			Text: fmt.Sprintf("%s, such as %s: %s", plain.Count(len(groups[text]), "base"), groups[text][0], text)})
+			Text: v.in(partBasesSuchAs, args{"bases": v.count(len(groups[text]), nounBase),
+				"base": groups[text][0], "state": text})})
 	}
 	return all
 }
 
-func (v *view) ofControllers() (all []Evidence) {
+func (v *explainer) ofControllers() (all []Evidence) {
 	for _, c := range v.controllers {
-		is := "runs"
-		if !c.live {
-			is = "no longer renews its Lease"
+		t := partControllerRuns
+		if !c.runs {
+			t = partControllerStopped
 		}
-		all = append(all, Evidence{"controllers", fmt.Sprintf("%s of environment %s %s", c.holder, c.env, is),
-			c.renewed})
+		all = append(all, Evidence{"controllers", v.in(t, args{"controller": c.holder, "env": c.env}), c.renewed})
 	}
 	return all
 }
 
-// ofNode is what the Node of the Pod, or the one that is asked about, says.
-func (v *view) ofNode() (all []Evidence) {
+// ofNode returns the state of the Node of the Pod, or of the Node that is the target.
+func (v *explainer) ofNode() (all []Evidence) {
 	n := v.Node
 	if n == nil {
 		return nil
 	}
-	text := "Node " + n.Name
+	text := v.in(partNode, args{"node": n.Name})
 	if holder, named := n.Annotations[labels.Holder]; named {
-		text += ", served by " + cmp.Or(holder, "no controller")
+		text += v.in(partNodeServedBy, args{"controller": cmp.Or(holder, v.in(partNoController, nil))})
 	}
 	if free, shown := n.Status.Allocatable[corev1.ResourceMemory]; shown && workload.IsBase(n) {
-		text += ", allocatable metaspace " + amount(corev1.ResourceMemory, free)
+		text += v.in(partAllocatable, args{"free": amount(corev1.ResourceMemory, free)})
 	}
 	all = append(all, Evidence{About: "base", Text: text})
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved,
@@ -131,7 +129,7 @@ func (v *view) ofNode() (all []Evidence) {
 	return all
 }
 
-func (v *view) ofPod() (all []Evidence) {
+func (v *explainer) ofPod() (all []Evidence) {
 	if v.Pod == nil {
 		return nil
 	}
@@ -147,27 +145,28 @@ func (v *view) ofPod() (all []Evidence) {
 		e := Evidence{About: "containers", Text: c.Name}
 		switch s := c.State; {
 		case s.Running != nil:
-			e.Text, e.At = e.Text+" runs", s.Running.StartedAt.Time
+			e.Text, e.At = v.in(partContainerRuns, args{"container": c.Name}), s.Running.StartedAt.Time
 		case s.Waiting != nil:
-			e.Text += " waits: " + withMessage(s.Waiting.Reason, s.Waiting.Message)
+			e.Text = v.in(partContainerWaits,
+				args{"container": c.Name, "message": withMessage(s.Waiting.Reason, s.Waiting.Message)})
 		case s.Terminated != nil:
-			e.Text, e.At = e.Text+" ended: "+
-				withMessage(s.Terminated.Reason, s.Terminated.Message), s.Terminated.FinishedAt.Time
+			e.Text, e.At = v.in(partContainerEnded, args{"container": c.Name,
+				"message": withMessage(s.Terminated.Reason, s.Terminated.Message)}), s.Terminated.FinishedAt.Time
 		}
 		if c.RestartCount > 0 {
-			e.Text += fmt.Sprintf(", installed again %d times", c.RestartCount)
+			e.Text += v.in(partInstalledAgain, args{"n": c.RestartCount})
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// ofEvents are the last Events, the oldest of them first.
-func (v *view) ofEvents() (all []Evidence) {
+// ofEvents returns the last Events, the oldest first.
+func (v *explainer) ofEvents() (all []Evidence) {
 	for _, e := range v.Events {
 		text := fmt.Sprintf("%s %s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
 		if e.Count > 1 {
-			text += fmt.Sprintf(" (%d times)", e.Count)
+			text += v.in(partTimes, args{"n": e.Count})
 		}
 		all = append(all, Evidence{"events", text, events.LastTime(&e)})
 	}
@@ -176,7 +175,7 @@ func (v *view) ofEvents() (all []Evidence) {
 	return all[max(len(all)-shownEvents, 0):]
 }
 
-func (v *view) ofLogs() (all []Evidence) {
+func (v *explainer) ofLogs() (all []Evidence) {
 	for _, name := range slices.Sorted(maps.Keys(v.Logs)) {
 		lines := v.Logs[name]
 		for _, line := range lines[max(len(lines)-shownLines, 0):] {

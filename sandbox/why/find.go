@@ -28,7 +28,7 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	if t.Kind == KindPod {
 		for _, w := range []Kind{KindDeployment, KindDaemonSet, KindStatefulSet} {
 			if slices.Contains(g.names(ctx, w), t.Name) {
-				return fmt.Errorf("%s is %w in namespace %s, but %s is there: ask for that one", t, ErrNotFound,
+				return fmt.Errorf("%s is %w in namespace %s; did you mean %s?", t, ErrNotFound,
 					t.Namespace, Target{Kind: w, Name: t.Name})
 			}
 		}
@@ -40,8 +40,8 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is %w in namespace %s%s", t, ErrNotFound, t.Namespace, meant)
 }
 
-// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of a
-// Node include the host name and the identity of its base.
+// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of
+// a Node include the host name and the identity of its base.
 func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
 	if kind == KindNode {
 		for i := range g.Bases {
@@ -105,7 +105,7 @@ func (g *gatherer) node(ctx context.Context) error {
 	return nil
 }
 
-// hostOf is the host name of the base behind a Node.
+// hostOf returns the host name of a Node's base.
 func hostOf(n *corev1.Node) string {
 	return n.Labels[corev1.LabelHostname]
 }

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// gatherTime bounds all requests of an answer.
+	// gatherTime limits the time of all requests of Gather.
 	gatherTime = 30 * time.Second
-	// logTime bounds the requests for logs, which need a running controller.
+	// logTime limits the time of the requests for logs, which need a running controller.
 	logTime = 3 * time.Second
-	// logLines and logBytes are how much of a log is read, logged of how many containers.
+	// logLines and logBytes limit what is read of a log, logged the number of containers whose logs are read.
 	logLines, logBytes, logged = 20, 32 << 10, 3
 )
 
@@ -40,7 +40,7 @@ func Gather(ctx context.Context, client kubernetes.Interface, t Target) (*Snapsh
 	}
 	g.controllers(ctx)
 	if t.workload() {
-		g.Pod = decides(g.Snapshot)
+		g.Pod = blockingPod(g.Snapshot)
 	}
 	switch {
 	case g.Pod != nil && g.Pod.Spec.NodeName != "":
@@ -66,10 +66,10 @@ type gatherer struct {
 	*Snapshot
 }
 
-// unread records a failed request. An object that does not exist is no failure.
-func (s *Snapshot) unread(what string, err error) {
+// unread records a failed request for an object. An object that does not exist is not recorded.
+func (s *Snapshot) unread(object string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
-		s.Unread = append(s.Unread, fmt.Sprintf("%s could not be read: %s", what, err))
+		s.Unread = append(s.Unread, fmt.Sprintf("%s could not be read: %s", object, err))
 	}
 }
 
@@ -85,18 +85,18 @@ func (g *gatherer) target(ctx context.Context) (err error) {
 	case KindDeployment:
 		g.Deployment, err = apps.Deployments(namespace).Get(ctx, name, o)
 		if err == nil {
-			g.made(ctx, g.Deployment, g.Deployment.Spec.Selector)
+			g.podsOf(ctx, g.Deployment, g.Deployment.Spec.Selector)
 			g.replicaSets(ctx)
 		}
 	case KindDaemonSet:
 		g.DaemonSet, err = apps.DaemonSets(namespace).Get(ctx, name, o)
 		if err == nil {
-			g.made(ctx, g.DaemonSet, g.DaemonSet.Spec.Selector)
+			g.podsOf(ctx, g.DaemonSet, g.DaemonSet.Spec.Selector)
 		}
 	case KindStatefulSet:
 		g.StatefulSet, err = apps.StatefulSets(namespace).Get(ctx, name, o)
 		if err == nil {
-			g.made(ctx, g.StatefulSet, g.StatefulSet.Spec.Selector)
+			g.podsOf(ctx, g.StatefulSet, g.StatefulSet.Spec.Selector)
 		}
 	}
 	if err == nil {
@@ -105,17 +105,17 @@ func (g *gatherer) target(ctx context.Context) (err error) {
 	return g.notFound(ctx, err)
 }
 
-// made reads Pods and Events of a workload.
-func (g *gatherer) made(ctx context.Context, w metav1.Object, selector *metav1.LabelSelector) {
+// podsOf reads the Pods and the Events of a workload.
+func (g *gatherer) podsOf(ctx context.Context, w metav1.Object, selector *metav1.LabelSelector) {
 	g.events(ctx, w.GetNamespace(), "involvedObject.uid", string(w.GetUID()))
 	g.Pods = g.pods(ctx, "its Pods", w.GetNamespace(),
 		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 }
 
-// pods lists Pods. It returns none if they cannot be read.
-func (g *gatherer) pods(ctx context.Context, what, namespace string, o metav1.ListOptions) []corev1.Pod {
+// pods lists Pods. It returns none if they cannot be read, and records the error under a title.
+func (g *gatherer) pods(ctx context.Context, title, namespace string, o metav1.ListOptions) []corev1.Pod {
 	found, err := g.client.CoreV1().Pods(namespace).List(ctx, o)
-	g.unread(what, err)
+	g.unread(title, err)
 	if err != nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (g *gatherer) nodeOf(ctx context.Context) {
 		return
 	}
 	g.Node = node
-	g.OnBases = g.pods(ctx, "the Pods beside it", "",
+	g.OnBases = g.pods(ctx, "the other Pods on its Node", "",
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
 }
 

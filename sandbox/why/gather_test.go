@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// cluster has two bases, a controller, a Deployment, and Pods on a base and without one.
+// cluster returns a client with two bases, a controller, a Deployment, and Pods with and without a Node.
 func cluster() *fake.Clientset {
 	one, two := base(1, "base", "1.0.0"), base(2, "order", "1.0.0")
 	lease := controller("controller-1", "dev", 0)
@@ -54,7 +54,7 @@ func cluster() *fake.Clientset {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 }
 
-// has reports whether a text has each of the words.
+// has reports whether a text contains each of the words.
 func has(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
@@ -68,12 +68,12 @@ func target(t *testing.T, text string) why.Target {
 	return target
 }
 
-// Gather only reads, and little; what it found is what Explain needs.
+// TestGather checks that Gather is read-only, makes at most 20 requests, and reads what Explain needs.
 func TestGather(t *testing.T) {
 	for text, want := range map[string]struct {
-		reason       why.Reason
-		pod, node    string
-		pods, beside int
+		reason        why.Reason
+		pod, node     string
+		pods, onBases int
 	}{
 		"biz1-new-a":      {why.PodReady, "biz1-new-a", "vnode.base-1-id", 0, 4},
 		"pod/biz1-new-b":  {why.SchedulerRefuses, "biz1-new-b", "", 0, 4},
@@ -89,7 +89,7 @@ func TestGather(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := want
-			got.reason, got.pod, got.node, got.pods, got.beside = why.Explain(s, now).Reason, "", "", len(s.Pods), len(
+			got.reason, got.pod, got.node, got.pods, got.onBases = why.Explain(s, now).Reason, "", "", len(s.Pods), len(
 				s.OnBases)
 			if s.Pod != nil {
 				got.pod = s.Pod.Name
@@ -98,28 +98,28 @@ func TestGather(t *testing.T) {
 				got.node = s.Node.Name
 			}
 			if got != want {
-				t.Errorf("it finds %+v, not %+v", got, want)
+				t.Errorf("Gather and Explain return %+v, want %+v", got, want)
 			}
 			if (s.Template != nil) != (text == "pod/biz1-new-b") {
-				t.Errorf("the template of the Pod: %v", s.Template)
+				t.Errorf("template = %v", s.Template)
 			}
 			if len(s.Bases) != 2 || len(s.Controllers) != 1 || len(s.Unread) > 0 {
 				t.Errorf("bases %d, controllers %d, unread %q", len(s.Bases), len(s.Controllers), s.Unread)
 			}
 			for _, a := range client.Actions() {
 				if !slices.Contains([]string{"get", "list"}, a.GetVerb()) {
-					t.Errorf("it does not only read: %s %s", a.GetVerb(), a.GetResource().Resource)
+					t.Errorf("Gather made a write request: %s %s", a.GetVerb(), a.GetResource().Resource)
 				}
 			}
 			if n := len(client.Actions()); n == 0 || n > 20 {
-				t.Errorf("%d requests were made", n)
+				t.Errorf("Gather made %d requests, want 1 to 20", n)
 			}
 		})
 	}
 }
 
-// What is not there is told in one sentence, with what may have been meant.
-func TestNotFound(t *testing.T) {
+// TestGatherSuggestsSimilarNames checks the error about a target that does not exist.
+func TestGatherSuggestsSimilarNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"biz1":                 "deployment/biz1",
 		"biz1-new-aa":          "biz1-new-a?",
@@ -132,37 +132,37 @@ func TestNotFound(t *testing.T) {
 		_, err := why.Gather(t.Context(), cluster(), target(t, text))
 		if !errors.Is(err, why.ErrNotFound) || !strings.HasPrefix(err.Error(), target(t, text).String()+" ") ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: the error is %v, want %s", text, err, want)
+			t.Errorf("Gather of %s: error = %v, want %s", text, err, want)
 		}
 	}
 }
 
-// GatherBases reads what Nowhere needs, and fails where Nowhere would conclude from nothing.
+// TestGatherBases checks that GatherBases fails if it cannot read the bases or the Pods on them.
 func TestGatherBases(t *testing.T) {
 	client := cluster()
 	s, err := why.GatherBases(t.Context(), client)
 	if err != nil || len(s.Bases) != 2 || len(s.OnBases) != 4 || len(s.Controllers) != 1 {
-		t.Errorf("it read %+v (%v)", s, err)
+		t.Errorf("GatherBases = %+v, %v", s, err)
 	}
 	for _, resource := range []string{"nodes", "pods"} {
 		client := cluster()
 		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
-				errors.New("no right"))
+				errors.New("no permission"))
 		})
-		if _, err := why.GatherBases(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no right") {
-			t.Errorf("without the right to read %s the error is %v", resource, err)
+		if _, err := why.GatherBases(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no permission") {
+			t.Errorf("without permission to read %s: error = %v", resource, err)
 		}
 	}
 }
 
-// What may not be read is told, and nothing is concluded from it.
-func TestUnread(t *testing.T) {
+// TestExplainReportsUnreadObjects checks that objects that cannot be read are evidence, and not treated as missing.
+func TestExplainReportsUnreadObjects(t *testing.T) {
 	client := cluster()
 	for _, resource := range []string{"leases", "nodes"} {
 		client.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
-				errors.New("no right"))
+				errors.New("no permission"))
 		})
 	}
 	s, err := why.Gather(t.Context(), client, target(t, "biz1-new-a"))
@@ -178,15 +178,14 @@ func TestUnread(t *testing.T) {
 		}
 	}
 	denied := func(resource, text string) bool {
-		return strings.Contains(text, resource) && strings.HasSuffix(text, "no right")
+		return strings.Contains(text, resource) && strings.HasSuffix(text, "no permission")
 	}
 	if want := []string{"nodes", "leases", "nodes"}; !slices.EqualFunc(want, unread, denied) ||
 		a.Reason != why.NotTakenUp {
-		t.Errorf("the reason is %s; could not be read: %q, want %q", a.Reason, unread, want)
+		t.Errorf("reason = %s, unread = %q, want %q", a.Reason, unread, want)
 	}
 }
 
-// A mistake in the target is told in one sentence.
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
 		"pods/a": "pod/a in default", "deployment.apps/a": "deployment/a in default", "ds/a": "daemonset/a in default",
@@ -197,13 +196,13 @@ func TestParseTarget(t *testing.T) {
 		target, err := why.ParseTarget(text, "default")
 		got := fmt.Sprintf("%s in %s", target, target.Namespace)
 		if err == nil && got != want || err != nil && !has(err.Error(), want) {
-			t.Errorf("%s is read as %s (%v), not %s", text, got, err, want)
+			t.Errorf("ParseTarget(%q) = %s (%v), want %s", text, got, err, want)
 		}
 	}
 }
 
-// Many bases are grouped by what keeps the Pod off them.
-func TestManyBases(t *testing.T) {
+// TestEvidenceGroupsManyBases checks that many bases are grouped by the check that they fail.
+func TestEvidenceGroupsManyBases(t *testing.T) {
 	var all []corev1.Node
 	for i := range 3000 {
 		all = append(all, base(i, "order", "1.0.0"))
@@ -218,6 +217,6 @@ func TestManyBases(t *testing.T) {
 	}
 	want := []string{"3000 base-0: " + labels.BaseName + "=base", "1 base-5000: cordoned"}
 	if !slices.EqualFunc(got, want, has) || a.Reason != why.BaseCordoned {
-		t.Errorf("the reason is %s; evidence %q, want %q", a.Reason, got, want)
+		t.Errorf("reason = %s, evidence = %q, want %q", a.Reason, got, want)
 	}
 }

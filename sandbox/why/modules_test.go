@@ -8,13 +8,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// A base serves the modules of a Pod, and not its sidecars.
-func TestModulesLeaveOutSidecars(t *testing.T) {
+func TestModulesExcludesSidecars(t *testing.T) {
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 		{Name: "agent", Image: "agent:1"},
 		{Name: "biz1", Image: "https://h/biz1.jar", Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: "1"}}},
 	}}}
 	if got := modules(p); got != "biz1" {
-		t.Errorf("modules are %q", got)
+		t.Errorf("modules = %q, want biz1", got)
 	}
 }

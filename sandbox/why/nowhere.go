@@ -11,11 +11,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// GatherBases reads the bases, the module Pods on them and who serves them: a Snapshot without a
-// target, for Nowhere. Unlike Gather it fails if the bases or the Pods on them cannot be read. It
-// blocks for at most 30 seconds.
+// GatherBases reads the bases, the module Pods on them and the module controllers, for Nowhere. The Snapshot has no
+// target. Unlike Gather, GatherBases returns an error if the bases or the Pods on them cannot be read. It blocks for at
+// most 30 seconds.
 func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
@@ -29,15 +30,16 @@ func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, e
 	return g.Snapshot, nil
 }
 
-// Nowhere says why no base would take a Pod that is not there yet, and false if one would, or if only
-// the scheduler could tell. Of the Snapshot it needs what GatherBases reads. It does no I/O.
-func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
+// Nowhere explains, in a language, why no base accepts a Pod that does not exist yet. It returns false if a base
+// accepts the Pod, or if only the scheduler can decide. The Snapshot is the result of GatherBases. Nowhere does no I/O.
+func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future := *s
 	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
 	future.Pod = pod.DeepCopy()
 	setRequests(future.Pod.Spec.InitContainers)
 	setRequests(future.Pod.Spec.Containers)
-	v := newView(&future, now)
+	v := newExplainer(&future, now)
+	v.language = l
 	v.addTolerations()
 	a := v.first(schedule)
 	a.Target, a.Evidence = future.Target, v.evidence()
@@ -46,13 +48,13 @@ func Nowhere(s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 }
 
 // addTolerations adds the tolerations that controllers add to a Pod that names no environment.
-func (v *view) addTolerations() {
+func (v *explainer) addTolerations() {
 	if len(environments(v.Pod)) > 0 {
 		return
 	}
 	for _, n := range v.Bases {
 		for _, t := range n.Spec.Taints {
-			if t.Key == labels.TaintEnv && (v.live(t.Value) || v.ControllersUnread) {
+			if t.Key == labels.TaintEnv && (v.controllerRuns(t.Value) || v.ControllersUnread) {
 				v.Pod.Spec.Tolerations = append(v.Pod.Spec.Tolerations,
 					corev1.Toleration{Key: t.Key, Value: t.Value, Effect: t.Effect})
 			}

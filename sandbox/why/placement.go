@@ -16,36 +16,36 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// link is a check of a Pod against a base. The checks are made in this order.
-type link int
+// check is a comparison of a Pod with a base. The checks are made in this order.
+type check int
 
 const (
-	linkLabels link = iota // node selector and required affinity
-	linkTaints             // taints, except those of the state
-	linkState              // not Ready, cordoned, or being deleted
-	linkRoom               // requested resources
-	linkFits               // the base fits
+	checkLabels check = iota // node selector and required affinity
+	checkTaints              // taints, except those of the state
+	checkState               // not Ready, cordoned, or being deleted
+	checkRoom                // requested resources
+	checkFits                // the base fits
 )
 
-// verdict is the first check of a base that fails.
-type verdict struct {
+// finding is the first check that a base fails, or checkFits.
+type finding struct {
 	base  *corev1.Node
-	link  link
+	check check
 	text  string
 	group string              // the same for all bases that fail for the same reason
-	unmet []string            // with linkLabels: the keys
-	taint corev1.Taint        // with linkTaints
-	state Reason              // with linkState: BasesNotReady, BaseCordoned or BaseLeaving
-	short corev1.ResourceName // with linkRoom: the resource
+	unmet []string            // with checkLabels: the keys
+	taint corev1.Taint        // with checkTaints
+	state Reason              // with checkState: BasesNotReady, BaseCordoned or BaseLeaving
+	short corev1.ResourceName // with checkRoom: the resource
 }
 
 // placement is the comparison of a Pod with all bases.
 type placement struct {
-	verdicts []verdict // sorted by the names of the bases
+	findings []finding // sorted by the names of the bases
 	// furthest is the last check that any base reaches, and decisive has the bases that reach it.
-	furthest link
-	decisive []verdict
-	// blamed is the requirement to report with linkLabels.
+	furthest check
+	decisive []finding
+	// blamed is the requirement to report with checkLabels.
 	blamed   requirement
 	requests corev1.ResourceList
 	free     map[string]corev1.ResourceList // by Node
@@ -60,119 +60,117 @@ type requirement struct {
 	fits      func(*corev1.Node) bool
 }
 
-// place compares a Pod with all bases.
-func place(pod *corev1.Pod, bases []corev1.Node, onBases []corev1.Pod) *placement {
-	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(bases, onBases),
+// place compares a Pod with all bases. onBases are the Pods whose requests reduce the free resources.
+func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
+	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(v.Bases, onBases),
 		rules: workload.NewPlacement(pod.Spec, "")}
-	requirements := requirementsOf(pod)
-	for i := range bases {
-		d := p.verdict(&bases[i], requirements)
-		p.furthest = max(p.furthest, d.link)
-		p.verdicts = append(p.verdicts, d)
+	requirements := v.requirementsOf(pod)
+	for i := range v.Bases {
+		d := v.compare(p, &v.Bases[i], requirements)
+		p.furthest = max(p.furthest, d.check)
+		p.findings = append(p.findings, d)
 	}
-	slices.SortFunc(p.verdicts, func(a, b verdict) int { return cmp.Compare(baseName(a.base), baseName(b.base)) })
-	for _, d := range p.verdicts {
-		if d.link == p.furthest {
+	slices.SortFunc(p.findings, func(a, b finding) int { return cmp.Compare(baseName(a.base), baseName(b.base)) })
+	for _, d := range p.findings {
+		if d.check == p.furthest {
 			p.decisive = append(p.decisive, d)
 		}
 	}
-	if p.furthest == linkLabels {
-		p.blamed = blame(requirements, bases)
+	if p.furthest == checkLabels {
+		p.blamed = blame(requirements, v.Bases)
 	}
 	return p
 }
 
-// fit is the text of a base that fits.
-const fit = "labels, taints, state and free resources fit the Pod"
-
-func (p *placement) verdict(n *corev1.Node, requirements []requirement) verdict {
+// compare returns the first check that a base fails.
+func (v *explainer) compare(p *placement, n *corev1.Node, requirements []requirement) finding {
 	var unmet, wanted, keys []string
 	for _, r := range requirements {
 		if !r.fits(n) {
-			unmet, wanted, keys = append(unmet, r.text+has(n, r.key)), append(wanted, r.text), append(keys, r.key)
+			unmet, wanted, keys = append(unmet, v.has(n, r)), append(wanted, r.text), append(keys, r.key)
 		}
 	}
 	if len(unmet) > 0 {
-		return verdict{base: n, link: linkLabels, text: strings.Join(unmet, "; "), group: strings.Join(wanted, "; "),
+		return finding{base: n, check: checkLabels, text: strings.Join(unmet, "; "), group: strings.Join(wanted, "; "),
 			unmet: keys}
 	}
-	d := verdict{base: n, link: linkState}
+	d := finding{base: n, check: checkState}
 	t, untolerated := p.rules.Untolerated(n)
 	cordoned := p.rules.Cordoned(n)
 	switch {
 	case untolerated:
-		d.link, d.taint, d.group = linkTaints, t, "its taint "+t.ToString()+" is not tolerated"
+		d.check, d.taint, d.group = checkTaints, t, v.in(partTaintNotTolerated, args{"taint": t.ToString()})
 	case cordoned && n.DeletionTimestamp != nil: // the deletion alone keeps no Pods away
-		d.state, d.group = BaseLeaving, "it is cordoned, and its Node is being deleted"
+		d.state, d.group = BaseLeaving, v.in(partCordonedAndLeaving, nil)
 	case cordoned:
-		d.state, d.group = BaseCordoned, "it is cordoned"
+		d.state, d.group = BaseCordoned, v.in(partCordoned, nil)
 	case !nodeReady(n):
 		c := nodeCondition(n, corev1.NodeReady)
-		d.state, d.group, d.text = BasesNotReady, "it is not Ready", "it is not Ready: "+
-			cmp.Or(sentence(c.Message), c.Reason, "it has not reported yet")
+		d.state, d.group = BasesNotReady, v.in(partNotReady, nil)
+		d.text = v.in(partNotReadyBecause,
+			args{"message": cmp.Or(sentence(c.Message), c.Reason, v.in(partNotReported, nil))})
 	default:
-		d.link, d.group = linkFits, fit
+		d.check, d.group = checkFits, v.in(fits, nil)
 	}
 	d.text = cmp.Or(d.text, d.group)
-	if d.link != linkFits {
+	if d.check != checkFits {
 		return d
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		asked, free := p.requests[name], p.free[n.Name][name]
 		if !asked.IsZero() && asked.Cmp(free) > 0 {
-			return verdict{base: n, link: linkRoom, short: name,
-				text: fmt.Sprintf("%s of %s are free, %s are requested", amount(name, free), what(name),
-					amount(name, asked)),
-				group: fmt.Sprintf("less of %s is free than the %s that are requested", what(name),
-					amount(name, asked))}
+			a := args{"resource": resourceName(name), "free": amount(name, free), "amount": amount(name, asked)}
+			return finding{base: n, check: checkRoom, short: name, text: v.in(partFree, a), group: v.in(partLessFree, a)}
 		}
 	}
 	return d
 }
 
-// has describes the value of a label of a base.
-func has(n *corev1.Node, key string) string {
-	switch value, there := n.Labels[key]; {
-	case key == "":
-		return ""
-	case !there:
-		return ", and it has no such label"
+// has returns an unmet requirement with the value of its label on a base.
+func (v *explainer) has(n *corev1.Node, r requirement) string {
+	switch value, found := n.Labels[r.key]; {
+	case r.key == "":
+		return r.text
+	case !found:
+		return v.in(partNoLabel, args{"requirement": r.text})
 	default:
-		return ", and it has " + value
+		return v.in(partOtherLabel, args{"requirement": r.text, "value": value})
 	}
 }
 
 // requirementsOf splits the node selector and the required affinity of a Pod, so that one of them can be reported.
 // Several terms of an affinity are alternatives, and therefore one requirement.
-func requirementsOf(pod *corev1.Pod) []requirement {
+func (v *explainer) requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
 		value := pod.Spec.NodeSelector[key]
 		all = append(all, requirement{key: key, values: []string{value}, selector: true,
-			text: "the nodeSelector requires " + key + "=" + value,
-			fits: fits(corev1.PodSpec{NodeSelector: map[string]string{key: value}})})
+			text: v.in(partSelectorRequires, args{"expression": key + "=" + value}),
+			fits: matcher(corev1.PodSpec{NodeSelector: map[string]string{key: value}})})
 	}
 	a := pod.Spec.Affinity
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return all
 	}
+	affinityRequires := func(text string) string { return v.in(partAffinityRequires, args{"expression": text}) }
 	terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 {
 		texts := make([]string, len(terms))
 		for i, t := range terms {
-			texts[i] = fmt.Sprintf("term %d (%s)", i+1, strings.Join(expressions(t), " and "))
+			texts[i] = v.in(partTerm,
+				args{"n": i + 1, "expressions": strings.Join(expressions(t), v.in(partAnd, nil))})
 		}
-		return append(all, requirement{text: "the affinity requires " + strings.Join(texts, " or "),
-			fits: fits(corev1.PodSpec{Affinity: a})})
+		return append(all, requirement{text: affinityRequires(strings.Join(texts, v.in(partOr, nil))),
+			fits: matcher(corev1.PodSpec{Affinity: a})})
 	}
 	one := func(t corev1.NodeSelectorTerm) func(*corev1.Node) bool {
-		return fits(corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		return matcher(corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{t}},
 		}}})
 	}
 	for _, e := range terms[0].MatchExpressions {
-		r := requirement{key: e.Key, text: "the affinity requires " + expression(e),
+		r := requirement{key: e.Key, text: affinityRequires(expression(e)),
 			fits: one(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{e}})}
 		if e.Operator == corev1.NodeSelectorOpIn {
 			r.values = e.Values
@@ -180,14 +178,14 @@ func requirementsOf(pod *corev1.Pod) []requirement {
 		all = append(all, r)
 	}
 	for _, e := range terms[0].MatchFields {
-		all = append(all, requirement{text: "the affinity requires " + expression(e),
+		all = append(all, requirement{text: affinityRequires(expression(e)),
 			fits: one(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{e}})})
 	}
 	return all
 }
 
-// fits returns the check of the scheduler. A requirement that cannot be parsed fits no base.
-func fits(spec corev1.PodSpec) func(*corev1.Node) bool {
+// matcher returns the check of the scheduler. A requirement that cannot be parsed matches no base.
+func matcher(spec corev1.PodSpec) func(*corev1.Node) bool {
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec})
 	return func(n *corev1.Node) bool {
 		match, err := affinity.Match(n)
@@ -212,7 +210,7 @@ func expression(e corev1.NodeSelectorRequirement) string {
 // blame returns the requirement without which a base would match; if there is none, the first requirement that no base
 // meets. Of several, a name that no base has precedes a version.
 func blame(requirements []requirement, bases []corev1.Node) requirement {
-	hopeless := func(r requirement) bool {
+	unmet := func(r requirement) bool {
 		return !slices.ContainsFunc(bases, func(n corev1.Node) bool { return r.fits(&n) })
 	}
 	without := func(i int) bool {
@@ -232,13 +230,13 @@ func blame(requirements []requirement, bases []corev1.Node) requirement {
 		if without(i) {
 			n += 8
 		}
-		if hopeless(r) {
+		if unmet(r) {
 			n += 4
 		}
 		switch r.key {
 		case labels.BaseName, labels.OlderBaseName:
 			n++
-			if hopeless(r) {
+			if unmet(r) {
 				n += 2
 			}
 		case labels.BaseVersion, labels.OlderBaseVersion:
@@ -259,12 +257,12 @@ func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceL
 	}
 	for i := range onBases {
 		p := &onBases[i]
-		left, there := free[p.Spec.NodeName]
-		if !there || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		left, isBase := free[p.Spec.NodeName]
+		if !isBase || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		for name, q := range helpers.PodRequests(p, helpers.PodResourcesOptions{}) {
-			if have, counted := left[name]; counted {
+			if have, reported := left[name]; reported {
 				have.Sub(q)
 				left[name] = have
 			}
@@ -273,8 +271,8 @@ func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceL
 	return free
 }
 
-// what returns the name of a resource. The memory of a base is its metaspace.
-func what(name corev1.ResourceName) string {
+// resourceName returns the name of a resource. The memory of a base is its metaspace.
+func resourceName(name corev1.ResourceName) string {
 	if name == corev1.ResourceMemory {
 		return "metaspace"
 	}

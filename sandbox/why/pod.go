@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,67 +18,58 @@ import (
 )
 
 // pod explains a Pod, along the chain from the scheduler to the module.
-func pod(v *view) *Answer {
+func pod(v *explainer) *Answer {
 	a := v.first(readyPod, notAModule, deletedPod, endedPod, unscheduled, serving, liveness, command, health, leaving)
 	return &a
 }
 
-func readyPod(v *view) *Answer {
+func readyPod(v *explainer) *Answer {
 	if v.deleted() || !podReady(v.Pod) || !isModule(v.Pod) || ended(v.Pod) {
 		return nil
 	}
+	since := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
+	ready := args{"pod": v.name(), "age": v.ago(since), "since": clock(since), "base": v.onBase(),
+		"modules": modules(v.Pod)}
+	a := v.answer(msgPodReady, ready)
 	fields := v.ignored()
 	switch {
 	case podCondition(v.Pod, api.ConditionCurrent).Reason == api.ReasonUnchanged:
-		return &Answer{Ready: true, Reason: AlreadyInstalled,
-			Cause:  v.serves() + "; the base had this version from this URL already, so nothing was sent to it",
-			Advice: "to release another jar, raise BIZ_VERSION"}
+		a = v.answer(msgAlreadyInstalled, args{"ready": a.Cause})
 	case len(fields) > 0:
-		return &Answer{Ready: true, Reason: UnsupportedFields,
-			Cause:  v.serves() + "; the base ignores " + unsupported.List(fields) + " of its spec",
-			Advice: "leave out what is ignored, or do it in the base or in the module's own code"}
+		a = v.answer(msgUnsupportedFields, args{"ready": a.Cause, "fields": unsupported.List(fields)})
 	}
-	return &Answer{Ready: true, Reason: PodReady, Cause: v.serves()}
+	a.Ready = true
+	return a
 }
 
 // notAModule explains a Pod that is not a module Pod, or is on an ordinary Node.
-func notAModule(v *view) *Answer {
+func notAModule(v *explainer) *Answer {
 	onBase := v.Node != nil && workload.IsBase(v.Node)
 	switch {
 	case isModule(v.Pod) && v.Node != nil && !onBase:
-		return &Answer{Reason: OnOrdinaryNode,
-			Cause: fmt.Sprintf("the module Pod is bound to %s, which is an ordinary Node, not a base",
-				v.Pod.Spec.NodeName),
-			Advice: fmt.Sprintf("select bases with the nodeSelector %s: %s, and recreate the Pod", labels.Component,
-				labels.Vnode)}
+		return v.answer(msgOnOrdinaryNode, args{"node": v.Pod.Spec.NodeName})
 	case isModule(v.Pod):
 		return nil
 	case !onBase && !LooksLikeModule(&v.Pod.Spec):
-		cause := fmt.Sprintf("%s is not a module Pod: it does not have the label %s=%s", v.name(), labels.Component,
-			labels.Module)
+		where := ""
 		if v.bound() {
-			cause += ", and runs on the ordinary Node " + v.Pod.Spec.NodeName
+			where = v.in(partOrdinaryNode, args{"node": v.Pod.Spec.NodeName})
 		}
-		return &Answer{Reason: NotAModule, Ready: podReady(v.Pod),
-			Cause:  cause + "; its phase is " + string(v.Pod.Status.Phase),
-			Advice: "see: kubectl describe pod " + v.Pod.Name}
+		a := v.answer(msgNotAModule,
+			args{"pod": v.name(), "where": where, "phase": v.Pod.Status.Phase, "name": v.Pod.Name})
+		a.Ready = podReady(v.Pod)
+		return a
 	}
-	advice := fmt.Sprintf("label the Pod, or the metadata of its template, %s: %s", labels.Component, labels.Module)
 	if value := labels.Value(v.Pod.Labels, labels.Component); value != "" {
-		return &Answer{Reason: ModuleLabelMissing,
-			Cause: fmt.Sprintf("the label %s of the Pod is %s and not %s, so the module controller ignores it",
-				labels.Component, value, labels.Module), Advice: advice}
+		return v.answer(msgWrongComponent, args{"value": value})
 	}
 	if onBase && !LooksLikeModule(&v.Pod.Spec) {
-		advice = fmt.Sprintf("keep the Pod off bases, which run only modules: add a required node affinity %s NotIn "+
-			"[%s] to its template; or, if it is a module, %s", labels.Component, labels.Vnode, advice)
+		return v.answer(msgNoModuleOnBase, nil)
 	}
-	return &Answer{Reason: ModuleLabelMissing,
-		Cause: fmt.Sprintf("the Pod does not have the label %s=%s, so the module controller ignores it",
-			labels.Component, labels.Module), Advice: advice}
+	return v.answer(msgNoComponent, nil)
 }
 
-func deletedPod(v *view) *Answer {
+func deletedPod(v *explainer) *Answer {
 	if !v.deleted() {
 		return nil
 	}
@@ -87,57 +77,42 @@ func deletedPod(v *view) *Answer {
 	runs := slices.ContainsFunc(p.Status.ContainerStatuses,
 		func(c corev1.ContainerStatus) bool { return c.State.Terminated == nil })
 	if len(p.Finalizers) > 0 && (!runs || v.unbound()) {
-		return &Answer{Reason: TerminatingFinalizer,
-			Cause: fmt.Sprintf(
-				"%s is being deleted, and no base has its modules any more; the finalizer %s keeps it in the API",
-				v.name(), strings.Join(p.Finalizers, ", ")),
-			Advice: "check that the program that set the finalizer is running; to remove the finalizer: " +
-				"kubectl patch pod " + p.Name + ` --type merge -p '{"metadata":{"finalizers":null}}'`}
+		return v.answer(msgTerminatingFinalizer,
+			args{"pod": v.name(), "finalizers": strings.Join(p.Finalizers, ", "), "name": p.Name})
 	}
+	end := clock(p.DeletionTimestamp.Time)
 	e, found := v.event(string(p.UID), errcode.ArkletUninstallBizFailed.Type(),
 		errcode.ArkletUninstallBizTimedOut.Type(), errcode.ArkletNetworkError.Type())
 	if found && !events.LastTime(&e).Before(v.deletedAt()) {
-		return &Answer{Reason: UninstallFailing,
-			Cause: fmt.Sprintf("the module of the deleted Pod could not be uninstalled, %s ago: %s",
-				v.ago(events.LastTime(&e)), sentence(e.Message)),
-			Advice: "check the base; the controller tries again; the Pod is deleted when the module is uninstalled, " +
-				"or when its grace period ends at " + clock(p.DeletionTimestamp.Time)}
+		return v.answer(msgUninstallFailing,
+			args{"age": v.ago(events.LastTime(&e)), "message": sentence(e.Message), "end": end})
 	}
 	if a := serving(v); a != nil {
-		return &Answer{Reason: TerminatingUnserved, Because: a.Reason,
-			Cause:  fmt.Sprintf("%s is being deleted, and no controller uninstalls its module: %s", v.name(), a.Cause),
-			Advice: a.Advice}
+		unserved := v.answer(msgTerminatingUnserved, args{"pod": v.name(), "cause": a.Cause, "advice": a.Advice})
+		unserved.Because = a.Reason
+		return unserved
 	}
-	return &Answer{Reason: Terminating,
-		Cause: fmt.Sprintf("%s has been terminating for %s: its module drains, and is uninstalled after that",
-			v.name(), v.ago(v.deletedAt())),
-		Advice: "wait: this takes MODULE_DRAIN and an uninstall, or longer while a successor is being installed or a " +
-			"Service still sends requests; the grace period ends at " + clock(p.DeletionTimestamp.Time)}
+	return v.answer(msgTerminating, args{"pod": v.name(), "age": v.ago(v.deletedAt()), "end": end})
 }
 
-func endedPod(v *view) *Answer {
+func endedPod(v *explainer) *Answer {
 	if c, w := v.waiting(); w != nil && w.Reason == api.ReasonDeactivated {
 		newer := ""
 		for i := range v.OnBases {
 			p := &v.OnBases[i]
 			if p.UID != v.Pod.UID && podReady(p) &&
 				slices.ContainsFunc(p.Spec.Containers, func(o corev1.Container) bool { return o.Name == c.Name }) {
-				newer = ", Pod " + p.Name
+				newer = v.in(partPod, args{"pod": p.Name})
 			}
 		}
-		return &Answer{Reason: GaveWay,
-			Cause: fmt.Sprintf("the Pod was superseded: a newer Pod of module %s is active on %s%s", c.Name,
-				v.onBase(), newer),
-			Advice: "delete the Pod or its workload: only one version of a module is active on a base"}
+		return v.answer(msgSuperseded, args{"module": c.Name, "base": v.onBase(), "newer": newer})
 	}
 	if !ended(v.Pod) {
 		return nil
 	}
 	s := v.Pod.Status
-	return &Answer{Reason: PodEnded,
-		Cause: fmt.Sprintf("%s has ended with the phase %s: %s", v.name(), s.Phase,
-			cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), "no reason given")),
-		Advice: "delete the Pod; its workload creates another one"}
+	return v.answer(msgPodEnded, args{"pod": v.name(), "phase": s.Phase,
+		"message": cmp.Or(sentence(strings.TrimSpace(s.Reason+" "+s.Message)), v.in(partNoReason, nil))})
 }
 
 func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }
@@ -147,15 +122,8 @@ func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// serves returns since when a Pod is Ready, and where.
-func (v *view) serves() string {
-	since := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
-	return fmt.Sprintf("%s is Ready for %s, since %s: %s serves %s", v.name(), v.ago(since), clock(since), v.onBase(),
-		modules(v.Pod))
-}
-
-// ignored returns the fields of the Pod that mean nothing to a module.
-func (v *view) ignored() []unsupported.Field {
+// ignored returns the fields of the Pod that have no effect on a module.
+func (v *explainer) ignored() []unsupported.Field {
 	if v.Pod == nil || !isModule(v.Pod) {
 		return nil
 	}
@@ -171,7 +139,7 @@ func LooksLikeModule(spec *corev1.PodSpec) bool {
 		})
 }
 
-// deletedAt returns when the deletion began, to the second: DeletionTimestamp is when it must be over.
-func (v *view) deletedAt() time.Time {
+// deletedAt returns when the deletion began, to the second. DeletionTimestamp is the end of the grace period.
+func (v *explainer) deletedAt() time.Time {
 	return v.Pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(v.Pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 }

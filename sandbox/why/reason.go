@@ -1,17 +1,18 @@
 package why
 
+import "github.com/koupleless/koupsandbox/sandbox/internal/language"
+
 // Reason is the stable name of a situation.
 type Reason string
 
-// A Pod that is Ready.
+// The reasons. ReasonTexts has a sentence for each.
 const (
+	// A Pod that is Ready.
 	PodReady          Reason = "PodReady"
-	AlreadyInstalled  Reason = "AlreadyInstalled"  // the base had the jar: nothing was sent
-	UnsupportedFields Reason = "UnsupportedFields" // Ready, but not all of its spec means something to a base
-)
+	AlreadyInstalled  Reason = "AlreadyInstalled"
+	UnsupportedFields Reason = "UnsupportedFields"
 
-// What a Pod is, and how it goes.
-const (
+	// A Pod that is not a module Pod, has ended, or is being deleted.
 	NotAModule           Reason = "NotAModule"
 	ModuleLabelMissing   Reason = "ModuleLabelMissing"
 	OnOrdinaryNode       Reason = "OnOrdinaryNode"
@@ -20,10 +21,8 @@ const (
 	UninstallFailing     Reason = "UninstallFailing"
 	TerminatingUnserved  Reason = "TerminatingUnserved"
 	Terminating          Reason = "Terminating"
-)
 
-// A Pod without a Node.
-const (
+	// A Pod without a Node.
 	SchedulingGated              Reason = "SchedulingGated"
 	NoBases                      Reason = "NoBases"
 	WrongBaseName                Reason = "WrongBaseName"
@@ -48,25 +47,21 @@ const (
 	VolumeUnavailable            Reason = "VolumeUnavailable"
 	UnknownScheduler             Reason = "UnknownScheduler"
 	NotScheduledYet              Reason = "NotScheduledYet"
-	SchedulerRefuses             Reason = "SchedulerRefuses" // only the message of the scheduler is known
-)
+	SchedulerRefuses             Reason = "SchedulerRefuses"
 
-// A Pod on a base that nobody serves or hears.
-const (
+	// A Pod on a base that no controller serves, or that is unreachable.
 	NodeGone                   Reason = "NodeGone"
 	ControllerNotRunning       Reason = "ControllerNotRunning"
 	NoControllerForEnvironment Reason = "NoControllerForEnvironment"
 	NobodyServesBase           Reason = "NobodyServesBase"
 	ControllerBlind            Reason = "ControllerBlind"
 	BaseSilent                 Reason = "BaseSilent"
-)
 
-// What the base was told, and what it answered.
-const (
+	// A Pod on a base: the checks of the controller, and its commands.
 	VersionMissing       Reason = "VersionMissing"
 	VersionInvalid       Reason = "VersionInvalid"
 	VersionRefUnresolved Reason = "VersionRefUnresolved"
-	InjectedContainer    Reason = "InjectedContainer" // not in the template; admission added it
+	InjectedContainer    Reason = "InjectedContainer"
 	ImageNotAJar         Reason = "ImageNotAJar"
 	GaveWay              Reason = "GaveWay"
 	KeptDeactivated      Reason = "KeptDeactivated"
@@ -85,17 +80,13 @@ const (
 	CommandUnderWay      Reason = "CommandUnderWay"
 	CommandNotSent       Reason = "CommandNotSent"
 	NotTakenUp           Reason = "NotTakenUp"
-)
 
-// Probes and gates.
-const (
+	// Probes and readiness gates.
 	LivenessProbeFailing  Reason = "LivenessProbeFailing"
 	ReadinessProbeFailing Reason = "ReadinessProbeFailing"
 	ReadinessGateMissing  Reason = "ReadinessGateMissing"
-)
 
-// Workloads. PodNotReady and RolloutStuck have the reason of the Pod that decides in Because.
-const (
+	// Workloads. PodNotReady and RolloutStuck have the reason of the Pod that they wait for in Because.
 	WorkloadReady         Reason = "WorkloadReady"
 	WorkloadLeaving       Reason = "WorkloadLeaving"
 	WorkloadNotSeen       Reason = "WorkloadNotSeen"
@@ -107,19 +98,162 @@ const (
 	PodsRefused           Reason = "PodsRefused"
 	DaemonSetNotTolerated Reason = "DaemonSetNotTolerated"
 	DaemonSetWithoutBases Reason = "DaemonSetWithoutBases"
-	// an ordered StatefulSet waits for a Pod of an earlier template
-	OutdatedPodNotReady Reason = "OutdatedPodNotReady"
-	RolloutStuck        Reason = "RolloutStuck"
-	PodNotReady         Reason = "PodNotReady"
-	PodsNotMade         Reason = "PodsNotMade"
-)
+	OutdatedPodNotReady   Reason = "OutdatedPodNotReady"
+	RolloutStuck          Reason = "RolloutStuck"
+	PodNotReady           Reason = "PodNotReady"
+	PodsNotMade           Reason = "PodsNotMade"
 
-// Nodes.
-const (
+	// Nodes.
 	NodeReady         Reason = "NodeReady"
 	OrdinaryNode      Reason = "OrdinaryNode"
 	MetaspacePressure Reason = "MetaspacePressure"
+
+	Unknown Reason = "Unknown"
 )
 
-// Unknown says that nothing that was looked at explains it.
-const Unknown Reason = "Unknown"
+// ReasonText is a reason with its meaning in one sentence.
+type ReasonText struct {
+	Reason  Reason
+	Meaning language.Text
+}
+
+// ReasonTexts returns all reasons, grouped as the constants are.
+func ReasonTexts() []ReasonText {
+	all := make([]ReasonText, len(meanings))
+	copy(all, meanings)
+	return all
+}
+
+func meaning(r Reason, en, zh string) ReasonText { return ReasonText{r, text(en, zh)} }
+
+var meanings = []ReasonText{
+	meaning(PodReady, "The Pod is Ready.", "Pod 为 Ready。"),
+	meaning(AlreadyInstalled, "The Pod is Ready. The base already had this version from this URL, so nothing was sent to it.",
+		"Pod 为 Ready。基座此前已有来自该 URL 的这个版本，没有向它下发指令。"),
+	meaning(UnsupportedFields, "The Pod is Ready. The base ignores some fields of its spec.",
+		"Pod 为 Ready。基座忽略其 spec 中的某些字段。"),
+
+	meaning(NotAModule, "The Pod is not a module Pod.", "Pod 不是模块 Pod。"),
+	meaning(ModuleLabelMissing, "The Pod does not have the label of module Pods, so the controller ignores it.",
+		"Pod 没有模块 Pod 的标签，controller 忽略它。"),
+	meaning(OnOrdinaryNode, "The module Pod is bound to a Node that is not a base.", "模块 Pod 绑定到了不是基座的 Node。"),
+	meaning(PodEnded, "The phase of the Pod is Failed or Succeeded.", "Pod 的 phase 为 Failed 或 Succeeded。"),
+	meaning(TerminatingFinalizer, "The module is uninstalled, but a finalizer keeps the deleted Pod in the API.",
+		"模块已卸载，但 finalizer 使已删除的 Pod 仍留在 API 中。"),
+	meaning(UninstallFailing, "The base did not uninstall the module.", "基座未能卸载模块。"),
+	meaning(TerminatingUnserved, "The Pod is being deleted, but no controller serves its base.",
+		"Pod 正在删除，但没有 controller 服务其基座。"),
+	meaning(Terminating, "The module of the deleted Pod drains, and is uninstalled after that.",
+		"已删除的 Pod 的模块正在排空，之后卸载。"),
+
+	meaning(SchedulingGated, "The Pod has a scheduling gate.", "Pod 带有调度门控。"),
+	meaning(NoBases, "The cluster has no bases.", "集群中没有基座。"),
+	meaning(WrongBaseName, "No base has the name that the Pod requires.", "没有基座具有 Pod 要求的名称。"),
+	meaning(WrongBaseVersion, "No matching base has the version that the Pod requires.", "匹配的基座都没有 Pod 要求的版本。"),
+	meaning(NoBaseMatchesSelector, "No base has the labels that the node selector requires.",
+		"没有基座具有 nodeSelector 要求的标签。"),
+	meaning(NoBaseMatchesAffinity, "No base has the labels that the node affinity requires.",
+		"没有基座具有节点亲和性要求的标签。"),
+	meaning(WrongEnvironment, "The Pod tolerates bases of another environment only.", "Pod 只容忍其他环境的基座。"),
+	meaning(TolerationMissing, "The Pod does not tolerate the taint that every base has.", "Pod 不容忍每个基座都有的污点。"),
+	meaning(EnvironmentTolerationMissing, "The Pod does not tolerate the environment of the bases.",
+		"Pod 不容忍基座的环境。"),
+	meaning(TaintNotTolerated, "The Pod does not tolerate another taint of the matching bases.",
+		"Pod 不容忍匹配的基座的其他污点。"),
+	meaning(BaseCordoned, "The base, or each matching base, is cordoned.", "该基座或每个匹配的基座都已 cordon。"),
+	meaning(BaseLeaving, "The Node of the base is being deleted.", "基座的 Node 正在删除。"),
+	meaning(BasesNotReady, "No matching base is Ready.", "匹配的基座都不是 Ready。"),
+	meaning(NoFreeMetaspace, "No matching base has enough free metaspace.", "匹配的基座都没有足够的空闲 metaspace。"),
+	meaning(NoFreeResources, "No matching base has enough of another resource, or the maximum number of Pods is reached.",
+		"匹配的基座的其他资源不足，或 Pod 数已达上限。"),
+	meaning(NoSuchResource, "The Pod requests a resource that no base has.", "Pod 请求的资源没有基座提供。"),
+	meaning(AntiAffinity, "An anti-affinity separates the Pod from Pods on every matching base.",
+		"反亲和性使 Pod 不能调度到任何匹配的基座。"),
+	meaning(PodAffinity, "No matching base has a Pod that the Pod affinity selects.",
+		"匹配的基座上没有 Pod 亲和性所选择的 Pod。"),
+	meaning(TopologySpread, "On every matching base, the Pod would break a topology spread constraint.",
+		"在任何匹配的基座上，Pod 都会违反拓扑分布约束。"),
+	meaning(HostPortTaken, "Every matching base already has a Pod with the same host port.",
+		"匹配的基座都已有使用相同 hostPort 的 Pod。"),
+	meaning(ClaimUnbound, "A persistent volume claim of the Pod does not exist, or is not bound.",
+		"Pod 的持久卷声明不存在或没有绑定。"),
+	meaning(VolumeUnavailable, "No base meets the volume requirements of the Pod.", "没有基座满足 Pod 对卷的要求。"),
+	meaning(UnknownScheduler, "The scheduler that the Pod names has not tried to schedule it.",
+		"Pod 指定的调度器没有尝试调度它。"),
+	meaning(NotScheduledYet, "A base fits, and the scheduler has not tried the Pod again yet.",
+		"有基座满足要求，调度器尚未再次尝试该 Pod。"),
+	meaning(SchedulerRefuses, "The scheduler rejects the Pod, and only its message is known.",
+		"调度器拒绝了 Pod，已知的只有其消息。"),
+
+	meaning(NodeGone, "The Node that the Pod is bound to does not exist.", "Pod 绑定的 Node 不存在。"),
+	meaning(ControllerNotRunning, "No module controller is running.", "没有运行中的 module controller。"),
+	meaning(NoControllerForEnvironment, "No module controller is running for the environment of the base.",
+		"基座的环境没有运行中的 module controller。"),
+	meaning(NobodyServesBase, "No controller serves the base: its controller has stopped, or has released the base.",
+		"没有 controller 服务该基座：原来的 controller 已停止或已释放它。"),
+	meaning(ControllerBlind, "The controller cannot observe the base, for example because the broker is unavailable.",
+		"controller 无法观察基座，例如 broker 不可用。"),
+	meaning(BaseSilent, "The base is not Ready, for example because it is unreachable.", "基座不是 Ready，例如不可达。"),
+
+	meaning(VersionMissing, "The container does not set BIZ_VERSION.", "容器没有设置 BIZ_VERSION。"),
+	meaning(VersionInvalid, "BIZ_VERSION is not a valid version.", "BIZ_VERSION 不是有效的版本。"),
+	meaning(VersionRefUnresolved, "BIZ_VERSION refers to a value that does not exist, or that the controller does not read.",
+		"BIZ_VERSION 引用的值不存在，或 controller 不读取它。"),
+	meaning(InjectedContainer, "Admission added a container that is not a module.", "准入控制加入了不是模块的容器。"),
+	meaning(ImageNotAJar, "The image of the container is not the URL of a jar.", "容器的 image 不是 jar 的 URL。"),
+	meaning(GaveWay, "A newer Pod of the module on the same base has superseded the Pod.",
+		"同一基座上该模块的更新的 Pod 已取代它。"),
+	meaning(KeptDeactivated, "The base has installed the version, but keeps an older version active.",
+		"基座已安装该版本，但较老的版本仍处于激活状态。"),
+	meaning(ReplacingSameVersion, "The controller replaces a jar by another jar of the same version.",
+		"controller 正在用同一版本的另一个 jar 替换原来的 jar。"),
+	meaning(InstallRetrying, "Several installations have failed, and the controller tries again later.",
+		"多次安装失败，controller 稍后重试。"),
+	meaning(WebContextTaken, "Another module on the base uses the same web context path.",
+		"基座上的另一个模块使用了相同的 web context path。"),
+	meaning(ModuleBroken, "The module failed to start.", "模块启动失败。"),
+	meaning(MetaspaceFull, "The metaspace of the base is full.", "基座的 metaspace 已满。"),
+	meaning(DiskFull, "The disk of the base is full.", "基座的磁盘已满。"),
+	meaning(JarNotFetched, "The base cannot download the jar.", "基座无法下载 jar。"),
+	meaning(CommandTimedOut, "The base did not answer a command in time.", "基座没有及时应答指令。"),
+	meaning(BaseUnreachable, "The controller cannot reach the base.", "controller 无法到达基座。"),
+	meaning(InstalledBySomebody, "Another installation of the module is running on the base.",
+		"基座上正在进行该模块的另一次安装。"),
+	meaning(InstallFailed, "The installation failed for another reason.", "安装因其他原因失败。"),
+	meaning(ModuleStopped, "The module has stopped, and the controller installs it again.",
+		"模块已停止，controller 会重新安装它。"),
+	meaning(CommandUnderWay, "The base has not answered the command yet.", "基座尚未应答指令。"),
+	meaning(CommandNotSent, "The controller has not sent the command yet.", "controller 尚未下发指令。"),
+	meaning(NotTakenUp, "The controller has not reported a status of the Pod yet.", "controller 尚未上报 Pod 的状态。"),
+
+	meaning(LivenessProbeFailing, "A liveness probe fails.", "存活探针失败。"),
+	meaning(ReadinessProbeFailing, "A readiness probe fails.", "就绪探针失败。"),
+	meaning(ReadinessGateMissing, "A readiness gate of the Pod is not True.", "Pod 的 readiness gate 不是 True。"),
+
+	meaning(WorkloadReady, "All Pods of the workload are Ready.", "工作负载的所有 Pod 都为 Ready。"),
+	meaning(WorkloadLeaving, "The workload is being deleted.", "工作负载正在删除。"),
+	meaning(WorkloadNotSeen, "kube-controller-manager has not processed the last change of the workload.",
+		"kube-controller-manager 尚未处理工作负载的最后一次修改。"),
+	meaning(DeploymentPaused, "The Deployment is paused.", "Deployment 已暂停。"),
+	meaning(PeerWithoutBases, "No base fits a peer Deployment.", "没有基座满足对等 Deployment 的要求。"),
+	meaning(PeerNotFollowed, "The controller does not set the replicas of a peer Deployment.",
+		"controller 没有设置对等 Deployment 的副本数。"),
+	meaning(NoReplicas, "The workload has 0 replicas.", "工作负载的副本数为 0。"),
+	meaning(QuotaExceeded, "A quota does not allow more Pods.", "配额不允许更多的 Pod。"),
+	meaning(PodsRefused, "The API server refuses the Pods.", "API server 拒绝 Pod。"),
+	meaning(DaemonSetNotTolerated, "The template of the DaemonSet does not tolerate a taint of the bases.",
+		"DaemonSet 的模板不容忍基座的污点。"),
+	meaning(DaemonSetWithoutBases, "No base fits the DaemonSet.", "没有基座满足 DaemonSet 的要求。"),
+	meaning(OutdatedPodNotReady, "An ordered StatefulSet waits for a Pod of an earlier template.",
+		"有序的 StatefulSet 在等待较早模板的 Pod。"),
+	meaning(RolloutStuck, "The update waits for a Pod.", "更新在等待某个 Pod。"),
+	meaning(PodNotReady, "The workload waits for a Pod.", "工作负载在等待某个 Pod。"),
+	meaning(PodsNotMade, "The workload has fewer Pods than it wants, and no reason is known.",
+		"工作负载的 Pod 少于所需，原因未知。"),
+
+	meaning(NodeReady, "The base is Ready.", "基座为 Ready。"),
+	meaning(OrdinaryNode, "The Node is not a base.", "该 Node 不是基座。"),
+	meaning(MetaspacePressure, "The base is Ready and has little free metaspace.", "基座为 Ready，但空闲的 metaspace 很少。"),
+
+	meaning(Unknown, "No rule explains the state.", "没有规则能说明原因。"),
+}

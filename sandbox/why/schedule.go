@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-func unscheduled(v *view) *Answer {
+func unscheduled(v *explainer) *Answer {
 	if v.bound() {
 		return nil
 	}
@@ -21,88 +21,76 @@ func unscheduled(v *view) *Answer {
 }
 
 // schedule explains a Pod without a Node.
-func schedule(v *view) *Answer {
+func schedule(v *explainer) *Answer {
 	var gates []string
 	for _, g := range v.Pod.Spec.SchedulingGates {
 		gates = append(gates, g.Name)
 	}
 	switch {
 	case len(gates) > 0:
-		return &Answer{Reason: SchedulingGated,
-			Cause: fmt.Sprintf("the scheduler ignores %s while it has the scheduling gate %s", v.name(),
-				strings.Join(gates, ", ")),
-			Advice: "check that the component that set the gate is running; that component removes the gate"}
-	case len(v.Bases) == 0 && !v.live("") && !v.ControllersUnread:
-		return &Answer{Reason: ControllerNotRunning,
-			Cause: "there are no bases, and no module controller is running to create their Nodes" +
-				v.lastController(""), Advice: startController}
+		return v.answer(msgSchedulingGated, args{"pod": v.name(), "gates": strings.Join(gates, ", ")})
+	case len(v.Bases) == 0 && !v.controllerRuns("") && !v.ControllersUnread:
+		return v.answer(msgNoBasesNoController, args{"last": v.lastController("")})
 	case len(v.Bases) == 0:
-		return &Answer{Reason: NoBases,
-			Cause:  "there are no bases: no Node has the label " + labels.Component + "=" + labels.Vnode,
-			Advice: "start a base, and check that it reaches the broker or the controller; in a sandbox: koupsandbox base add"}
+		return v.answer(msgNoBases, nil)
 	}
 	switch v.placed().furthest {
-	case linkLabels:
-		return v.placed().unmatched()
-	case linkTaints:
+	case checkLabels:
+		return v.unmatched()
+	case checkTaints:
 		return untolerated(v)
-	case linkState:
+	case checkState:
 		return unavailable(v)
-	case linkRoom:
+	case checkRoom:
 		return noRoom(v)
-	case linkFits:
+	case checkFits:
 	}
 	return rejected(v)
 }
 
 // placed returns the comparison with all bases.
-func (v *view) placed() *placement {
-	if v.places == nil {
-		v.places = place(v.Pod, v.Bases, v.OnBases)
+func (v *explainer) placed() *placement {
+	if v.placement == nil {
+		v.placement = v.place(v.Pod, v.OnBases)
 	}
-	return v.places
+	return v.placement
 }
 
 // unmatched explains a Pod whose labels no base has.
-func (p *placement) unmatched() *Answer {
+func (v *explainer) unmatched() *Answer {
+	p := v.placed()
 	r := p.blamed
 	isName := r.key == labels.BaseName || r.key == labels.OlderBaseName
 	isVersion := r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion
 	names := p.values(r.key, false)
+	wanted := strings.Join(r.values, v.in(partOr, nil))
+	a := args{"key": r.key, "where": partNodeAffinity, "requirement": r.text, "relabel": v.relabel(r.key), "values": ""}
+	if r.selector {
+		a["where"] = partNodeSelector
+	}
 	switch {
 	case isName && len(r.values) > 0 &&
 		!slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }):
-		return &Answer{Reason: WrongBaseName,
-			Cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "),
-				some(names)),
-			Advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key,
-				r.where(), plain.Meant(r.values[0], names))}
+		a["wanted"], a["names"], a["meant"] = strconv.Quote(wanted), v.join(names), v.meant(r.values[0], names)
+		return v.answer(msgWrongBaseName, a)
 	case isVersion && len(r.values) > 0:
-		return &Answer{Reason: WrongBaseVersion,
-			Cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s",
-				strings.Join(r.values, " or "), some(p.values(r.key, true))),
-			Advice: fmt.Sprintf(
-				"start a base of that version, or change %s in the %s; the Pod stays Pending until such a base exists",
-				r.key, r.where())}
+		a["wanted"], a["versions"] = wanted, v.join(p.values(r.key, true))
+		return v.answer(msgWrongBaseVersion, a)
 	}
-	reason := NoBaseMatchesAffinity
-	if r.selector {
-		reason = NoBaseMatchesSelector
-	}
-	cause := fmt.Sprintf("none of %s fits: %s", plain.Count(len(p.verdicts), "base"), r.text)
 	if r.key != "" {
-		cause += "; values of that label on bases: " + cmp.Or(some(p.values(r.key, true)), "none")
+		a["values"] = v.in(partValues, args{"values": cmp.Or(v.join(p.values(r.key, true)), v.in(partNone, nil))})
 	}
-	return &Answer{Reason: reason, Cause: cause,
-		Advice: fmt.Sprintf("correct the %s of the Pod or its template%s; show the labels with: kubectl get "+
-			"nodes --show-labels", r.where(), relabel(r.key))}
+	if r.selector {
+		return v.answer(msgNoBaseMatchesSelector, a)
+	}
+	return v.answer(msgNoBaseMatchesAffinity, a)
 }
 
-// values returns the values of a label of bases; with fitting, only of bases that nothing else is wrong with, if there are
-// any.
+// values returns the values of a label of all bases. With fitting, it returns the values of the bases that meet all
+// other requirements, unless there are none.
 func (p *placement) values(key string, fitting bool) (all []string) {
 	var otherwise []string
-	for _, d := range p.verdicts {
+	for _, d := range p.findings {
 		value := d.base.Labels[key]
 		if value == "" {
 			continue
@@ -118,67 +106,46 @@ func (p *placement) values(key string, fitting bool) (all []string) {
 	return all
 }
 
-// where returns the field of the Pod that holds a requirement.
-func (r requirement) where() string {
-	if r.selector {
-		return "nodeSelector"
-	}
-	return "node affinity"
-}
-
 // relabel returns how a base can get another value of a label. The controller restores its own labels.
-func relabel(key string) string {
+func (v *explainer) relabel(key string) string {
 	switch {
 	case key == "":
 		return ""
 	case key == labels.BaseCluster:
-		return ", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller reverts kubectl label"
+		return v.in(partRelabelBase, nil)
 	case labels.IsNodeLabel(key):
-		return ", or start a base that reports another value; the controller reverts kubectl label"
+		return v.in(partReportedLabel, nil)
 	default:
-		return ", or label the Node of a base"
+		return v.in(partLabelNode, nil)
 	}
 }
 
 // untolerated explains a Pod that does not tolerate a taint of the bases with its labels.
-func untolerated(v *view) *Answer {
+func untolerated(v *explainer) *Answer {
 	p := v.placed()
 	if t, found := p.taint(labels.TaintVirtualNode); found {
-		return &Answer{Reason: TolerationMissing,
-			Cause:  fmt.Sprintf("the Pod does not tolerate the taint %s, which every base has", t.ToString()),
-			Advice: "add " + toleration(t) + " to the tolerations of the Pod or its template"}
+		return v.answer(msgTolerationMissing, args{"taint": t.ToString(), "toleration": toleration(t)})
 	}
 	named := environments(v.Pod) // the controller adds the toleration to Pods that name no environment
-	switch t, found := p.taint(labels.TaintEnv); {
-	case found && len(named) == 0 && !v.live(t.Value) && v.ours(p.decisive[0].base):
-		return &Answer{Reason: ControllerNotRunning,
-			Cause: "no module controller is running to add a toleration of " + t.ToString() +
-				v.lastController(t.Value),
-			Advice: "start the module controller, or add " + toleration(t) + " to the tolerations"}
+	t, found := p.taint(labels.TaintEnv)
+	a := args{"taint": t.ToString(), "toleration": toleration(t)}
+	switch {
+	case found && len(named) == 0 && !v.controllerRuns(t.Value) && v.ours(p.decisive[0].base):
+		a["last"] = v.lastController(t.Value)
+		return v.answer(msgNoControllerAddsToleration, a)
 	case found && len(named) == 0:
-		return &Answer{Reason: EnvironmentTolerationMissing,
-			Cause: fmt.Sprintf(
-				"the Pod does not tolerate the taint %s, and the controller has not added that toleration",
-				t.ToString()),
-			Advice: "add " + toleration(t) +
-				" to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS"}
+		return v.answer(msgEnvironmentTolerationMissing, a)
 	case found:
 		var have []string
 		for _, d := range p.decisive {
 			have = append(have, d.taint.Value)
 		}
-		return &Answer{Reason: WrongEnvironment,
-			Cause: fmt.Sprintf(
-				"the Pod tolerates bases of the environment %s, and the bases that fit otherwise belong to %s",
-				some(named), some(have)),
-			Advice: fmt.Sprintf("tolerate %s with the value %s and the effect %s, if you mean that environment", t.Key,
-				t.Value, t.Effect)}
+		return v.answer(msgWrongEnvironment, args{"tolerated": v.join(named), "environments": v.join(have),
+			"key": t.Key, "value": t.Value, "effect": t.Effect})
 	}
-	t, _ := p.taint("")
-	return &Answer{Reason: TaintNotTolerated,
-		Cause: fmt.Sprintf("the Pod does not tolerate the taint %s of %s", t.ToString(), p.names()),
-		Advice: fmt.Sprintf("tolerate it, or remove it: kubectl taint node %s %s-", p.decisive[0].base.Name,
-			t.ToString())}
+	t, _ = p.taint("")
+	return v.answer(msgTaintNotTolerated,
+		args{"taint": t.ToString(), "bases": v.join(p.names()), "node": p.decisive[0].base.Name})
 }
 
 // taint returns a taint of the decisive bases with the key; empty is any.
@@ -191,12 +158,12 @@ func (p *placement) taint(key string) (corev1.Taint, bool) {
 	return corev1.Taint{}, false
 }
 
-// toleration writes the YAML that tolerates a taint.
+// toleration returns the YAML that tolerates a taint.
 func toleration(t corev1.Taint) string {
 	return fmt.Sprintf("{key: %s, operator: Equal, value: %q, effect: %s}", t.Key, t.Value, t.Effect)
 }
 
-// environments returns the environments that a Pod tolerates by their key.
+// environments returns the environments that a Pod names in its tolerations.
 func environments(p *corev1.Pod) (values []string) {
 	for _, t := range p.Spec.Tolerations {
 		if t.Key == labels.TaintEnv {
@@ -207,43 +174,34 @@ func environments(p *corev1.Pod) (values []string) {
 }
 
 // unavailable explains a Pod whose bases are cordoned or not Ready.
-func unavailable(v *view) *Answer {
+func unavailable(v *explainer) *Answer {
 	p := v.placed()
 	first := p.decisive[0]
+	a := args{"bases": v.join(p.names()), "node": first.base.Name, "base": baseName(first.base), "state": first.text}
 	switch {
 	// Kubernetes marks Nodes as unreachable whose Leases are not renewed
-	case p.all(BasesNotReady) && !v.live("") && v.ours(first.base):
-		return &Answer{Reason: ControllerNotRunning,
-			Cause: fmt.Sprintf("no module controller is running to report that %s is alive%s", p.names(),
-				v.lastController("")), Advice: startController}
+	case p.all(BasesNotReady) && !v.controllerRuns("") && v.ours(first.base):
+		a["last"] = v.lastController("")
+		return v.answer(msgBasesNotObserved, a)
 	case p.all(BaseCordoned):
-		return &Answer{Reason: BaseCordoned,
-			Cause:  fmt.Sprintf("each base that fits otherwise is cordoned, and accepts no new Pods: %s", p.names()),
-			Advice: "kubectl uncordon " + first.base.Name}
+		return v.answer(msgBasesCordoned, a)
 	case p.all(BaseLeaving):
-		return &Answer{Reason: BaseLeaving,
-			Cause: fmt.Sprintf("each base that fits otherwise is cordoned, and its Node is being deleted: %s",
-				p.names()),
-			Advice: "start another base; if the Node has a finalizer, its deletion ends when the finalizer is removed"}
+		return v.answer(msgBasesLeaving, a)
 	}
-	return &Answer{Reason: BasesNotReady,
-		Cause: fmt.Sprintf("no base that fits otherwise is Ready: %s; %s: %s", p.names(), baseName(first.base),
-			first.text),
-		Advice: "see: koupsandbox why node/" + baseName(first.base)}
+	return v.answer(msgBasesNotReady, a)
 }
 
 // all reports whether all decisive bases are in a state.
 func (p *placement) all(s Reason) bool {
-	return !slices.ContainsFunc(p.decisive, func(d verdict) bool { return d.state != s })
+	return !slices.ContainsFunc(p.decisive, func(d finding) bool { return d.state != s })
 }
 
 // names returns the names of the decisive bases.
-func (p *placement) names() string {
-	var all []string
+func (p *placement) names() (all []string) {
 	for _, d := range p.decisive {
 		all = append(all, baseName(d.base))
 	}
-	return some(all)
+	return all
 }
 
 // limitRanger is the annotation in which the admission plugin LimitRanger lists the requests that it has
@@ -253,24 +211,20 @@ const limitRanger = "kubernetes.io/limit-ranger"
 // noRoom explains a Pod that requests more than its bases have free: a resource that no base has, such as
 // ephemeral-storage, or too much of a resource. The base reports memory and CPU itself, so they may be unknown for a
 // moment.
-func noRoom(v *view) *Answer {
+func noRoom(v *explainer) *Answer {
 	p := v.placed()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
-		has := func(d verdict) bool { _, has := d.base.Status.Allocatable[name]; return has }
+		has := func(d finding) bool { _, has := d.base.Status.Allocatable[name]; return has }
 		asked := p.requests[name]
 		if asked.IsZero() || name == corev1.ResourceMemory || name == corev1.ResourceCPU ||
-			slices.ContainsFunc(p.verdicts, has) {
+			slices.ContainsFunc(p.findings, has) {
 			continue
 		}
-		advice := "remove the request from the Pod or its template"
+		a := args{"amount": amount(name, asked), "resource": name, "namespace": v.Pod.Namespace}
 		if strings.Contains(v.Pod.Annotations[limitRanger], string(name)+" request") {
-			advice = fmt.Sprintf(
-				"a LimitRange of the namespace %s adds the request: remove %s from it, or request 0 in the template",
-				v.Pod.Namespace, name)
+			return v.answer(msgLimitRange, a)
 		}
-		return &Answer{Reason: NoSuchResource,
-			Cause:  fmt.Sprintf("the Pod requests %s of %s, and no base has any", amount(name, asked), name),
-			Advice: advice}
+		return v.answer(msgNoSuchResource, a)
 	}
 	best := p.decisive[0]
 	for _, d := range p.decisive {
@@ -280,13 +234,10 @@ func noRoom(v *view) *Answer {
 		}
 	}
 	name := best.short
-	a := &Answer{Reason: NoFreeResources, Advice: "request less, or add a base",
-		Cause: fmt.Sprintf("the Pod requests %s of %s, and no base that fits otherwise has that much free: the "+
-			"maximum is %s on %s", amount(name, p.requests[name]), what(name),
-			amount(name, p.free[best.base.Name][name]), baseName(best.base))}
+	m := msgNoFreeResources
 	if name == corev1.ResourceMemory {
-		a.Reason, a.Advice = NoFreeMetaspace, "request less memory, remove modules, or start a base with a larger "+
-			"-XX:MaxMetaspaceSize"
+		m = msgNoFreeMetaspace
 	}
-	return a
+	return v.answer(m, args{"amount": amount(name, p.requests[name]), "resource": resourceName(name),
+		"free": amount(name, p.free[best.base.Name][name]), "base": baseName(best.base)})
 }

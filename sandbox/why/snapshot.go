@@ -6,18 +6,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Snapshot is what the API said at one moment, as far as an answer needs it. What is empty was not
-// there, or is in Unread.
+// Snapshot is the part of the cluster's state that an answer needs. A field is empty if the object does not exist, or
+// if it could not be read.
 type Snapshot struct {
 	Target Target
-	// Pod that is asked about; nil for other targets.
+	// Pod is the target, or the Pod that the workload waits for; nil if there is none.
 	Pod *corev1.Pod
 	// Template is the Pod template of the ReplicaSet that owns the Pod; nil if it is not known.
 	Template *corev1.PodTemplateSpec
-	// Node that is asked about, or that the Pod is bound to; nil if there is none.
+	// Node is the target, or the Node that the Pod is bound to; nil if there is none.
 	Node *corev1.Node
 
-	// The target, if it is a workload, or the StatefulSet that owns the Pod; at most one is set.
+	// Deployment, DaemonSet or StatefulSet is the target if it is a workload, or the StatefulSet that owns the Pod. At
+	// most one of them is set.
 	Deployment  *appsv1.Deployment
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet
@@ -27,16 +28,16 @@ type Snapshot struct {
 
 	// Bases are all Nodes of bases.
 	Bases []corev1.Node
-	// OnBases are the module Pods that bases have, for a Pod that looks for room; of a Pod that is
-	// bound, those beside it.
+	// OnBases are the module Pods of all bases for a Pod without a Node, and the Pods on the Node for a Pod that is
+	// bound.
 	OnBases []corev1.Pod
-	// Controllers are the Leases of module controllers, unless they could not be read.
+	// Controllers are the Leases of module controllers. ControllersUnread is true if they could not be read.
 	Controllers       []coordinationv1.Lease
 	ControllersUnread bool
-	// Events of the target, of its Pods and of the Pod's Node.
+	// Events of the target, of the Pod and of the Node.
 	Events []corev1.Event
-	// Logs are the last lines that kubectl logs has of each container, the oldest first.
+	// Logs are the last lines of the log of each container, the oldest first.
 	Logs map[string][]string
-	// Unread says what could not be read, and why, each in a sentence without a full stop.
+	// Unread has a sentence, without a full stop, for each object that could not be read, with the error.
 	Unread []string
 }

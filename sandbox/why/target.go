@@ -9,10 +9,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Kind is a kind of object that can be asked about.
+// Kind is a kind of objects that Explain supports.
 type Kind string
 
-// The kinds.
+// The supported kinds.
 const (
 	KindPod         Kind = "pod"
 	KindNode        Kind = "node"
@@ -21,7 +21,7 @@ const (
 	KindStatefulSet Kind = "statefulset"
 )
 
-// kindNames are the kinds as Kubernetes writes them.
+// kindNames has the spelling of each kind in Kubernetes.
 var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment",
 	KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
 
@@ -29,19 +29,19 @@ var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment
 var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet,
 	"sts": KindStatefulSet}
 
-// Target is what is asked about.
+// Target is the object to explain.
 type Target struct {
 	Kind Kind `json:"kind"`
 	// Namespace is empty for a Node.
 	Namespace string `json:"namespace,omitempty"`
-	// Name of the object; of a Node also the host name or the identity of its base.
+	// Name of the object. A Node is also found by the host name or the identity of its base.
 	Name string `json:"name"`
 }
 
-// String is the target as a person writes it: pod/biz1.
+// String returns the kind and the name, such as pod/biz1.
 func (t Target) String() string { return string(t.Kind) + "/" + t.Name }
 
-// ParseTarget reads NAME, which is a Pod, or KIND/NAME. Kinds are written as kubectl writes them.
+// ParseTarget parses NAME, which is a Pod, or KIND/NAME. It accepts the same names of kinds as kubectl.
 func ParseTarget(text, namespace string) (Target, error) {
 	kind, name, given := strings.Cut(text, "/")
 	if !given {
@@ -56,7 +56,7 @@ func ParseTarget(text, namespace string) (Target, error) {
 			plain.Meant(kind, all))
 	}
 	if name == "" || strings.Contains(name, "/") && k != KindNode {
-		return Target{}, fmt.Errorf("%q names nothing: say %s/NAME", text, k)
+		return Target{}, fmt.Errorf("invalid target %q; use %s/NAME", text, k)
 	}
 	t := Target{Kind: k, Namespace: namespace, Name: name}
 	if k == KindNode {
@@ -65,7 +65,7 @@ func ParseTarget(text, namespace string) (Target, error) {
 	return t, nil
 }
 
-// workload tells whether the target makes Pods.
+// workload reports whether the target is a workload, which creates Pods.
 func (t Target) workload() bool {
 	return slices.Contains([]Kind{KindDeployment, KindDaemonSet, KindStatefulSet}, t.Kind)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
 // Answer explains the state of the target.
@@ -18,7 +19,8 @@ type Answer struct {
 	Young bool `json:"young,omitempty"`
 	// Reason names the situation.
 	Reason Reason `json:"reason"`
-	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be empty.
+	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be
+	// empty.
 	Because Reason `json:"because,omitempty"`
 	// Pod is the Pod that a workload waits for; empty if there is none.
 	Pod string `json:"pod,omitempty"`
@@ -32,7 +34,8 @@ type Answer struct {
 
 // Evidence is a fact.
 type Evidence struct {
-	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored, unread.
+	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored,
+	// unread.
 	About string `json:"about"`
 	// Text is one line. It may contain text of bases and users.
 	Text string `json:"text"`
@@ -40,12 +43,24 @@ type Evidence struct {
 	At time.Time `json:"at,omitzero"`
 }
 
+// Heading returns the title of the group in a language.
+func (e Evidence) Heading(l language.Language) string {
+	if heading, found := headings[e.About]; found {
+		return heading.In(l, nil)
+	}
+	return e.About
+}
+
 // rule returns the answer if its situation is present, and nil otherwise.
-type rule func(*view) *Answer
+type rule func(*explainer) *Answer
 
 // Explain concludes from a Snapshot. It does no I/O. Ages are relative to now.
-func Explain(s *Snapshot, now time.Time) Answer {
-	v := newView(s, now)
+func Explain(s *Snapshot, now time.Time) Answer { return ExplainIn(language.English, s, now) }
+
+// ExplainIn is Explain with the texts of the answer in a language.
+func ExplainIn(l language.Language, s *Snapshot, now time.Time) Answer {
+	v := newExplainer(s, now)
+	v.language = l
 	var a Answer
 	switch {
 	case s.Target.Kind == KindNode:
@@ -84,12 +99,11 @@ func (a Answer) redacted() Answer {
 }
 
 // first returns the answer of the first rule that has one.
-func (v *view) first(rules ...rule) Answer {
+func (v *explainer) first(rules ...rule) Answer {
 	for _, r := range rules {
 		if a := r(v); a != nil {
 			return *a
 		}
 	}
-	return Answer{Reason: Unknown, Cause: v.name() + " is not Ready, and no rule explains it",
-		Advice: "read the evidence, and the log of the module controller"}
+	return *v.answer(msgUnknown, args{"target": v.name()})
 }

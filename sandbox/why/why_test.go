@@ -22,12 +22,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// failure is what a container says of an error with codes, as the controller writes it.
+// failure returns the reason and the message of a container with an error, as the controller writes them.
 func failure(text string, codes ...errcode.Code) (reason, message string) {
 	err := fmt.Errorf("%s", text)
 	for _, c := range slices.Backward(codes) {
@@ -36,23 +37,23 @@ func failure(text string, codes ...errcode.Code) (reason, message string) {
 	return codes[0].Type(), errcode.Message(err)
 }
 
-// failing is a Pod on a base whose module failed.
+// failing returns a Snapshot of a Pod whose module failed.
 func failing(text string, codes ...errcode.Code) *why.Snapshot {
 	return ofPod(pod(on(1), waits(failure(text, codes...))))
 }
 
-// refused is a Pod on a base whose container the controller refuses.
+// refused returns a Snapshot of a Pod whose container the controller refuses with a code.
 func refused(code errcode.Code, text string, change func(*corev1.Pod)) *why.Snapshot {
 	return ofPod(pod(on(1), change, waits(failure(text, code))))
 }
 
-// checked is a Pod on a base whose container the controller refuses by its own check.
+// checked returns a Snapshot of a Pod that fails the check of package workload.
 func checked(change func(*corev1.Pod)) *why.Snapshot {
 	p := pod(on(1), change)
 	err := workload.Check(&p.ObjectMeta, p.Spec.Containers[0])
 	var coded *errcode.Error
 	if !errors.As(err, &coded) {
-		panic(fmt.Sprintf("the check returns %v", err))
+		panic(fmt.Sprintf("workload.Check returned %v", err))
 	}
 	waits(coded.Code().Type(), errcode.Message(err))(p)
 	return ofPod(p)
@@ -63,10 +64,10 @@ type situation struct {
 	snapshot *why.Snapshot
 	want     why.Reason
 	because  why.Reason
-	names    []string // what the cause names
+	names    []string // must be in the cause
 }
 
-// situations has every reason at least once.
+// situations covers every reason.
 var situations = []situation{
 	// A Pod without a Node.
 	{name: "a scheduling gate",
@@ -77,9 +78,9 @@ var situations = []situation{
 	{name: "no bases", snapshot: ofPod(pod(), bases()), want: why.NoBases, names: []string{labels.Component}},
 	{name: "no bases and no controller", snapshot: ofPod(pod(), bases(), controllers()),
 		want: why.ControllerNotRunning},
-	{name: "a misspelt base in the node selector", snapshot: ofPod(pod(selects(labels.BaseName, "bsae"))),
+	{name: "misspelled base name in the node selector", snapshot: ofPod(pod(selects(labels.BaseName, "bsae"))),
 		want: why.WrongBaseName, names: []string{"bsae", "base, order"}},
-	{name: "a misspelt base in the affinity",
+	{name: "misspelled base name in the node affinity",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.NodeSelector = nil },
 			affinity(in(labels.OlderBaseName, "bsae")))), want: why.WrongBaseName, names: []string{"bsae"}},
 	{name: "a version that no base has", snapshot: ofPod(pod(affinity(in(labels.BaseVersion, "2.0.0")))),
@@ -96,73 +97,73 @@ var situations = []situation{
 		want: why.NoBaseMatchesSelector, names: []string{"base-1, base-2"}},
 	{name: "a label of another environment", snapshot: ofPod(pod(selects(labels.Env, "test"))),
 		want: why.NoBaseMatchesSelector, names: []string{"test", "dev"}},
-	{name: "a node selector that nothing matches", snapshot: ofPod(pod(selects("zone", "east"))),
+	{name: "node selector without a base", snapshot: ofPod(pod(selects("zone", "east"))),
 		want: why.NoBaseMatchesSelector, names: []string{"zone=east"}},
-	{name: "a label that nobody has, and a version that only another base has",
+	{name: "label without a base, and a version of another base",
 		snapshot: ofPod(pod(func(p *corev1.Pod) {
 			p.Spec.NodeSelector["zone"], p.Spec.NodeSelector[labels.BaseVersion] = "east", "2.0.0"
 		}),
 			bases(base(1, "base", "1.0.0"), base(2, "order", "2.0.0"))), want: why.NoBaseMatchesSelector,
 		names: []string{"zone=east"}},
-	{name: "an expression that nothing matches", snapshot: ofPod(pod(affinity(in("zone", "east", "west")))),
+	{name: "expression without a base", snapshot: ofPod(pod(affinity(in("zone", "east", "west")))),
 		want: why.NoBaseMatchesAffinity, names: []string{"zone In [east, west]"}},
-	{name: "two terms that nothing matches", snapshot: ofPod(pod(affinity(in("zone", "east"), in("disk", "fast")))),
+	{name: "two terms without a base", snapshot: ofPod(pod(affinity(in("zone", "east"), in("disk", "fast")))),
 		want: why.NoBaseMatchesAffinity, names: []string{"term 1 (zone In [east])", "term 2 (disk In [fast])"}},
 	{name: "a term that cannot be read",
 		snapshot: ofPod(pod(affinity([]corev1.NodeSelectorRequirement{{Key: "zone", Operator: "Near"}}))),
 		want:     why.NoBaseMatchesAffinity, names: []string{"zone Near"}},
-	{name: "bases are not tolerated",
+	{name: "taint of all bases is not tolerated",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[1:] })),
 		want:     why.TolerationMissing, names: []string{labels.TaintVirtualNode + "=True:NoExecute"}},
-	{name: "no environment is tolerated",
+	{name: "environment is not tolerated",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })),
 		want:     why.EnvironmentTolerationMissing, names: []string{labels.TaintEnv + "=dev:NoExecute"}},
-	{name: "nobody adds the environment",
+	{name: "environment is not tolerated, and no controller runs",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] }),
 			controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning,
 		names: []string{labels.TaintEnv, "controller-1"}},
 	{name: "another environment is tolerated",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations[1].Value = "test" })), want: why.WrongEnvironment,
 		names: []string{"test", "dev"}},
-	{name: "a taint of the user's", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
+	{name: "custom taint", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
 		n.Spec.Taints = append(n.Spec.Taints,
 			corev1.Taint{Key: "special", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
 	}))), want: why.TaintNotTolerated, names: []string{"special=yes:NoSchedule", "base-1"}},
 	{name: "a cordoned base", snapshot: ofPod(pod(),
 		bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))), want: why.BaseCordoned,
 		names: []string{"base-1"}},
-	{name: "a base that leaves",
+	{name: "base that is being deleted",
 		snapshot: ofPod(pod(),
 			bases(base(1, "base", "1.0.0",
 				func(n *corev1.Node) { n.DeletionTimestamp, n.Spec.Unschedulable = ptr.To(past(time.Second)), true }))),
 		want: why.BaseLeaving, names: []string{"base-1"}},
-	{name: "bases that are silent",
+	{name: "unreachable bases",
 		snapshot: ofPod(pod(),
 			bases(base(1, "base", "1.0.0", silent),
 				base(2, "base", "1.0.0", func(n *corev1.Node) { n.Spec.Unschedulable = true }))),
 		want: why.BasesNotReady, names: []string{"base-1", "no sign of life"}},
-	{name: "bases that Kubernetes has tainted",
+	{name: "unreachable bases with taints of Kubernetes",
 		snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", silent, func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints,
 				corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
 		}))), want: why.BasesNotReady, names: []string{"base-1"}},
-	{name: "a base that is cordoned, as Kubernetes writes it",
+	{name: "cordoned base with the taint of Kubernetes",
 		snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0", func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
 			n.Spec.Taints = append(n.Spec.Taints,
 				corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 		}))), want: why.BaseCordoned},
-	{name: "nobody renews Nodes",
+	{name: "unreachable bases, and no controller runs",
 		snapshot: ofPod(pod(), controllers(),
 			bases(base(1, "base", "1.0.0",
-				says(corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown",
+				nodeState(corev1.NodeReady, corev1.ConditionUnknown, "NodeStatusUnknown",
 					"Kubelet stopped posting node status.")))), want: why.ControllerNotRunning,
 		names: []string{"base-1"}},
 	{name: "too little metaspace", snapshot: ofPod(pod(requests("60Mi")), func(s *why.Snapshot) {
 		s.OnBases = []corev1.Pod{*pod(on(1), requests("50Mi")),
 			*pod(on(1), requests("90Mi"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}
 	}), want: why.NoFreeMetaspace, names: []string{"60 Mi", "50 Mi on base-1"}},
-	{name: "too few processors", snapshot: ofPod(pod(func(p *corev1.Pod) {
+	{name: "too few CPUs", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	})), want: why.NoFreeResources, names: []string{"8 of cpu", "4 on base-1"}},
 	{name: "a resource that no base has", snapshot: ofPod(pod(asks("ephemeral-storage", "1Gi"))),
@@ -174,13 +175,14 @@ var situations = []situation{
 		})), want: why.NoSuchResource},
 	{name: "an extended resource that no base has", snapshot: ofPod(pod(asks("example.com/gpu", "1"))),
 		want: why.NoSuchResource, names: []string{"example.com/gpu"}},
-	{name: "memory of a base that has not reported any",
+	{name: "memory of a base that has not reported its metaspace",
 		snapshot: ofPod(pod(requests("1Mi")),
 			bases(base(1, "base", "1.0.0",
 				func(n *corev1.Node) { delete(n.Status.Allocatable, corev1.ResourceMemory) }))),
 		want: why.NoFreeMetaspace},
 
-	// A Pod without a Node that a base fits otherwise, with messages of kube-scheduler v1.36.
+	// A Pod without a Node although a base fits by its labels, taints, state and resources. The messages are from
+	// kube-scheduler v1.36.
 	{name: "an anti-affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod anti-affinity rules"))),
 		want: why.AntiAffinity},
 	{name: "an anti-affinity of another Pod",
@@ -217,12 +219,12 @@ var situations = []situation{
 	{name: "a port of the host",
 		snapshot: ofPod(pod(refusedBy("1 node(s) didn't have free ports for the requested pod ports"))),
 		want:     why.HostPortTaken, names: []string{"hostPort"}},
-	{name: "as many Pods as a base can have", snapshot: ofPod(pod(refusedBy("1 Too many pods"))),
+	{name: "maximum number of Pods", snapshot: ofPod(pod(refusedBy("1 Too many pods"))),
 		want: why.NoFreeResources},
 	{name: "a device that does not exist", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.ResourceClaims, p.Status.Conditions = []corev1.PodResourceClaim{{Name: "gpu"}}, nil
 	})), want: why.NotScheduledYet},
-	{name: "a sentence of the scheduler without a rule",
+	{name: "unknown message of the scheduler",
 		snapshot: ofPod(pod(refusedBy("1 node(s) are not to somebody's taste"))), want: why.SchedulerRefuses,
 		names: []string{"not to somebody's taste", "base-1"}},
 	{name: "a base that became Ready a moment ago",
@@ -236,13 +238,14 @@ var situations = []situation{
 				n.ManagedFields = []metav1.ManagedFieldsEntry{
 					{Manager: "kubectl-cordon", Time: ptr.To(past(5 * time.Second))}}
 			}))), want: why.NotScheduledYet, names: []string{"base-1", "5s"}},
-	{name: "a scheduler that nobody runs",
+	{name: "unknown scheduler",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.SchedulerName, p.Status.Conditions = "mine", nil })),
 		want:     why.UnknownScheduler, names: []string{"mine"}},
-	{name: "a scheduler that has not looked", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Status.Conditions = nil })),
-		want: why.NotScheduledYet, names: []string{"60s", "base-1"}},
+	{name: "scheduler that has not tried the Pod",
+		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Status.Conditions = nil })),
+		want:     why.NotScheduledYet, names: []string{"60s", "base-1"}},
 
-	// What a Pod is.
+	// Pods that are not module Pods.
 	{name: "no label", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Labels = nil })), want: why.ModuleLabelMissing,
 		names: []string{labels.Component + "=module"}},
 	{name: "another label", snapshot: ofPod(pod(func(p *corev1.Pod) { p.Labels[labels.Component] = "modul" })),
@@ -259,25 +262,25 @@ var situations = []situation{
 			s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
 		}), want: why.OnOrdinaryNode, names: []string{"worker"}},
 
-	// How it goes.
+	// Pods that are Ready, have ended, or are being deleted.
 	{name: "Ready", snapshot: ofPod(pod(on(1), runs(true))), want: why.PodReady,
 		names: []string{"60s", "base-1", "biz1"}},
-	{name: "Ready with what was there",
+	{name: "Ready with an installed version",
 		snapshot: ofPod(pod(on(1), runs(true),
 			condition(api.ConditionCurrent, corev1.ConditionTrue, "Unchanged", "biz1:1.0.0 was on the base already"))),
 		want: why.AlreadyInstalled},
-	{name: "Ready without what means nothing",
+	{name: "Ready with unsupported fields",
 		snapshot: ofPod(pod(on(1), runs(true),
 			func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe = &corev1.Probe{} })), want: why.UnsupportedFields,
 		names: []string{"startupProbe"}},
-	{name: "it drains", snapshot: ofPod(pod(on(1), runs(true), deleted)), want: why.Terminating,
+	{name: "terminating Pod", snapshot: ofPod(pod(on(1), runs(true), deleted)), want: why.Terminating,
 		names: []string{"10s", "drains"}},
 	{name: "a finalizer", snapshot: ofPod(pod(on(1), deleted, func(p *corev1.Pod) {
 		p.Finalizers = []string{"example.com/keep"}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{
 			{Name: "biz1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
 	})), want: why.TerminatingFinalizer, names: []string{"example.com/keep"}},
-	{name: "a finalizer before the drain is over",
+	{name: "finalizer during the drain",
 		snapshot: ofPod(pod(on(1), runs(true), deleted,
 			func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} })), want: why.Terminating},
 	{name: "an uninstall fails",
@@ -291,22 +294,23 @@ var situations = []situation{
 			e.LastTimestamp = past(time.Hour)
 			s.Events = []corev1.Event{e}
 		}), want: why.Terminating},
-	{name: "no controller uninstalls", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()),
+	{name: "terminating Pod without a controller", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()),
 		want: why.TerminatingUnserved, because: why.ControllerNotRunning},
-	{name: "it gave way", snapshot: ofPod(
+	{name: "superseded Pod", snapshot: ofPod(
 		pod(on(1), waits("BizDeactivate", "a newer Pod of module biz1 serves on this base"),
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), func(s *why.Snapshot) {
 			s.OnBases = []corev1.Pod{*pod(on(1), runs(true), func(p *corev1.Pod) { p.Name, p.UID = "biz1-y", "uid-y" })}
 		}), want: why.GaveWay, names: []string{"biz1-y", "base-1"}},
-	{name: "it has ended, whatever its conditions say",
+	{name: "failed Pod with the condition Ready",
 		snapshot: ofPod(pod(on(1), runs(true), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })),
 		want:     why.PodEnded, names: []string{"Failed"}},
-	{name: "it has ended", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) {
+	{name: "failed Pod", snapshot: ofPod(pod(on(1), func(p *corev1.Pod) {
 		p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource."
 	})), want: why.PodEnded, names: []string{"Failed", "Evicted"}},
 
-	// Who serves the base.
-	{name: "its Node is gone", snapshot: ofPod(pod(on(7))), want: why.NodeGone, names: []string{"vnode.base-7-id"}},
+	// Bases without a controller, and unreachable bases.
+	{name: "Node that does not exist", snapshot: ofPod(pod(on(7))), want: why.NodeGone,
+		names: []string{"vnode.base-7-id"}},
 	{name: "a nodeName in the template", snapshot: ofPod(pod(on(7), func(p *corev1.Pod) { p.Status.Conditions = nil })),
 		want: why.NodeGone, names: []string{"nodeName: vnode.base-7-id"}},
 	{name: "no controller", snapshot: ofPod(pod(on(1)), controllers(controller("controller-1", "dev", time.Minute))),
@@ -314,22 +318,22 @@ var situations = []situation{
 	{name: "no controller of its environment",
 		snapshot: ofPod(pod(on(1)), controllers(controller("controller-9", "test", time.Second))),
 		want:     why.NoControllerForEnvironment, names: []string{"dev", "test"}},
-	{name: "its holder is gone",
+	{name: "controller of the base has stopped",
 		snapshot: ofPod(pod(on(1)), controllers(controller("controller-2", "dev", time.Second))),
 		want:     why.NobodyServesBase, names: []string{"controller-1", "base-1"}},
-	{name: "it was given away",
+	{name: "base that its controller released",
 		snapshot: ofPod(pod(on(1)),
 			bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations[labels.Holder] = "" }))),
 		want: why.NobodyServesBase},
-	{name: "the controller is blind",
+	{name: "base that the controller cannot observe",
 		snapshot: ofPod(pod(on(1)),
 			bases(base(1, "base", "1.0.0",
-				says("Observed", corev1.ConditionFalse, "TunnelDown",
+				nodeState("Observed", corev1.ConditionFalse, "TunnelDown",
 					"the base was not heard since the controller's tunnel went down"), silent))),
 		want: why.ControllerBlind, names: []string{"TunnelDown", "2m"}},
-	{name: "the base is silent", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", silent))),
+	{name: "unreachable base", snapshot: ofPod(pod(on(1)), bases(base(1, "base", "1.0.0", silent))),
 		want: why.BaseSilent, names: []string{"base-1", "no sign of life"}},
-	{name: "the base of a Pod leaves",
+	{name: "base of a Pod is being deleted",
 		snapshot: ofPod(pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", "")),
 			bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.DeletionTimestamp = ptr.To(past(time.Second)) }))),
 		want: why.BaseLeaving, names: []string{"base-1"}},
@@ -337,7 +341,7 @@ var situations = []situation{
 		snapshot: ofPod(pod(on(1)), controllers(),
 			bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations = nil }))), want: why.NotTakenUp},
 
-	// What the base was told.
+	// Checks of the controller, and commands.
 	{name: "no version", snapshot: checked(func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }),
 		want: why.VersionMissing, names: []string{"BIZ_VERSION"}},
 	{name: "an empty version", snapshot: checked(version(nil, "")), want: why.VersionMissing},
@@ -345,7 +349,7 @@ var situations = []situation{
 		names: []string{"1 0"}},
 	{name: "a version that is too long", snapshot: checked(version(nil, strings.Repeat("9", 257))),
 		want: why.VersionInvalid, names: []string{"257 bytes"}},
-	{name: "an annotation that is not there",
+	{name: "missing annotation",
 		snapshot: checked(version(
 			&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['biz']"}}, "")),
 		want: why.VersionRefUnresolved, names: []string{"metadata.annotations['biz']"}},
@@ -353,18 +357,18 @@ var situations = []situation{
 		snapshot: checked(version(
 			&corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}, "")),
 		want: why.VersionRefUnresolved, names: []string{"spec.nodeName"}},
-	{name: "a ConfigMap that is not there",
+	{name: "missing ConfigMap",
 		snapshot: refused(errcode.OtherUpstreamInvalidParameter,
 			"ConfigMap default/v, which is to name the module's version, does not exist",
 			version(&corev1.EnvVarSource{
 				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 					LocalObjectReference: corev1.LocalObjectReference{Name: "v"}, Key: "k"}}, "")),
 		want: why.VersionRefUnresolved, names: []string{"ConfigMap v"}},
-	{name: "a reference to a ConfigMap that is not there",
+	{name: "reference to a missing ConfigMap",
 		snapshot: refused(errcode.OtherUpstreamInvalidParameter,
 			"ConfigMap default/v, which is to name the module's version, does not exist", referring),
 		want: why.VersionRefUnresolved, names: []string{"key k of ConfigMap v"}},
-	{name: "a value of a ConfigMap that is no version",
+	{name: "invalid version in a ConfigMap",
 		snapshot: refused(errcode.OtherUpstreamInvalidParameter,
 			`BIZ_VERSION of container "biz1" is "1 0": a version has no spaces; check the parameters`, referring),
 		want: why.VersionRefUnresolved, names: []string{`"1 0"`, "BIZ_VERSION", "key k of ConfigMap v"}},
@@ -390,7 +394,7 @@ var situations = []situation{
 		want: why.ImageNotAJar, names: []string{`https://***@host/biz1.jar" of container "biz1"`}},
 	{name: "a scheme that bases do not fetch", snapshot: checked(image("oss://bucket/biz1.jar")),
 		want: why.ImageNotAJar, names: []string{"oss://"}},
-	{name: "a host alone", snapshot: checked(image("https://host")), want: why.ImageNotAJar,
+	{name: "URL without a path", snapshot: checked(image("https://host")), want: why.ImageNotAJar,
 		names: []string{"https://host"}},
 	{name: "kept deactivated",
 		snapshot: ofPod(pod(on(1), waits("BizNotActivated", "the base keeps this version deactivated"))),
@@ -398,7 +402,7 @@ var situations = []situation{
 	{name: "another jar of a version",
 		snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))),
 		want:     why.ReplacingSameVersion},
-	{name: "tried in vain", snapshot: ofPod(
+	{name: "retry limit reached", snapshot: ofPod(
 		pod(on(1), waits("RetryTimesExceeded",
 			errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded,
 				"attempt %d failed, the next one is at %s: %w", 7, "2026-01-02T12:01:30Z",
@@ -415,7 +419,7 @@ var situations = []situation{
 		snapshot: failing("installBiz of biz1:1.0.0 on base base-1: no bean", errcode.ArkletInstallModuleFailed,
 			errcode.UserInstallBizUserError), want: why.ModuleBroken,
 		names: []string{"no bean", "User.InstallBizUserError"}},
-	{name: "the base says BROKEN", snapshot: ofPod(pod(on(1), waits("BizBroken", "STARTED_FAILED no bean"))),
+	{name: "state BROKEN", snapshot: ofPod(pod(on(1), waits("BizBroken", "STARTED_FAILED no bean"))),
 		want: why.ModuleBroken, names: []string{"BROKEN", "no bean"}},
 	{name: "metaspace is full", snapshot: failing("full", errcode.ArkletInstallModuleFailed, errcode.UserMetaspaceFull),
 		want: why.MetaspaceFull, names: []string{"base-1"}},
@@ -424,20 +428,20 @@ var situations = []situation{
 	{name: "a jar that cannot be fetched",
 		snapshot: failing("404", errcode.ArkletInstallModuleFailed, errcode.ArkletPullBizError),
 		want:     why.JarNotFetched, names: []string{"404"}},
-	{name: "no jar that can be fetched",
+	{name: "image without .jar",
 		snapshot: with(failing("404", errcode.ArkletInstallModuleFailed, errcode.ArkletPullBizError),
 			func(s *why.Snapshot) { image("https://host/biz1:1.0.0")(s.Pod) }), want: why.JarNotFetched,
 		names: []string{".jar"}},
-	{name: "no answer", snapshot: failing("no answer within 5m0s", errcode.ArkletInstallModuleTimedOut),
+	{name: "command timed out", snapshot: failing("no answer within 5m0s", errcode.ArkletInstallModuleTimedOut),
 		want: why.CommandTimedOut, names: []string{"no answer within 5m0s"}},
 	{name: "no connection", snapshot: failing("connection refused", errcode.ArkletArkletServiceNotFound),
 		want: why.BaseUnreachable, names: []string{"connection refused"}},
 	{name: "no answer of a base that is Ready",
 		snapshot: failing(`queryAllBiz on base "base-1": base did not answer in time`, errcode.ArkletNetworkError),
 		want:     why.BaseUnreachable, names: []string{"did not answer in time"}},
-	{name: "somebody else installs", snapshot: failing("busy", errcode.ArkletInstallModuleExecuting),
+	{name: "another installation is running", snapshot: failing("busy", errcode.ArkletInstallModuleExecuting),
 		want: why.InstalledBySomebody, names: []string{"busy"}},
-	{name: "the base works on what it has not answered",
+	{name: "another installation after a timeout",
 		snapshot: with(failing("busy", errcode.ArkletInstallModuleExecuting),
 			events(event("uid-x", "Pod", "biz1-x", "InstallModuleTimedOut", "no answer"))), want: why.CommandTimedOut,
 		names: []string{"base-1", "biz1", "ago"}},
@@ -450,12 +454,12 @@ var situations = []situation{
 			{Name: "biz1", State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED"}}}}
 	})), want: why.ModuleStopped, names: []string{"biz1", "STOPPED"}},
-	{name: "a command on its way",
+	{name: "command without an answer",
 		snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")),
 			log("2026-01-02 11:59:00.000 biz1:0.9.0 installBiz answered: SUCCESS",
 				"2026-01-02 11:59:30.000 biz1:1.0.0 installBiz sent: https://host/biz1.jar")),
 		want: why.CommandUnderWay, names: []string{"installBiz", "30s", "base-1"}},
-	{name: "a state on its way", snapshot: ofPod(pod(on(1), waits("BizResolved", "INSTALLING"))),
+	{name: "state RESOLVED", snapshot: ofPod(pod(on(1), waits("BizResolved", "INSTALLING"))),
 		want: why.CommandUnderWay, names: []string{"RESOLVED"}},
 	{name: "a command was answered",
 		snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")),
@@ -463,10 +467,10 @@ var situations = []situation{
 				"2026-01-02 11:59:40.000 biz1:1.0.0 installBiz not answered: late")), want: why.CommandNotSent},
 	{name: "no command yet", snapshot: ofPod(pod(on(1), waits("ContainerCreating", "")), log("")),
 		want: why.CommandNotSent, names: []string{"biz1", "base-1"}},
-	{name: "nobody has taken it up", snapshot: ofPod(pod(on(1))), want: why.NotTakenUp,
+	{name: "Pod without a status", snapshot: ofPod(pod(on(1))), want: why.NotTakenUp,
 		names: []string{"base-1", "60s"}},
 
-	// Its health.
+	// Probes and readiness gates.
 	{name: "a readiness probe",
 		snapshot: ofPod(pod(on(1), runs(false),
 			condition(corev1.ContainersReady, corev1.ConditionFalse, "ContainersNotReady",
@@ -497,16 +501,16 @@ var situations = []situation{
 			condition(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", ""), func(p *corev1.Pod) {
 				p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/traffic"}}
 			})), want: why.ReadinessGateMissing, names: []string{"example.com/traffic"}},
-	{name: "nothing known", snapshot: ofPod(
+	{name: "unknown state", snapshot: ofPod(
 		pod(on(1), runs(true), condition(corev1.PodReady, corev1.ConditionFalse, "Odd", ""))), want: why.Unknown},
 
 	// Workloads.
 	{name: "a Deployment that is Ready", snapshot: deployment(), want: why.WorkloadReady,
 		names: []string{"3 Pods", "biz1"}},
-	{name: "a Deployment that goes", snapshot: deployment(func(d *appsv1.Deployment) {
+	{name: "Deployment that is being deleted", snapshot: deployment(func(d *appsv1.Deployment) {
 		d.DeletionTimestamp, d.Finalizers = ptr.To(past(time.Minute)), []string{"foregroundDeletion"}
 	}), want: why.WorkloadLeaving, names: []string{"foregroundDeletion"}},
-	{name: "a Deployment that nobody looks at", snapshot: deployment(func(d *appsv1.Deployment) { d.Generation = 2 }),
+	{name: "Deployment that was not processed", snapshot: deployment(func(d *appsv1.Deployment) { d.Generation = 2 }),
 		want: why.WorkloadNotSeen, names: []string{"1 of 2"}},
 	{name: "a Deployment that is paused",
 		snapshot: deployment(func(d *appsv1.Deployment) { d.Spec.Paused, d.Status.UpdatedReplicas = true, 0 }),
@@ -546,7 +550,7 @@ var situations = []situation{
 		names: []string{"Pod biz1-2", "StatefulSet biz1", "oss://"}},
 	{name: "a StatefulSet that waits for a Pod of its template", snapshot: statefulSet("new", nil),
 		want: why.RolloutStuck, because: why.ImageNotAJar},
-	{name: "a StatefulSet that waits for no order",
+	{name: "parallel StatefulSet",
 		snapshot: statefulSet("old",
 			func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }),
 		want: why.RolloutStuck, because: why.ImageNotAJar},
@@ -554,10 +558,10 @@ var situations = []situation{
 		snapshot: with(statefulSet("old", nil),
 			func(s *why.Snapshot) { s.Target.Kind, s.Target.Name = why.KindPod, s.Pod.Name }),
 		want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod biz1-2"}},
-	{name: "a Deployment of a moment ago", snapshot: deployment(func(d *appsv1.Deployment) {
+	{name: "young Deployment", snapshot: deployment(func(d *appsv1.Deployment) {
 		d.Status, d.CreationTimestamp = appsv1.DeploymentStatus{ObservedGeneration: 1}, past(time.Second)
 	}), want: why.PodsNotMade, names: []string{"1s"}},
-	{name: "Pods that nobody makes",
+	{name: "missing Pods",
 		snapshot: deployment(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1} }),
 		want:     why.PodsNotMade, names: []string{"3 Pods"}},
 	{name: "a DaemonSet without the environment", snapshot: daemonSet(func(d *appsv1.DaemonSet) {
@@ -577,20 +581,19 @@ var situations = []situation{
 		want:     why.BaseCordoned, names: []string{"base-1"}},
 	{name: "a base with little metaspace",
 		snapshot: ofNode(base(1, "base", "1.0.0",
-			says(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold",
+			nodeState(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold",
 				"more than 90% of the metaspace are committed"))), want: why.MetaspacePressure, names: []string{"90%"}},
-	{name: "a base that is silent", snapshot: ofNode(base(1, "base", "1.0.0", silent)), want: why.BaseSilent,
+	{name: "unreachable base as target", snapshot: ofNode(base(1, "base", "1.0.0", silent)), want: why.BaseSilent,
 		names: []string{"no sign of life"}},
-	{name: "a base whose controller is blind",
+	{name: "base that the controller cannot observe, as target",
 		snapshot: ofNode(base(1, "base", "1.0.0",
-			says("Observed", corev1.ConditionFalse, "ControllerSuspended", "it stood still"))),
+			nodeState("Observed", corev1.ConditionFalse, "ControllerSuspended", "it stood still"))),
 		want: why.ControllerBlind, names: []string{"ControllerSuspended"}},
 	{name: "a base without a controller", snapshot: ofNode(base(1, "base", "1.0.0"), controllers()),
 		want: why.ControllerNotRunning, names: []string{"base-1"}},
 }
 
-// Answers contain no credentials of URLs.
-func TestCredentials(t *testing.T) {
+func TestExplainRedactsCredentials(t *testing.T) {
 	const url, redacted = "https://deploy:hunter2@host/biz1.jar?Signature=SECRET", "https://***@host/biz1.jar?Signature=***"
 	s := refused(errcode.OtherUpstreamDecodeURLFailed, url, image("oss://deploy:hunter2@host/biz1.jar"))
 	s.Events = []corev1.Event{event("uid-x", "Pod", "biz1-x", "SameVersionReplaced", "installed again from "+url)}
@@ -602,7 +605,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// Only what was created less than ten seconds ago, and is not Ready, is young.
+// TestYoung checks that only a target that is not Ready and was created less than ten seconds ago is young.
 func TestYoung(t *testing.T) {
 	of := func(age time.Duration, ready int32) bool {
 		return why.Explain(deployment(
@@ -614,44 +617,58 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// Each situation is told by its name, and its cause names what is wrong.
-func TestSituations(t *testing.T) {
+// TestExplainSituations checks the answer of each situation in every language.
+func TestExplainSituations(t *testing.T) {
 	shown := map[why.Reason]bool{}
-	var all strings.Builder
+	all := map[language.Language]*strings.Builder{language.English: {}, language.Chinese: {}}
 	for _, tt := range situations {
 		t.Run(tt.name, func(t *testing.T) {
 			a := why.Explain(tt.snapshot, now)
 			shown[a.Reason] = true
 			if a.Reason != tt.want || a.Because != tt.because {
-				t.Errorf("it is taken for %s because of %q, not %s because of %q: %s", a.Reason, a.Because, tt.want,
+				t.Errorf("reason = %s, because = %q, want %s and %q; cause: %s", a.Reason, a.Because, tt.want,
 					tt.because, a.Cause)
 			}
 			for _, name := range tt.names {
 				if !strings.Contains(a.Cause, name) {
-					t.Errorf("the cause does not name %q: %s", name, a.Cause)
+					t.Errorf("cause = %q, want it to contain %q", a.Cause, name)
 				}
 			}
 			if !a.Ready && a.Advice == "" {
-				t.Error("nothing says what to do")
+				t.Error("advice is empty")
 			}
 			if again := why.Explain(tt.snapshot, now); !cmp.Equal(a, again) {
-				t.Errorf("asked again, it answers otherwise:\n%s", cmp.Diff(a, again))
+				t.Errorf("second answer differs (-first +second):\n%s", cmp.Diff(a, again))
 			}
-			fmt.Fprintf(&all, "%s: %s\n  %s\n  %s\n", tt.name, a.Reason, a.Cause, a.Advice)
+			for l, b := range all {
+				answer := why.ExplainIn(l, tt.snapshot, now)
+				if text := fmt.Sprint(answer); argument.MatchString(text) {
+					t.Errorf("answer in %s lacks an argument: %s", l, text)
+				}
+				if answer.Reason != a.Reason || answer.Because != a.Because || len(answer.Evidence) != len(a.Evidence) {
+					t.Errorf("answer in %s = %+v, want the reasons and the facts of %+v", l, answer, a)
+				}
+				fmt.Fprintf(b, "%s: %s\n  %s\n  %s\n", tt.name, answer.Reason, answer.Cause, answer.Advice)
+			}
 		})
 	}
-	source, err := os.ReadFile("reason.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
-		if !shown[why.Reason(m[1])] {
-			t.Errorf("no situation has the reason %s", m[1])
+	for _, r := range why.ReasonTexts() {
+		if !shown[r.Reason] {
+			t.Errorf("no situation has the reason %s", r.Reason)
 		}
 	}
-	const file = "testdata/answers.txt"
+	for l, b := range all {
+		golden(t, fmt.Sprintf("testdata/answers.%s.txt", l), b.String())
+	}
+}
+
+// argument matches an argument that a text did not get.
+var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(all.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -659,7 +676,26 @@ func TestSituations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), all.String()); diff != "" {
-		t.Errorf("answers; write them anew with -update (-want +got):\n%s", diff)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; rewrite it with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestReasonTextsCoverAllReasons(t *testing.T) {
+	source, err := os.ReadFile("reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, m := range regexp.MustCompile(`Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		want = append(want, m[1])
+	}
+	for _, r := range why.ReasonTexts() {
+		got = append(got, string(r.Reason))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("reasons with a text (-want +got):\n%s", diff)
 	}
 }

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,76 +12,62 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
-	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
 // workloadStatus explains a workload by its own status.
-func workloadStatus(v *view) *Answer {
+func workloadStatus(v *explainer) *Answer {
 	w := v.workload()
 	switch {
 	case w.meta.DeletionTimestamp != nil:
-		return &Answer{Reason: WorkloadLeaving,
-			Cause: fmt.Sprintf("%s is being deleted for %s, held by %s", v.name(),
-				v.ago(w.meta.DeletionTimestamp.Time), cmp.Or(strings.Join(w.meta.Finalizers, ", "), "nothing")),
-			Advice: "wait until its Pods are deleted; koupsandbox why pod/NAME explains a Pod"}
+		return v.answer(msgWorkloadLeaving, args{"workload": v.name(), "age": v.ago(w.meta.DeletionTimestamp.Time),
+			"finalizers": cmp.Or(strings.Join(w.meta.Finalizers, ", "), v.in(partNothing, nil))})
 	case w.observed < w.meta.Generation:
-		return &Answer{Reason: WorkloadNotSeen,
-			Cause: fmt.Sprintf(
-				"kube-controller-manager has not processed %s since its last change: generation %d of %d", v.name(),
-				w.observed, w.meta.Generation),
-			Advice: "check that kube-controller-manager is running; in a sandbox: koupsandbox status"}
+		return v.answer(msgWorkloadNotSeen,
+			args{"workload": v.name(), "observed": w.observed, "generation": w.meta.Generation})
 	case w.desired != 0 && w.ready == w.desired && w.updated == w.desired && w.total == w.desired:
-		return &Answer{Reason: WorkloadReady, Ready: true,
-			Cause: fmt.Sprintf("%s is Ready: %s of %s", v.name(), plain.Count(int(w.ready), "Pod"),
-				modules(v.templatePod()))}
+		a := v.answer(msgWorkloadReady, args{"workload": v.name(), "pods": v.count(int(w.ready), nounPod),
+			"modules": modules(v.templatePod())})
+		a.Ready = true
+		return a
 	case v.Deployment != nil && v.Deployment.Spec.Paused && w.updated != w.desired:
-		return &Answer{Reason: DeploymentPaused,
-			Cause: fmt.Sprintf("%s is paused: %d of %d Pods have its current template", v.name(), w.updated,
-				w.desired),
-			Advice: "kubectl rollout resume deployment " + w.meta.Name}
+		return v.answer(msgDeploymentPaused,
+			args{"workload": v.name(), "updated": w.updated, "desired": w.desired, "name": w.meta.Name})
 	}
 	return nil
 }
 
 // withoutReplicas explains a workload that wants no Pods. A DaemonSet creates Pods by its template alone; tolerations
 // that the controller adds to Pods have no effect.
-func withoutReplicas(v *view) *Answer {
+func withoutReplicas(v *explainer) *Answer {
 	if v.workload().desired != 0 {
 		return nil
 	}
 	if v.DaemonSet != nil {
-		if p := place(v.templatePod(), v.Bases, nil); len(p.verdicts) > 0 && p.furthest == linkTaints {
+		if p := v.place(v.templatePod(), nil); len(p.findings) > 0 && p.furthest == checkTaints {
 			t, _ := p.taint("")
-			return &Answer{Reason: DaemonSetNotTolerated,
-				Cause: fmt.Sprintf(
-					"%s creates no Pods (DESIRED is 0): its template does not tolerate the taint %s of %s", v.name(),
-					t.ToString(), p.names()),
-				Advice: "add " + toleration(t) +
-					" to spec.template.spec.tolerations; tolerations that the controller adds to Pods have no effect " +
-					"on a DaemonSet"}
+			return v.answer(msgDaemonSetNotTolerated, args{"workload": v.name(), "taint": t.ToString(),
+				"bases": v.join(p.names()), "toleration": toleration(t)})
 		}
-		a := v.asPod(v.templatePod()).first(schedule)
-		return &Answer{Reason: DaemonSetWithoutBases, Because: a.Reason,
-			Cause:  fmt.Sprintf("%s creates no Pods (DESIRED is 0), since no base fits: %s", v.name(), a.Cause),
-			Advice: a.Advice}
+		return v.because(msgDaemonSetWithoutBases, v.asPod(v.templatePod()).first(schedule), args{})
 	}
 	if !v.peer() {
-		return &Answer{Reason: NoReplicas, Cause: v.name() + " wants no Pods: its replicas are 0",
-			Advice: fmt.Sprintf("kubectl scale %s %s --replicas 1", v.Target.Kind, v.Target.Name)}
+		return v.answer(msgNoReplicas, args{"workload": v.name(), "kind": v.Target.Kind, "name": v.Target.Name})
 	}
 	placement := v.peerPlacement()
-	if placement.placed().furthest > linkState {
-		return &Answer{Reason: PeerNotFollowed,
-			Cause: fmt.Sprintf("the replicas of %s should follow the bases, and are 0 although %s fits", v.name(),
-				placement.placed().names()),
-			Advice: "check that a module controller of its environment is running with " +
-				"ENABLE_MODULE_DEPLOYMENT_CONTROLLER"}
+	if placement.placed().furthest > checkState {
+		return v.answer(msgPeerNotFollowed,
+			args{"workload": v.name(), "bases": v.join(placement.placed().names())})
 	}
-	a := placement.first(schedule)
-	return &Answer{Reason: PeerWithoutBases, Because: a.Reason,
-		Cause:  fmt.Sprintf("the replicas of %s follow the bases that fit, and there is none: %s", v.name(), a.Cause),
-		Advice: a.Advice}
+	return v.because(msgPeerWithoutBases, placement.first(schedule), args{})
+}
+
+// because returns the answer about a workload whose cause is the answer about a Pod.
+func (v *explainer) because(m message, pod Answer, a args) *Answer {
+	a["workload"], a["cause"], a["advice"] = v.name(), pod.Cause, pod.Advice
+	answer := v.answer(m, a)
+	answer.Because = pod.Reason
+	return answer
 }
 
 // podSet is the common part of the three kinds of workloads.
@@ -113,9 +98,9 @@ func (s *Snapshot) workload() podSet {
 	return podSet{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
 }
 
-// decides is the Pod that a workload waits for: of those that it wants now, the oldest that is not
-// Ready; else the one that has been leaving for the longest. nil if there is none.
-func decides(s *Snapshot) *corev1.Pod {
+// blockingPod returns the Pod that a workload waits for: the oldest Pod of the current template that is not Ready, or
+// else the Pod that has been terminating for the longest time. It returns nil if there is none.
+func blockingPod(s *Snapshot) *corev1.Pod {
 	newest := ""
 	for _, rs := range s.ReplicaSets {
 		if s.Deployment != nil && rs.Annotations[revision.Annotation] == s.Deployment.Annotations[revision.Annotation] {
@@ -153,21 +138,23 @@ func ordinal(p *corev1.Pod) int {
 	return n
 }
 
-// templatePod is a Pod of the template, to be compared with bases.
-func (v *view) templatePod() *corev1.Pod {
+// templatePod returns a Pod of the workload's template.
+func (v *explainer) templatePod() *corev1.Pod {
 	t := v.workload().template
 	return &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
 }
 
-// asPod concludes about a Pod of this Snapshot as if it had been asked about.
-func (v *view) asPod(pod *corev1.Pod) *view {
+// asPod returns an explainer of this Snapshot whose target is a Pod.
+func (v *explainer) asPod(pod *corev1.Pod) *explainer {
 	s := *v.Snapshot
 	s.Pod, s.Target = pod, Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
-	return newView(&s, v.now)
+	pods := newExplainer(&s, v.now)
+	pods.language = v.language
+	return pods
 }
 
 // peer reports whether the controller sets the replicas of the Deployment to the number of bases.
-func (v *view) peer() bool {
+func (v *explainer) peer() bool {
 	if v.Deployment == nil {
 		return false
 	}
@@ -177,9 +164,9 @@ func (v *view) peer() bool {
 		labels.Value(l, labels.ReplicasControl) != "true"
 }
 
-// peerPlacement compares a Pod of a peer Deployment with the bases. The environment does not count if
-// it names none: the controller adds that toleration.
-func (v *view) peerPlacement() *view {
+// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. A Pod that names no environment
+// tolerates all of them, because the controller adds the toleration.
+func (v *explainer) peerPlacement() *explainer {
 	pod := v.templatePod()
 	if len(environments(pod)) == 0 {
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations,
@@ -193,7 +180,7 @@ func (v *view) peerPlacement() *view {
 const failedCreate = "FailedCreate"
 
 // podsNotCreated explains Pods that the API server refuses.
-func podsNotCreated(v *view) *Answer {
+func podsNotCreated(v *explainer) *Answer {
 	w := v.workload()
 	text := ""
 	if v.Deployment != nil {
@@ -208,18 +195,16 @@ func podsNotCreated(v *view) *Answer {
 	if text == "" {
 		return nil
 	}
-	a := &Answer{Reason: PodsRefused, Cause: fmt.Sprintf("Pods of %s are refused: %s", v.name(), sentence(text)),
-		Advice: "correct the template, or ask the owner of the policy"}
+	m := msgPodsRefused
 	if strings.Contains(text, "exceeded quota") {
-		a.Reason, a.Advice = QuotaExceeded, "free resources of the quota, or raise it: kubectl get resourcequota -n "+
-			w.meta.Namespace
+		m = msgQuotaExceeded
 	}
-	return a
+	return v.answer(m, args{"workload": v.name(), "message": sentence(text), "namespace": w.meta.Namespace})
 }
 
-// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does not
-// replace it before it is (kubernetes/kubernetes#67250).
-func outdatedPodNotReady(v *view) *Answer {
+// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does
+// not replace the Pod before it is Ready (kubernetes/kubernetes#67250).
+func outdatedPodNotReady(v *explainer) *Answer {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil ||
 		s.Spec.PodManagementPolicy == appsv1.ParallelPodManagement ||
@@ -233,38 +218,29 @@ func outdatedPodNotReady(v *view) *Answer {
 	if revision == "" || s.Status.UpdateRevision == "" || revision == s.Status.UpdateRevision {
 		return nil
 	}
-	a := pod(v.asPod(p))
-	return &Answer{Reason: OutdatedPodNotReady, Because: a.Reason,
-		Cause: fmt.Sprintf("Pod %s was created from an earlier template of StatefulSet %s, and Kubernetes does not "+
-			"replace it before it is Ready: %s", p.Name, s.Name, a.Cause),
-		Advice: fmt.Sprintf("kubectl delete pod %s -n %s; Kubernetes creates it again from the current template",
-			p.Name, p.Namespace)}
+	return v.because(msgOutdatedPodNotReady, *pod(v.asPod(p)),
+		args{"pod": p.Name, "name": s.Name, "namespace": p.Namespace})
 }
 
 // waitsForPod explains a workload by the Pod that it waits for, or by missing Pods.
-func waitsForPod(v *view) *Answer {
+func waitsForPod(v *explainer) *Answer {
 	w := v.workload()
+	a := args{"workload": v.name(), "ready": w.ready, "updated": w.updated, "desired": w.desired}
 	if v.Pod != nil {
-		reason, state := PodNotReady, fmt.Sprintf("%s has %d of %d Pods Ready", v.name(), w.ready, w.desired)
+		m := msgPodNotReady
 		if w.total > w.updated {
-			reason, state = RolloutStuck, fmt.Sprintf("the update of %s has %d of %d Pods, and %d are Ready", v.name(),
-				w.updated, w.desired, w.ready)
+			m = msgRolloutStuck
 		}
-		a := pod(v.asPod(v.Pod))
-		return &Answer{Reason: reason, Because: a.Reason,
-			Cause: fmt.Sprintf("%s; it waits for Pod %s: %s", state, v.Pod.Name, a.Cause), Advice: a.Advice}
+		a["pod"] = v.Pod.Name
+		return v.because(m, *pod(v.asPod(v.Pod)), a)
 	}
 	if len(v.Pods) >= int(w.desired) {
 		return nil
 	}
-	a := &Answer{Reason: PodsNotMade,
-		Cause: fmt.Sprintf("%s wants %s, and %d exist", v.name(), plain.Count(int(w.desired), "Pod"), len(v.Pods))}
+	a["pods"], a["n"] = v.count(int(w.desired), nounPod), len(v.Pods)
 	if v.now.Sub(w.meta.CreationTimestamp.Time) < young {
-		a.Cause += "; it was created " + v.ago(w.meta.CreationTimestamp.Time) + " ago"
-		a.Advice = "run the command again in a few seconds"
-		return a
+		a["age"] = v.ago(w.meta.CreationTimestamp.Time)
+		return v.answer(msgPodsNotCreatedYet, a)
 	}
-	a.Cause += "; neither its conditions nor its Events give a reason"
-	a.Advice = "check the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager"
-	return a
+	return v.answer(msgPodsNotCreated, a)
 }

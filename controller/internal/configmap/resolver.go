@@ -93,8 +93,8 @@ func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) 
 		r.cache.Add(name, e)
 	}
 	e.requestedAt = now
-	value, asked := e.values[key]
-	if asked && !e.readAt.IsZero() && now.Sub(e.readAt) <= maxAge {
+	value, requested := e.values[key]
+	if requested && !e.readAt.IsZero() && now.Sub(e.readAt) <= maxAge {
 		switch {
 		case e.err != nil:
 			return "", e.err
@@ -175,12 +175,12 @@ func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string,
 	complete = err == nil
 	for key := range e.values {
 		e.values[key] = nil
-		value, there := data[key]
-		if there {
+		value, exists := data[key]
+		if exists {
 			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // a longer version is invalid anyway
 			e.values[key] = &value
 		}
-		complete = complete && there && usable(value)
+		complete = complete && exists && usable(value)
 	}
 	e.readAt, e.err, e.incomplete = began, err, !complete
 	return complete

@@ -164,11 +164,11 @@ func TestNoReadsWithoutRequests(t *testing.T) {
 func TestMissingConfigMap(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.wantValue("before the read", "late", "biz1", "pending")
-		begun := time.Now()
+		start := time.Now()
 		var at []time.Duration
 		for range 9 {
 			<-w.changed
-			at = append(at, time.Since(begun))
+			at = append(at, time.Since(start))
 			w.wantValue("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
 		}
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183}

@@ -157,8 +157,8 @@ func (v *Syncer) needsUpdate(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil &&
 		slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 			// an in-memory cache returns no error
-			shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name))
-			return c.Ready && (!there || shown.(*Module).Status.Status != Available)
+			shown, exists, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name))
+			return c.Ready && (!exists || shown.(*Module).Status.Status != Available)
 		})
 }
 

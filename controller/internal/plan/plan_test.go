@@ -415,7 +415,7 @@ func TestActiveVersionStaysWhileEndpointsAreOutOfDate(t *testing.T) {
 func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 	now := time.Now()
 	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
-	gone := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
+	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		wasReady bool
 		after    time.Duration // activation relative to the requested version
@@ -423,7 +423,7 @@ func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 		wants    []arklet.Module
 		want     Action
 	}{
-		"activated later": {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, gone},
+		"activated later": {false, time.Second, arklet.StateActivated, []arklet.Module{wanted}, uninstall},
 		"was Ready": {true, time.Second, arklet.StateActivated, []arklet.Module{wanted},
 			Action{Wait: 2 * time.Second}},
 		"activated first": {false, -time.Second, arklet.StateActivated, []arklet.Module{wanted},
@@ -456,7 +456,7 @@ func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 // still receives the requests that are sent to the Pod of the previous version, so it is drained.
 func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 	now := time.Now()
-	gone := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
+	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		wasReady bool // the Pod of version 1
 		since    time.Duration
@@ -464,9 +464,9 @@ func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 		want     Action
 	}{
 		"Pod was Ready until now": {true, 0, arklet.StateActivated, Action{Wait: 2 * time.Second}},
-		"Pod was Ready 2 s ago":   {true, -2 * time.Second, arklet.StateActivated, gone},
-		"Pod was never Ready":     {false, 0, arklet.StateActivated, gone},
-		"version is broken":       {true, 0, arklet.StateBroken, gone},
+		"Pod was Ready 2 s ago":   {true, -2 * time.Second, arklet.StateActivated, uninstall},
+		"Pod was never Ready":     {false, 0, arklet.StateActivated, uninstall},
+		"version is broken":       {true, 0, arklet.StateBroken, uninstall},
 	} {
 		s := Input{
 			Now: now, Name: "m", Drain: 2 * time.Second,

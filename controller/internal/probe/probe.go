@@ -191,9 +191,9 @@ func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error
 		defer l.release(slow)
 	}
 	sent := time.Now()
-	asking, cancel := context.WithTimeout(ctx, w.timeout())
+	requestCtx, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
-	err := get(asking, p.client, w.target, w.spec.HTTPGet)
+	err := get(requestCtx, p.client, w.target, w.spec.HTTPGet)
 	p.mu.Lock()
 	if ctx.Err() != nil { // the worker was dropped, or Start ends
 		p.mu.Unlock()

@@ -43,7 +43,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe. The defaults of all settings are those of the API server.
+// period returns the period of the probe. All settings have the defaults of the API server.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }

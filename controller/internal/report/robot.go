@@ -104,13 +104,14 @@ const (
 func checkResponse(status int, text []byte) (permanent bool, err error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "status %d", status)
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "HTTP status %d", status)
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:
-		return false, fmt.Errorf("status %d", status)
+		return false, fmt.Errorf("HTTP status %d", status)
 	case status >= 300 && status < 400:
-		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d: a redirect is not followed", status)
+		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "HTTP status %d: redirects are not followed",
+			status)
 	case status >= 400:
-		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "status %d", status)
+		return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "HTTP status %d", status)
 	}
 	var answer robotAnswer
 	_ = json.Unmarshal(text, &answer) // other servers send no errcode
@@ -119,9 +120,9 @@ func checkResponse(status int, text []byte) (permanent bool, err error) {
 	case 0:
 		return false, nil
 	case robotTooFast:
-		return false, fmt.Errorf("robot answers %d: %s", answer.Code, message)
+		return false, fmt.Errorf("robot error %d: %s", answer.Code, message)
 	case robotNoToken, robotForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot answers %d: %s", answer.Code, message)
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot error %d: %s", answer.Code, message)
 	}
-	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot answers %d: %s", answer.Code, message)
+	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot error %d: %s", answer.Code, message)
 }

@@ -117,7 +117,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.reporter.Report(Event{})
 			w.advance(30 * time.Second)
 			w.wantCounts(0, 1, 0)
-			w.wantLog(1, "a redirect is not followed")
+			w.wantLog(1, "redirects are not followed")
 		})
 		if requests.Load() != 1 || other.Load() != 0 {
 			t.Errorf("status %d: %d requests to the hook and %d to the other host, want 1 and 0", status,

@@ -56,7 +56,7 @@ type journal struct {
 	// renew writes the Lease of the Node of a base.
 	renew func(identity string)
 
-	wakeup chan struct{} // wakes run after a change
+	wakeup chan struct{} // signals run after a change
 
 	io    sync.Mutex
 	lease *coordinationv1.Lease // as last written or read; nil if unknown
@@ -276,7 +276,7 @@ func (j *journal) writeDue(ctx context.Context) {
 	}
 }
 
-// write saves the changed records of some bases, wakes the waiting callers, and returns the bases to process again.
+// write saves the changed records of some bases, unblocks the waiting callers, and returns the bases to process again.
 func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string,
 	err error) {
 	if !j.acting() {

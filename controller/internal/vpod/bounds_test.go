@@ -34,8 +34,8 @@ func TestRefusedDeletionDoesNotBlockOtherPods(t *testing.T) {
 			}
 			w.advance(20 * time.Second) // before the end of their grace period
 			for _, name := range names {
-				if gone := w.pod(name) == nil; gone == (name == stays) {
-					t.Errorf("pod %s: deleted is %t, want %t", name, gone, !gone)
+				if deleted := w.pod(name) == nil; deleted == (name == stays) {
+					t.Errorf("pod %s: deleted is %t, want %t", name, deleted, !deleted)
 				}
 			}
 			refused.Store(false)

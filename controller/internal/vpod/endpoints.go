@@ -82,12 +82,12 @@ func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, sl
 
 // list lists the EndpointSlices of a namespace if a module slot waits for a list. Otherwise it removes the namespace.
 func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
-	begun := time.Now()
+	start := time.Now()
 	e.mu.Lock()
 	l := e.namespaces[key]
 	left := time.Duration(0)
 	if l != nil {
-		left = l.nextList.Sub(begun)
+		left = l.nextList.Sub(start)
 		if left <= 0 && len(l.waiting) == 0 {
 			delete(e.namespaces, key)
 			l = nil
@@ -103,8 +103,8 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	}
 	e.mu.Lock()
 	waiting := l.waiting
-	pause := max(e.interval, listIntervalFactor*time.Since(begun))
-	l.listedAt, l.nextList, l.ready, l.waiting = begun, begun.Add(pause), ready, map[slotKey]bool{}
+	pause := max(e.interval, listIntervalFactor*time.Since(start))
+	l.listedAt, l.nextList, l.ready, l.waiting = start, start.Add(pause), ready, map[slotKey]bool{}
 	e.mu.Unlock()
 	for slot := range waiting {
 		e.notify(slot)

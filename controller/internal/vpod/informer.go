@@ -111,9 +111,9 @@ func (i *Informer) HasSynced() bool {
 		}
 	}
 	i.mu.Lock()
-	heard := slices.Clone(i.handlersSynced)
+	synced := slices.Clone(i.handlersSynced)
 	i.mu.Unlock()
-	return !slices.ContainsFunc(heard, func(synced cache.InformerSynced) bool { return !synced() })
+	return !slices.ContainsFunc(synced, func(hasSynced cache.InformerSynced) bool { return !hasSynced() })
 }
 
 // Observe calls changed for every event of a module Pod on any Node.

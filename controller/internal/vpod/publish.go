@@ -258,7 +258,7 @@ func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.Po
 // it writes nothing and returns false.
 func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot,
 	ready bool) (asPlanned bool, err error) {
-	gone, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
+	deleted, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
 		if newest, known := p.registry.Get(b.Identity); known { // b may be old if the previous write was slow
 			b = newest
 		}
@@ -275,7 +275,7 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 	p.store.change(func() {
 		e.wasReady = e.wasReady || ready
 		switch {
-		case gone:
+		case deleted:
 		case ready && e.deleting: // the deletion began during the write: requests may have been sent until now
 			e.notReadySince = time.Now()
 		case ready:

@@ -202,8 +202,8 @@ func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more b
 			continue
 		}
 		_, listed := in.Listed[v.module.Version]
-		gone := !listed || in.IsWanted(v.module.Version)
-		if v.module.installable() && (!gone || last && held) {
+		released := !listed || in.IsWanted(v.module.Version)
+		if v.module.installable() && (!released || last && held) {
 			continue
 		}
 		v.removedModules[in.Name] = true

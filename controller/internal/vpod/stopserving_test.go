@@ -199,10 +199,10 @@ func TestStopServingBeforeWorkBegins(t *testing.T) {
 			synctest.Wait()
 			w.triggerAll("a")
 			w.advance(time.Minute)
-			asked := b.requests.Load()
+			before := b.requests.Load()
 			w.advance(time.Hour)
-			if now := b.requests.Load(); armed || now != asked {
-				t.Errorf("%d probes after the controller stopped serving the base, want none", now-asked)
+			if now := b.requests.Load(); armed || now != before {
+				t.Errorf("%d probes after the controller stopped serving the base, want none", now-before)
 			}
 			wantNoActivity(t, w)
 		})

@@ -196,8 +196,8 @@ func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *p
 			continue
 		}
 		changed = append(changed, m.Name)
-		if asked := e.requestedVersions[m.Name]; m.Version != "" && !slices.Contains(asked, m.Version) {
-			e.requestedVersions[m.Name] = append(asked[max(0, len(asked)-maxRequestedVersions+1):], m.Version)
+		if versions := e.requestedVersions[m.Name]; m.Version != "" && !slices.Contains(versions, m.Version) {
+			e.requestedVersions[m.Name] = append(versions[max(0, len(versions)-maxRequestedVersions+1):], m.Version)
 		}
 		l := s.ensureSlot(slotKey{e.identity, m.Name})
 		l.pods[e.uid] = e

@@ -53,9 +53,9 @@ type writer struct {
 }
 
 // write replaces the status of a Pod by the result of compute, if they differ. compute gets the current status, and is
-// called again after a conflict. gone reports whether the Pod does not exist any more.
+// called again after a conflict. deleted reports whether the Pod does not exist any more.
 func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
-	compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
+	compute func(before corev1.PodStatus) corev1.PodStatus) (deleted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	e.lastWrite.mu.Lock()

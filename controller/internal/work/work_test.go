@@ -67,7 +67,7 @@ func TestQueueDoesNotHandleAKeyConcurrently(t *testing.T) {
 
 func TestQueueDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
+		start := time.Now()
 		var mu sync.Mutex
 		var at []time.Duration
 		failures := 4
@@ -75,7 +75,7 @@ func TestQueueDelays(t *testing.T) {
 			Do: func(context.Context, string) (time.Duration, error) {
 				mu.Lock()
 				defer mu.Unlock()
-				at = append(at, time.Since(begun))
+				at = append(at, time.Since(start))
 				failures--
 				if failures >= 0 {
 					return 0, errors.New("fails")

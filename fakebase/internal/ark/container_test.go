@@ -83,8 +83,9 @@ func TestStateChanges(t *testing.T) {
 		}, {
 			name:       "start, other active version, default flags",
 			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
-			want:       append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"}),
-			states:     map[string]State{"biz1:1": Activated, "biz1:2": Deactivated},
+			want: append(second[:3:3],
+				change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"}),
+			states: map[string]State{"biz1:1": Activated, "biz1:2": Deactivated},
 		}, {
 			name: "start, activate.new.module", opts: Options{Activation: ActivateNewModule},
 			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
@@ -109,8 +110,9 @@ func TestStateChanges(t *testing.T) {
 			want:       []change{registered("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"}},
 			states:     map[string]State{"biz1:1": Broken},
 		}, {
-			name:       "switch",
-			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2"), switchTo("2")},
+			name: "switch",
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2"),
+				switchTo("2")},
 			want: append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"},
 				change{"biz1:1", Activated, Deactivated, Switched, "switch to new version biz1:2"},
 				change{"biz1:2", Deactivated, Activated, Switched, "switch from old version: biz1:1"}),
@@ -241,7 +243,8 @@ func TestCopiesDoNotShareNewRecords(t *testing.T) {
 }
 
 func TestServing(t *testing.T) {
-	_, c := runOperations(t, Options{Activation: ActivateMulti}, register("1"), started("1"), register("2"), started("2"))
+	_, c := runOperations(t, Options{Activation: ActivateMulti}, register("1"), started("1"), register("2"),
+		started("2"))
 	if b, ok := c.Serving("biz1"); !ok || b.Version != "2" {
 		t.Errorf("Serving() = %q, %v; want version 2, which was activated last", b.Version, ok)
 	}

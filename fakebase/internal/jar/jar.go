@@ -126,7 +126,8 @@ func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 		return known, nil
 	}
 	done := r.flight.DoChan(key, func() (any, error) {
-		// All callers share the download, so the context of the first caller does not cancel it. The client has a timeout.
+		// All callers share the download, so the context of the first caller does not cancel it. The client has a
+		// timeout.
 		m, err := r.download(context.WithoutCancel(ctx), key)
 		if err == nil {
 			r.mu.Lock()

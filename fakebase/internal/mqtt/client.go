@@ -1,8 +1,8 @@
 // Package mqtt is an MQTT 3.1.1 client for processes with thousands of connections. A connected client needs one
 // goroutine, which calls Run. A second goroutine runs only while data is written.
 //
-// The client behaves like paho's Java client in a base (protocol 3.1): clean session, QoS 1 in both directions, keep
-// alive, and reconnects after 1 s, 2 s and so on up to 128 s. It does not store or resend messages, because a clean
+// The client behaves like paho's Java client in a base (protocol 3.1): clean session, QoS 1 in both directions, pings,
+// and reconnects after 1 s, 2 s and so on up to 128 s. It does not store or resend messages, because a clean
 // session ends with the connection.
 package mqtt
 
@@ -69,8 +69,8 @@ type Client struct {
 // New returns a client that connects when Run is called.
 func New(opts Options) *Client { return &Client{opts: opts} }
 
-// Run connects, serves the connection and reconnects until ctx ends. Then it returns nil. With FailFirst, it returns the
-// error of a failed first attempt.
+// Run connects, serves the connection and reconnects until ctx ends. Then it returns nil. With FailFirst, it returns
+// the error of a failed first attempt.
 func (c *Client) Run(ctx context.Context) error {
 	firstPause := c.opts.scaled(FirstPause)
 	first, pause := true, firstPause

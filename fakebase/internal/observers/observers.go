@@ -13,7 +13,8 @@ type List[T any] struct {
 }
 
 // Add adds a function until remove is called. The function is not called after remove has returned. It must return
-// quickly, must be safe for concurrent use unless calls of Notify are serialized, and must not call methods of the list.
+// quickly, must be safe for concurrent use unless calls of Notify are serialized, and must not call methods of the
+// list.
 func (l *List[T]) Add(f func(T)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// BrokerAddress is what the URL of a broker says.
+// BrokerAddress is the parsed URL of a broker.
 type BrokerAddress struct {
 	// Addr is host:port.
 	Addr string
-	// TLS tells whether TLS is spoken there.
+	// TLS reports whether the broker uses TLS.
 	TLS bool
-	// Username is empty when the URL holds none.
+	// Username is empty if the URL has no user name.
 	Username string
 }
 
-// brokerSchemes are the spellings that MQTT clients know, and the port of each.
+// brokerSchemes are the URL schemes that MQTT clients accept, each with its default port.
 var brokerSchemes = map[string]struct {
 	tls  bool
 	port int
@@ -30,40 +30,40 @@ var brokerSchemes = map[string]struct {
 	"mqtts": {true, 8883}, "ssl": {true, 8883}, "tls": {true, 8883},
 }
 
-// ParseBrokerURL reads the URL of a broker. The error, which never holds a password, is one
-// sentence.
+// ParseBrokerURL parses the URL of a broker. The error is one sentence and never contains a password.
 func ParseBrokerURL(text string) (BrokerAddress, error) {
 	u, err := url.Parse(text)
-	if err != nil { // whose text may hold a password
-		return BrokerAddress{}, errors.New("is no URL: write mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS")
+	if err != nil { // the text of err may contain a password
+		return BrokerAddress{}, errors.New("is not a URL; use mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS")
 	}
 	scheme, known := brokerSchemes[strings.ToLower(u.Scheme)]
 	if _, has := u.User.Password(); has {
 		return BrokerAddress{},
-			errors.New("must hold no password, which would show in lists of processes: give it by passwordFile or " +
+			errors.New("must not contain a password, which process lists would show; use passwordFile or " +
 				"$KOUPSANDBOX_BROKER_PASSWORD")
 	}
 	if !known || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return BrokerAddress{}, errors.New("must be mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS, and nothing more")
+		return BrokerAddress{}, errors.New("must be mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS, without a path or a query")
 	}
 	port := scheme.port
 	if p := u.Port(); p != "" {
 		port, err = strconv.Atoi(p)
 		if err != nil || port < 1 || port > 65535 {
-			return BrokerAddress{}, fmt.Errorf("has the port %s: it must be between 1 and 65535", p)
+			return BrokerAddress{}, fmt.Errorf("has the port %q; it must be between 1 and 65535", p)
 		}
 	}
 	return BrokerAddress{Addr: net.JoinHostPort(u.Hostname(), strconv.Itoa(port)), TLS: scheme.tls,
 		Username: u.User.Username()}, nil
 }
 
+// moveUser moves the user name from the URL to the field Username.
 func moveUser(b *Broker) {
 	at, err := ParseBrokerURL(b.URL)
 	if err != nil || at.Username == "" || b.Username != "" && b.Username != at.Username {
-		return // Validate says what is wrong
+		return // Validate reports the error
 	}
 	u, err := url.Parse(b.URL)
-	if err != nil { // it was parsed just now
+	if err != nil { // ParseBrokerURL has parsed it
 		return
 	}
 	u.User = nil
@@ -72,31 +72,31 @@ func moveUser(b *Broker) {
 
 func (v *validator) broker(b *Broker, path *field.Path) {
 	if b.URL == "" {
-		theirs := *b
-		theirs.Port, theirs.TLS = 0, false
-		for _, name := range given(&theirs) {
-			v.forbid(path.Child(name), "is for a broker that you have: name it in spec.broker.url, or remove this")
+		external := *b
+		external.Port, external.TLS = 0, false
+		for _, name := range given(&external) {
+			v.forbid(path.Child(name), "requires an external broker; set spec.broker.url, or remove this field")
 		}
 		return
 	}
 	at, err := ParseBrokerURL(b.URL)
-	if err != nil { // without the value, which may hold a password
+	if err != nil { // the value, which may contain a password, is not reported
 		v.forbid(path.Child("url"), "%s", err)
 		return
 	}
-	if at.Username != "" { // the defaults would have moved it
+	if at.Username != "" { // SetDefaults moves it unless the names differ
 		v.invalid(path.Child("username"), b.Username,
-			"is not the user name %q of spec.broker.url: remove one of the two", at.Username)
+			"is not the user name %q of spec.broker.url; remove one of them", at.Username)
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
-		v.add(field.Required(path.Child("username"), "a password is of a user: name it, or remove passwordFile"))
+		v.add(field.Required(path.Child("username"), "passwordFile requires a user name; set it, or remove passwordFile"))
 	}
 	if (b.CertFile == "") != (b.KeyFile == "") {
-		v.invalid(path.Child("certFile"), b.CertFile, "goes together with keyFile: give both or none")
+		v.invalid(path.Child("certFile"), b.CertFile, "must be set together with keyFile; set both or neither")
 	}
 	for _, name := range given(&Broker{CAFile: b.CAFile, CertFile: b.CertFile}) {
 		if !at.TLS {
-			v.forbid(path.Child(name), "is for a broker with TLS: use mqtts:// in spec.broker.url, or remove this")
+			v.forbid(path.Child(name), "requires a broker with TLS; use mqtts:// in spec.broker.url, or remove this field")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-func TestBrokerURL(t *testing.T) {
+func TestParseBrokerURL(t *testing.T) {
 	for text, want := range map[string]v1alpha1.BrokerAddress{
 		"mqtt://h":              {Addr: "h:1883"},
 		"TCP://h:1/":            {Addr: "h:1"},
@@ -27,21 +27,21 @@ func TestBrokerURL(t *testing.T) {
 	for _, text := range []string{"", "h:1883", "http://h", "mqtt://", "mqtt://h:0", "mqtt://h/topic", "mqtt://h?x=y",
 		"mqtt://u:p@h", "mqtt://h:port", "%"} {
 		if got, err := v1alpha1.ParseBrokerURL(text); err == nil {
-			t.Errorf("%q was read as %+v", text, got)
+			t.Errorf("ParseBrokerURL(%q) = %+v, want an error", text, got)
 		}
 	}
 }
 
-// On a broker that others may use the environment is not dev by default, and the user's name leaves
-// the URL.
-func TestDefaultsWithABroker(t *testing.T) {
+// TestDefaultsWithExternalBroker checks that the environment has no default on a shared broker, and that the user name
+// is moved from the URL to its field.
+func TestDefaultsWithExternalBroker(t *testing.T) {
 	s := &v1alpha1.Sandbox{}
 	s.Spec.Broker.URL = "mqtts://me@broker.example"
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.Spec.Env != "" {
-		t.Errorf("the environment is %q", s.Spec.Env)
+		t.Errorf("environment = %q, want none", s.Spec.Env)
 	}
 	if diff := cmp.Diff(v1alpha1.Broker{URL: "mqtts://broker.example", Username: "me"}, s.Spec.Broker); diff != "" {
 		t.Errorf("broker (-want +got):\n%s", diff)

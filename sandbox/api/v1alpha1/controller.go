@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ownVariables are the variables that the sandbox sets for the controller.
+// ownVariables are the variables that the sandbox sets for the bundled controller.
 var ownVariables = []string{
 	"KUBECONFIG", "ENV", "TIME_SCALE", "BASE_NETWORKS", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL",
 	"MQTT_BROKER", "MQTT_PORT",
@@ -26,8 +26,8 @@ var ownVariables = []string{
 	"KUBELET_CLIENT_CA",
 }
 
-// ControllerValues are what the templates of a controller of the user's own may name. The comment
-// of Controller.Command describes each.
+// ControllerValues are the values for the templates of a custom controller. The comment of Controller.Command describes
+// them.
 type ControllerValues struct {
 	Kubeconfig     string
 	BrokerHost     string
@@ -49,25 +49,25 @@ type ControllerValues struct {
 	Speed          int
 }
 
-// ControllerProcess is a controller of the user's own with its values filled in: one process.
+// ControllerProcess is one process of a custom controller, after the evaluation of its templates.
 type ControllerProcess struct {
-	// Path is the program, and Args what follows it.
+	// Path is the program, and Args are its arguments.
 	Path string
 	Args []string
-	// Env are variables that it has in addition to those of the daemon.
+	// Env has environment variables, in addition to those of the daemon.
 	Env map[string]string
-	// Dir is the absolute path of the folder that it runs in.
+	// Dir is the absolute path of the working directory.
 	Dir string
-	// Files are the texts to write into ControllerValues.Files, by the names of the files.
+	// Files has the content of the files in the directory ControllerValues.Files, by name.
 	Files map[string]string
-	// ReadyURL answers 200 when it works, and ReadyLog fits a line of its output then. If both are
-	// empty it is ready as soon as it runs.
+	// ReadyURL answers 200 if the controller is ready, and ReadyLog matches a line of its output. If both are empty,
+	// the controller is ready when its process runs.
 	ReadyURL string
 	ReadyLog *regexp.Regexp
 }
 
-// Process fills the values into the templates of a controller that has a Command. There is no error
-// for a controller that has passed Validate.
+// Process evaluates the templates of a controller with a Command. It returns no error for a controller that Validate
+// accepts.
 func (c *Controller) Process(values ControllerValues) (*ControllerProcess, error) {
 	process, errs := c.process(values, field.NewPath("spec", "controller"))
 	return process, errs.ToAggregate()
@@ -118,7 +118,7 @@ func (c *Controller) process(values ControllerValues, path *field.Path) (*Contro
 		p.ReadyLog, err = regexp.Compile(c.Ready.Log)
 		if err != nil {
 			errs = append(errs,
-				field.Invalid(path.Child("ready", "log"), c.Ready.Log, "is no regular expression: "+err.Error()))
+				field.Invalid(path.Child("ready", "log"), c.Ready.Log, "is not a regular expression: "+err.Error()))
 		}
 	}
 	return p, errs
@@ -136,12 +136,12 @@ func templateProblem(err error) string {
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[ControllerValues]()) {
 			names = append(names, "."+f.Name)
 		}
-		return fmt.Sprintf("there is no value .%s; the values are %s", m[1], strings.Join(names, ", "))
+		return fmt.Sprintf("unknown value .%s; supported: %s", m[1], strings.Join(names, ", "))
 	}
-	return "is no template that can be filled in: " + templatePlace.ReplaceAllString(err.Error(), "")
+	return "is not a valid template: " + templatePlace.ReplaceAllString(err.Error(), "")
 }
 
-// sampleValues has every value set, as with a broker with TLS.
+// sampleValues has all values, like a sandbox whose broker uses TLS.
 var sampleValues = ControllerValues{
 	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user",
 	BrokerPassword: "password", BrokerCA: "/ca.crt",
@@ -150,9 +150,8 @@ var sampleValues = ControllerValues{
 	Name:       "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080", Speed: 1,
 }
 
-// Unmet says what a scenario needs of the module controller that a controller of the user's own may
-// not have: more replicas than it is configured with, or a variable that its Env does not name,
-// which it may not read. The sandbox's own controller has everything.
+// Unmet returns an error for each need of a scenario that a custom controller does not meet: more replicas than it has,
+// or an environment variable that is not in its Env. It returns nil for the bundled controller, which meets all needs.
 func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	if needs == nil || len(c.Command) == 0 {
 		return nil
@@ -164,57 +163,56 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	}
 	if needs.Replicas != nil && *needs.Replicas > have {
 		errs = append(errs, fmt.Errorf(
-			"it needs %d replicas of the module controller, but the sandbox runs a command with "+
+			"the scenario needs %d replicas of the module controller, but the sandbox runs a command with "+
 				"spec.controller.replicas: %d; "+
-				"bring it up with more if that command can share the bases", *needs.Replicas, have))
+				"set more replicas if this command can share the bases", *needs.Replicas, have))
 	}
 	for _, name := range sorted(needs.Env) {
 		if _, has := c.Env[name]; !has {
 			errs = append(errs,
-				fmt.Errorf("it needs the variable %s of the module controller, but the sandbox runs a command whose "+
-					"spec.controller.env does not name it; "+
-					"name it there if that command reads it", name))
+				fmt.Errorf("the scenario needs the variable %s of the module controller, but the sandbox runs a command whose "+
+					"spec.controller.env does not have it; "+
+					"add it there if this command reads it", name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (v *validator) controllerOfTheirs(s *Spec, path *field.Path) {
+func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 	broker := field.NewPath("spec", "broker")
 	if s.Controller.Image == "" {
 		v.add(field.Required(path.Child("image"),
-			"the nodes of a cluster of yours pull the image of the controller: push that of make image-controller to "+
-				"where they can, and name it"))
+			"the nodes of an existing cluster pull the image of the controller; build it with make image-controller, "+
+				"push it to a registry that they can reach, and set its name"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {
-	case s.Broker.URL == "" && s.Bases.Runtime != RuntimeCluster: // which says the same
+	case s.Broker.URL == "" && s.Bases.Runtime != RuntimeCluster: // reports the same
 		v.add(field.Required(broker.Child("url"), noBrokerHere))
 	case err == nil && at.TLS && s.Broker.CAFile == "":
 		v.add(field.Required(broker.Child("caFile"),
-			"the controllers in a cluster of yours trust the broker's authority by its file alone"))
+			"controllers in an existing cluster trust only the CA certificate in this file; set it to the CA of the broker"))
 	}
 }
 
 func (v *validator) controller(s *Spec, path *field.Path) {
 	c := &s.Controller
-	theirs := c.Location == LocationCluster && s.Provider == ProviderExisting
+	inExisting := c.Location == LocationCluster && s.Provider == ProviderExisting
 	switch at := path.Child("location"); {
 	case c.Location != LocationCluster:
 	case len(c.Command) > 0:
-		v.invalid(at, c.Location, "cannot be with spec.controller.command, which runs on this machine: use host")
-	case theirs:
-		v.controllerOfTheirs(s, path)
+		v.invalid(at, c.Location, "excludes spec.controller.command, which runs on this machine; use host")
+	case inExisting:
+		v.controllerInExistingCluster(s, path)
 	case s.Provider != ProviderKind:
-		v.invalid(at, c.Location, "is for the providers kind and existing, whose nodes run Pods: use host")
+		v.invalid(at, c.Location, "requires the provider kind or existing, whose nodes run Pods; use host")
 	}
-	if c.Image != "" && !theirs {
+	if c.Image != "" && !inExisting {
 		v.forbid(path.Child("image"),
-			"is for the provider existing with spec.controller.location cluster only: set those, or remove it")
+			"requires the provider existing and spec.controller.location cluster; set them, or remove this field")
 	}
 	if c.APIView && c.Location == LocationCluster {
 		v.invalid(path.Child("apiView"), true,
-			"is for a controller on this machine, which alone can be led through the proxy: bring the sandbox up "+
-				"with --controller host")
+			"requires a controller on this machine, because the API proxy is local; use --controller host")
 	}
 	if len(c.Command) > 0 {
 		v.command(c, path)
@@ -223,38 +221,38 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	v.ownVariables(c.Env, path.Child("env"))
 	for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
 		v.forbid(path.Child(name),
-			"is for a controller of your own: give its program in spec.controller.command, or remove this")
+			"requires a custom controller; set its program in spec.controller.command, or remove this field")
 	}
 }
 
-// ownVariables reports those that the sandbox sets for its own controller.
+// ownVariables reports variables that the sandbox sets for the bundled controller.
 func (v *validator) ownVariables(env map[string]string, path *field.Path) {
 	for _, name := range ownVariables {
 		if _, is := env[name]; is {
-			v.forbid(path.Key(name), "is set by the sandbox itself: remove it")
+			v.forbid(path.Key(name), "is set by the sandbox; remove it")
 		}
 	}
 }
 
 func (v *validator) command(c *Controller, path *field.Path) {
-	v.need(path.Child("command").Index(0), c.Command[0], "name the program")
+	v.need(path.Child("command").Index(0), c.Command[0], "set the program")
 	for _, name := range sorted(c.Files) {
 		if name != filepath.Base(name) || !filepath.IsLocal(name) || name == "." {
-			v.invalid(path.Child("files").Key(name), name, "must be the name of a file, without a folder")
+			v.invalid(path.Child("files").Key(name), name, "must be a file name without a directory")
 		}
 	}
-	process, wrong := c.process(sampleValues, path)
-	_, unset := c.process(ControllerValues{}, path) // which takes the other way at an if
+	process, errs := c.process(sampleValues, path)
+	_, unset := c.process(ControllerValues{}, path) // the other branch of an if in a template
 	for _, e := range unset {
-		if !slices.ContainsFunc(wrong, func(known *field.Error) bool { return known.Error() == e.Error() }) {
-			wrong = append(wrong, e)
+		if !slices.ContainsFunc(errs, func(known *field.Error) bool { return known.Error() == e.Error() }) {
+			errs = append(errs, e)
 		}
 	}
-	v.errs = append(v.errs, wrong...)
-	if c.Ready == nil || !v.exactlyOne(c.Ready, path.Child("ready"), "says one way to be ready") {
+	v.errs = append(v.errs, errs...)
+	if c.Ready == nil || !v.exactlyOne(c.Ready, path.Child("ready"), "ready needs exactly one condition") {
 		return
 	}
-	if u, err := url.Parse(process.ReadyURL); c.Ready.HTTP != "" && len(wrong) == 0 &&
+	if u, err := url.Parse(process.ReadyURL); c.Ready.HTTP != "" && len(errs) == 0 &&
 		(err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		v.invalid(path.Child("ready", "http"), c.Ready.HTTP, "must be an http or https URL, or a path such as /readyz")
 	}

@@ -33,10 +33,10 @@ func command(t *testing.T, text string) *v1alpha1.Controller {
 	return &s.Spec.Controller
 }
 
-func TestCommandOfTheUser(t *testing.T) {
+func TestProcessOfCustomController(t *testing.T) {
 	c := command(t, commandFile)
 	if c.Location != v1alpha1.LocationHost {
-		t.Errorf("it runs in %q, not on the host", c.Location)
+		t.Errorf("location = %q, want host", c.Location)
 	}
 	got, err := c.Process(v1alpha1.ControllerValues{BrokerHost: "127.0.0.1", BrokerPort: 1883, ClientID: "me",
 		Replicas: 2,
@@ -58,7 +58,7 @@ func TestCommandOfTheUser(t *testing.T) {
 	}
 }
 
-func TestOwnControllerAsCommand(t *testing.T) {
+func TestBundledControllerAsCommand(t *testing.T) {
 	c := command(t, string(read(t, "testdata/command.yaml")))
 	got, err := c.Process(v1alpha1.ControllerValues{BrokerPort: 1883, Env: "dev", HealthAddr: "127.0.0.1:81",
 		Replicas: 1})
@@ -69,28 +69,28 @@ func TestOwnControllerAsCommand(t *testing.T) {
 		"HEALTH_ADDR": "127.0.0.1:81"}
 	for name, value := range want {
 		if is, has := got.Env[name]; !has || is != value {
-			t.Errorf("%s is %q, want %q", name, is, value)
+			t.Errorf("%s = %q, want %q", name, is, value)
 		}
 	}
 	if got.Path != "module-controller" || got.ReadyURL != "http://127.0.0.1:81/readyz" {
-		t.Errorf("%s is ready by %s", got.Path, got.ReadyURL)
+		t.Errorf("program %s, ready URL %s", got.Path, got.ReadyURL)
 	}
 }
 
-func TestCommandIsReadyByItsLog(t *testing.T) {
+func TestReadyLogOfCustomController(t *testing.T) {
 	c := command(t, "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nspec:\n  controller:\n    command: "+
 		"[java]\n    ready: {log: 'Started \\w+'}\n")
 	got, err := c.Process(v1alpha1.ControllerValues{})
 	if err != nil || got.ReadyURL != "" || !got.ReadyLog.MatchString("Started Controller in 2 s") {
-		t.Errorf("ready is %+v (%v)", got, err)
+		t.Errorf("process = %+v (%v)", got, err)
 	}
 	if dir, err := filepath.Abs("conf"); err != nil || got.Dir != dir {
-		t.Errorf("it runs in %s, not in the folder of the file, %s (%v)", got.Dir, dir, err)
+		t.Errorf("working directory = %s, want the directory of the file, %s (%v)", got.Dir, dir, err)
 	}
 }
 
-// Another sandbox's daemon gets the configuration that Complete has made: nothing changes any more.
-func TestCommandIsCompleteOnce(t *testing.T) {
+// TestCompleteIsIdempotent checks that Complete does not change a complete configuration, which the daemon gets.
+func TestCompleteIsIdempotent(t *testing.T) {
 	c := command(t, commandFile)
 	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Controller: *c}}
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
@@ -98,11 +98,11 @@ func TestCommandIsCompleteOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(*c, s.Spec.Controller,
 		cmp.Comparer(func(a, b *regexp.Regexp) bool { return a.String() == b.String() })); diff != "" {
-		t.Errorf("a second time (-first +second):\n%s", diff)
+		t.Errorf("second Complete (-first +second):\n%s", diff)
 	}
 }
 
-func TestUnmetNeeds(t *testing.T) {
+func TestUnmet(t *testing.T) {
 	own, theirs := &v1alpha1.Controller{}, command(t, commandFile)
 	one, two, three := 1, 2, 3
 	for name, tc := range map[string]struct {
@@ -125,7 +125,7 @@ func TestUnmetNeeds(t *testing.T) {
 		}
 		for word := range strings.FieldsSeq(tc.want) {
 			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %s is not in %v", name, word, err)
+				t.Errorf("%s: error lacks %q: %v", name, word, err)
 			}
 		}
 	}

@@ -10,72 +10,70 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Origins tells where each setting comes from, so that a problem can be shown where its cause is.
-// The zero value knows nothing.
+// Origins maps fields to the line or the flag that has set them, for error messages. The zero value is empty.
 type Origins struct {
 	file  string
 	doc   *strictyaml.Document
-	flags map[string]string // that gave a setting
-	offer map[string]string // that would
+	flags map[string]string // flag that has set the field, by field path
+	offer map[string]string // flag that can set the field, by field path
 }
 
-// Decode reads a configuration file strictly: an unknown field, a field given twice and a value of
-// the wrong type are errors. It reports all of them at once; the configuration holds what could be
-// read, so that a caller can go on to Complete and report the other problems too. Defaults are not
-// set.
+// Decode parses a configuration file strictly: an unknown field, a duplicate field and a value of the wrong type are
+// errors. The error lists all of them. The configuration has all fields that could be parsed, so that Complete can
+// report further problems. Decode does not set defaults.
 func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
 	s := &Sandbox{}
 	doc, problems := strictyaml.Decode(file, data, s)
-	return s, &Origins{file: file, doc: doc}, headed(file, s.TypeMeta, Kind, problems).Err()
+	return s, &Origins{file: file, doc: doc}, checkType(file, s.TypeMeta, Kind, problems).Err()
 }
 
-// headed reports a file without a type, unless it has other problems.
-func headed(file string, t metav1.TypeMeta, kind string, problems strictyaml.Problems) strictyaml.Problems {
+// checkType reports a file without apiVersion and kind, unless the file has other problems.
+func checkType(file string, t metav1.TypeMeta, kind string, problems strictyaml.Problems) strictyaml.Problems {
 	if len(problems) > 0 || t.APIVersion != "" || t.Kind != "" {
 		return problems
 	}
 	return strictyaml.Problems{
-		{Source: file, Line: 1, Detail: "begin the file with apiVersion: " + APIVersion + " and kind: " + kind}}
+		{Source: file, Line: 1, Detail: "the file has no type; begin it with apiVersion: " + APIVersion + " and kind: " + kind}}
 }
 
-// DecodeScenario reads a scenario file strictly, as Decode reads a sandbox's. A string that is one
-// expression, ${{ … }}, fits a field of any type; the document lists all expressions. Defaults are
-// not set. The scenario holds what could be read, whatever the problems are.
+// DecodeScenario parses a scenario file strictly, like Decode. A string that is one expression, ${{ … }}, is valid for
+// a field of any type; the document lists all expressions. The scenario has all fields that could be parsed.
+// DecodeScenario does not set defaults.
 func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *strictyaml.Document, strictyaml.Problems) {
 	s := &Scenario{}
 	doc, problems := source.Decode(s, strictyaml.Options{Expression: HasExpression})
-	return s, doc, headed(file, s.TypeMeta, ScenarioKind, problems)
+	return s, doc, checkType(file, s.TypeMeta, ScenarioKind, problems)
 }
 
-// HasExpression tells whether a string has an expression in it.
+// HasExpression reports whether a string contains an expression.
 func HasExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// Flag notes that a setting was given by a flag, such as --bases.
-func (o *Origins) Flag(field, flag string) {
+// SetFlag records that a flag, such as --bases, has set a field.
+func (o *Origins) SetFlag(field, flag string) {
 	if o.flags == nil {
 		o.flags = map[string]string{}
 	}
 	o.flags[field] = flag
 }
 
-// Offer notes that a flag would give a setting which nobody has given: without a file a problem is
-// shown by it.
-func (o *Origins) Offer(field, flag string) {
+// SuggestFlag records the flag of a field that is not set. Without a file, problems of the field are reported with the
+// flag.
+func (o *Origins) SuggestFlag(field, flag string) {
 	if o.offer == nil {
 		o.offer = map[string]string{}
 	}
 	o.offer[field] = flag
 }
 
-// Given tells whether the user gave a setting, by the file or by a flag.
-func (o *Origins) Given(field string) bool {
+// IsSet reports whether the file or a flag has set a field.
+func (o *Origins) IsSet(field string) bool {
 	_, flag := o.flags[field]
 	return flag || o.doc.Has(field)
 }
 
-// Complete sets the defaults and validates. The working directory of the user's own controller
-// becomes absolute: it is relative to the folder of the file. The error lists every problem with
-// the line or the flag it comes from; decodeErr, the error of Decode, goes in front.
+// Complete sets the defaults and validates. It makes the working directory of a custom controller absolute, relative to
+// the directory of the file. The error lists every problem with its line or flag, after the problems of decodeErr,
+// which is the error of Decode.
 func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 	SetDefaults(s)
 	problems, _ := decodeErr.(strictyaml.Problems) //nolint:errorlint // Decode returns it unwrapped.
@@ -88,12 +86,12 @@ func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 		if err != nil {
 			problems = append(problems,
 				strictyaml.Problem{Field: "spec.controller.workingDir",
-					Detail: fmt.Sprintf("cannot be found: %v", err)})
+					Detail: fmt.Sprintf("cannot be resolved: %v", err)})
 		}
 		c.WorkingDir = dir
 	}
 	for _, e := range Validate(s) {
-		if unread[e.Field] { // what could not be read has been reported
+		if unread[e.Field] { // Decode has reported it
 			continue
 		}
 		p := strictyaml.Problem{Field: e.Field, Detail: e.ErrorBody()}

@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,21 +19,29 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Each testdata/bad/x.yaml is refused with exactly the lines of x.txt.
-func TestBadFiles(t *testing.T) {
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestInvalidFiles compares the errors of each testdata/bad/x.yaml with x.txt.
+func TestInvalidFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no bad files found: %v", err)
+		t.Fatalf("no files found: %v", err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data := read(t, file)
-			want := read(t, strings.TrimSuffix(file, ".yaml")+".txt")
 			s, origins, err := v1alpha1.Decode("bad/"+filepath.Base(file), data)
 			err = v1alpha1.Complete(s, origins, err)
 			if err == nil {
-				t.Fatal("the file was taken")
+				t.Fatal("Complete accepted the file")
 			}
+			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
+			if *update {
+				if err := os.WriteFile(golden, []byte(err.Error()+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := read(t, golden)
 			if diff := cmp.Diff(strings.TrimSpace(string(want)), err.Error()); diff != "" {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
@@ -96,7 +105,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Where the controller runs is left open where it depends on what there is.
+// TestDefaultLocation checks that the location of the controller has no default if it depends on the machine.
 func TestDefaultLocation(t *testing.T) {
 	for provider, want := range map[v1alpha1.Provider]v1alpha1.Location{
 		v1alpha1.ProviderAuto: "", v1alpha1.ProviderKind: "", v1alpha1.ProviderEmbedded: v1alpha1.LocationHost,
@@ -113,25 +122,25 @@ func TestDefaultLocation(t *testing.T) {
 	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Provider: v1alpha1.ProviderKind,
 		Controller: v1alpha1.Controller{Location: v1alpha1.LocationCluster}}}
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil || !s.Spec.Broker.TLS {
-		t.Errorf("in the cluster, TLS is %t (%v)", s.Spec.Broker.TLS, err)
+		t.Errorf("TLS with the location cluster = %t (%v), want true", s.Spec.Broker.TLS, err)
 	}
 }
 
-func TestFlagIsNamedInsteadOfTheLine(t *testing.T) {
+func TestErrorNamesFlagInsteadOfLine(t *testing.T) {
 	s, origins, err := v1alpha1.Decode("full.yaml", read(t, "testdata/full.yaml"))
 	zero := 0
 	s.Spec.Bases.Count = &zero
-	origins.Flag("spec.bases.count", "--bases")
+	origins.SetFlag("spec.bases.count", "--bases")
 	err = v1alpha1.Complete(s, origins, err)
 	if err == nil {
-		t.Fatal("0 bases were taken")
+		t.Fatal("Complete accepted 0 bases")
 	}
 	if !strings.HasPrefix(err.Error(), "--bases: Invalid value: 0: ") || !strings.Contains(err.Error(), "20000") {
 		t.Errorf("problem: %v", err)
 	}
 }
 
-func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
+func TestErrorNamesFlagOfMissingField(t *testing.T) {
 	for file, want := range map[string]string{
 		"":        "--context: Required value: ",
 		"my.yaml": "my.yaml:1: spec.cluster.context: Required value: ",
@@ -142,10 +151,10 @@ func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 				[]byte("{apiVersion: sandbox.koupleless.io/v1alpha1, kind: Sandbox}"))
 		}
 		s.Spec.Provider = v1alpha1.ProviderExisting
-		origins.Offer("spec.cluster.context", "--context")
+		origins.SuggestFlag("spec.cluster.context", "--context")
 		err = v1alpha1.Complete(s, origins, err)
 		if err == nil {
-			t.Fatal("no context was taken")
+			t.Fatal("Complete accepted a missing context")
 		}
 		if !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("problem %v, want %s", err, want)
@@ -153,7 +162,6 @@ func TestFlagIsNamedForWhatNobodyGave(t *testing.T) {
 	}
 }
 
-// The schemas in the repository are the ones that the types give: go generate.
 func TestSchemasAreUpToDate(t *testing.T) {
 	for file, generate := range schema.Files {
 		want, err := generate(".")
@@ -184,11 +192,11 @@ func FuzzDecode(f *testing.F) {
 		s, origins, err := v1alpha1.Decode("f.yaml", data)
 		completeErr := v1alpha1.Complete(s, origins, err)
 		if err != nil && completeErr == nil {
-			t.Errorf("the problem %q was lost", err)
+			t.Errorf("Complete lost the error %q", err)
 		}
 		if completeErr != nil {
 			if !strings.Contains(completeErr.Error(), "f.yaml") {
-				t.Errorf("the problem has no place: %v", completeErr)
+				t.Errorf("error without a file name: %v", completeErr)
 			}
 			return
 		}
@@ -198,7 +206,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, origins, err := v1alpha1.Decode("again", written)
 		if err := v1alpha1.Complete(again, origins, err); err != nil {
-			t.Fatalf("%s is refused: %v", written, err)
+			t.Fatalf("second decode of %s: %v", written, err)
 		}
 		if diff := cmp.Diff(s, again, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-first +second):\n%s", written, diff)
@@ -206,8 +214,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzFault: a fault that is accepted is the same when it is written and read again, and those on connections
-// have an end.
+// FuzzFault checks that an accepted fault is equal after it is encoded and decoded, and that faults of connections have
+// a limited duration.
 func FuzzFault(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, target string) {
 		to := v1alpha1.FaultTarget(target)
@@ -225,7 +233,7 @@ func FuzzFault(f *testing.F) {
 		}
 		if first.Count < 0 || first.Skip < 0 ||
 			to != v1alpha1.TargetBase && (first.For <= 0 || first.For > fault.Duration(10*time.Minute)) {
-			t.Errorf("accepted: %+v", first)
+			t.Errorf("ValidateFault accepted %+v", first)
 		}
 		written, err := json.Marshal(first)
 		if err != nil {

@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultName is the name of a sandbox whose user gives none.
+// DefaultName is the default name of a sandbox.
 const DefaultName = "koup"
 
-// SetDefaults fills every setting that is not given.
+// SetDefaults sets the default of every field that is not set.
 func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, Kind)
@@ -28,7 +28,7 @@ func SetDefaults(s *Sandbox) {
 	}
 	if own := len(s.Spec.Controller.Command) > 0; own || s.Spec.Provider == ProviderEmbedded ||
 		s.Spec.Provider == ProviderExisting {
-		// with the other providers it depends on what there is
+		// with the other providers it depends on the machine
 		def(&s.Spec.Controller.Location, LocationHost)
 	}
 	if s.Spec.Bases.Runtime == RuntimeCluster {
@@ -36,7 +36,7 @@ func SetDefaults(s *Sandbox) {
 	}
 	if s.Spec.Provider != ProviderExisting &&
 		(s.Spec.Controller.Location == LocationCluster || s.Spec.Bases.Runtime == RuntimeCluster) {
-		s.Spec.Broker.TLS = true // others than this machine's user can listen on that network
+		s.Spec.Broker.TLS = true // other users can listen on that network
 	}
 	if s.Spec.Wait == nil {
 		s.Spec.Wait = &metav1.Duration{Duration: time.Minute}
@@ -47,7 +47,7 @@ func SetDefaults(s *Sandbox) {
 		if n := s.Spec.Bases.Count; n != nil {
 			more := waitForThousand
 			if s.Spec.Provider == ProviderExisting {
-				more = waitForTheirThousand
+				more = waitForExistingThousand
 			}
 			s.Spec.Wait.Duration += time.Duration(*n/1000) * more
 		}
@@ -57,9 +57,9 @@ func SetDefaults(s *Sandbox) {
 // waitForThousand is the additional time for a thousand bases: four times the time that they need on two CPUs.
 const waitForThousand = 15 * time.Second
 
-// waitForTheirThousand is the additional time in an existing cluster whose kube-controller-manager removes the taint
+// waitForExistingThousand is the additional time in an existing cluster whose kube-controller-manager removes the taint
 // not-ready. It frees 9 Nodes a second.
-const waitForTheirThousand = 4 * time.Minute
+const waitForExistingThousand = 4 * time.Minute
 
 func def[T comparable](field *T, value T) {
 	var zero T

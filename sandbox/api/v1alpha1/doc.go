@@ -1,25 +1,16 @@
-// Package v1alpha1 holds the files that people write: the configuration of a sandbox, and
-// scenarios.
+// Package v1alpha1 defines the files that users write: the configuration of a sandbox, and scenarios. Both have the
+// apiVersion sandbox.koupleless.io/v1alpha1.
 //
-//	apiVersion: sandbox.koupleless.io/v1alpha1
-//	kind: Sandbox
+//	kind: Sandbox    sandbox.schema.json is its JSON schema
+//	kind: Scenario   scenario.schema.json is its JSON schema
 //
-//	sandbox.schema.json   the JSON schema of the types; go generate writes it
+// go generate writes the schemas. To read a configuration, call Decode, apply the flags, and call Complete, which sets
+// the defaults and validates. A scenario contains expressions. Package sandbox/scenario/source reads it in two passes.
 //
-//	kind: Scenario
-//
-//	scenario.schema.json         its JSON schema
-//
-// A configuration is complete after Decode (or a zero value), overriding by flags, SetDefaults and
-// Validate, in this order. A scenario has expressions in it; package source, in sandbox/scenario,
-// reads it in two passes.
-//
-// The schema, the defaults and the validation read the same tags. No library validates by the schema
-// itself: of those looked at, github.com/google/jsonschema-go ends at the first mistake and does not
-// say where it is, k8s.io/kube-openapi knows no $ref and so no steps within steps, and
-// github.com/santhosh-tekuri/jsonschema, which says where, finds 11 of the 38 mistakes in
-// sandbox/scenario/source/testdata/bad/actions.yaml. Turning its errors into these sentences takes
-// as much code as finding them.
+// The schema, the defaults and the validation use the same struct tags. The validation does not use the schema, because
+// no library reports errors as well: github.com/google/jsonschema-go stops at the first error and does not report its
+// position; k8s.io/kube-openapi does not support $ref, which nested steps need; github.com/santhosh-tekuri/jsonschema
+// finds 11 of the 38 errors in sandbox/scenario/source/testdata/bad/actions.yaml.
 package v1alpha1
 
 //go:generate go run ./internal/genschema

@@ -14,78 +14,80 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// FaultTarget is the part of the system that a fault acts on.
+// FaultTarget is the part of the system that a fault affects.
 type FaultTarget string
 
 // The targets of faults.
 const (
-	// TargetBase: the process of a base.
+	// TargetBase is the process of a base.
 	TargetBase FaultTarget = "base"
-	// TargetAPI: the connections of controllers to the Kubernetes API.
+	// TargetAPI is the connections of controllers to the Kubernetes API.
 	TargetAPI FaultTarget = "api"
-	// TargetMQTT: the connections of controllers or bases to the broker.
+	// TargetMQTT is the connections of controllers or bases to the broker.
 	TargetMQTT FaultTarget = "mqtt"
 )
 
 // FaultTargets lists the targets.
 var FaultTargets = []FaultTarget{TargetBase, TargetAPI, TargetMQTT}
 
-// The kinds of faults of the targets api and mqtt; package fault has those of bases. Kinds that are
-// marked (state) hold until they end and take neither skip nor count nor probability.
+// The kinds of faults of the targets api and mqtt. Package fault has the kinds of bases. Kinds that are marked (state)
+// stay in effect until they end. They do not accept skip, count and probability.
 const (
-	// APIHoldWatch holds the events of watches back, and delivers them in order when the fault ends.
-	// Watches of other resources continue (state).
+	// APIHoldWatch delays the events of watches until the fault ends, and then delivers them in order. Watches of other
+	// resources are not affected (state).
 	APIHoldWatch fault.Kind = "holdWatch"
-	// APICutWatch ends the open watches. With relist the next watch of each is answered 410 Gone, so that the
-	// controller lists again.
+	// APICutWatch ends the open watches. With relist, the next watch of each resource is answered with 410 Gone, so
+	// that the controller lists again.
 	APICutWatch fault.Kind = "cutWatch"
-	// APIRefuse answers a request with status 409, 429 or 500 in place of the API server.
+	// APIRefuse answers a request with the status 409, 429 or 500, and does not forward it to the API server.
 	APIRefuse fault.Kind = "refuse"
-	// APILoseAnswer breaks the connection in place of the answer to a write that the API server has done.
+	// APILoseAnswer closes the connection after the API server has executed a write, instead of returning its answer.
 	APILoseAnswer fault.Kind = "loseAnswer"
-	// APIKillBefore kills the controller in place of a write.
+	// APIKillBefore kills the controller before a write, which does not reach the API server.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller when the API server has done its write, before it has the answer.
+	// APIKillAfter kills the controller after the API server has executed a write, before the controller has the
+	// answer.
 	APIKillAfter fault.Kind = "killAfter"
-	// APIDelay delays requests by delay.
+	// APIDelay delays requests by the time in delay.
 	APIDelay fault.Kind = "delay"
-	// APIOldList answers lists with resourceVersion=0 as they were when the fault was set: what a restarted
-	// client may get from an API server that lags. A watch brings the rest, so hold it too (state).
+	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set. A restarted
+	// client can get such lists from an API server that lags. The client gets later changes from its watch, unless
+	// holdWatch delays them (state).
 	APIOldList fault.Kind = "oldList"
-	// APIBlackHole lets nothing through in either direction, while connections stay open and new ones are
-	// accepted. What was sent arrives when the fault ends (state).
+	// APIBlackHole forwards nothing in either direction. Connections stay open, and new ones are accepted. The data is
+	// delivered when the fault ends (state).
 	APIBlackHole fault.Kind = "blackHole"
-	// APILoseEvents drops the events of watches. No API server does it (state).
+	// APILoseEvents drops the events of watches, which violates the contract of the API server (state).
 	APILoseEvents fault.Kind = "loseEvents"
-	// APIDoubleEvents delivers the events of watches twice. No API server does it (state).
+	// APIDoubleEvents delivers the events of watches twice, which violates the contract of the API server (state).
 	APIDoubleEvents fault.Kind = "doubleEvents"
-	// APIReorderEvents delivers every second event of a watch before the previous one. No API server does
-	// it (state).
+	// APIReorderEvents delivers every second event of a watch before the previous event, which violates the contract of
+	// the API server (state).
 	APIReorderEvents fault.Kind = "reorderEvents"
 
-	// MQTTCut ends connections, and refuses new ones (state).
+	// MQTTCut closes connections, and refuses new ones (state).
 	MQTTCut fault.Kind = "cut"
-	// MQTTHalfOpen drops everything while the connection stays open. A connection that has lost something
-	// is closed when the fault ends (state).
+	// MQTTHalfOpen drops all packets while the connection stays open. A connection that has lost packets is closed when
+	// the fault ends (state).
 	MQTTHalfOpen fault.Kind = "halfOpen"
-	// MQTTHold holds everything back, and delivers it in order when the fault ends (state).
+	// MQTTHold delays all packets until the fault ends, and then delivers them in order (state).
 	MQTTHold fault.Kind = "hold"
-	// MQTTDelay delays everything by delay, in order (state).
+	// MQTTDelay delays all packets by the time in delay, and keeps their order (state).
 	MQTTDelay fault.Kind = "delay"
-	// MQTTDuplicate delivers a message again, marked as a duplicate, before it is acknowledged.
+	// MQTTDuplicate delivers a message a second time, marked as a duplicate, before it is acknowledged.
 	MQTTDuplicate fault.Kind = "duplicate"
-	// MQTTReorder delivers a message after the next one of another topic, or after a second: only the messages of
-	// one topic have an order.
+	// MQTTReorder delivers a message after the next message of another topic, or after one second. MQTT only guarantees
+	// the order of the messages of one topic.
 	MQTTReorder fault.Kind = "reorder"
-	// MQTTKillBefore kills the controller in place of a message.
+	// MQTTKillBefore kills the controller before a message, which is not delivered.
 	MQTTKillBefore fault.Kind = "killBefore"
-	// MQTTKillAfter kills the controller when a message has passed.
+	// MQTTKillAfter kills the controller after a message was delivered.
 	MQTTKillAfter fault.Kind = "killAfter"
-	// MQTTNote counts messages and lets them pass: await waits for them.
+	// MQTTNote counts messages and delivers them unchanged. A step can await them.
 	MQTTNote fault.Kind = "note"
 )
 
-// Direction is one of a connection to the broker.
+// Direction is a direction of a connection to the broker.
 type Direction string
 
 // The directions.
@@ -95,24 +97,23 @@ const (
 	BothDirections Direction = "both"
 )
 
-// Fault is one thing that goes wrong. Its target and its kind decide which fields have a meaning.
-// Times of bases are divided by the speed of the sandbox, those of the targets api and mqtt are not.
+// Fault is a fault. Its target and its kind determine which fields are allowed. Times of the target base are divided by
+// the speed of the sandbox; times of the targets api and mqtt are not.
 type Fault struct {
-	// ID names the fault in events, and to clear or await it. Default: KIND-N.
+	// ID identifies the fault in events, and in clear and await. Default: KIND-N.
 	ID string `json:"id,omitempty"`
-	// Kind is what goes wrong. Each target has its own kinds.
-	Kind fault.Kind `json:"kind" need:"say what goes wrong; see: koupsandbox scenario explain fault"`
-	// Match narrows the fault down. Default: everything.
+	// Kind is the kind of the fault. Each target has its own kinds.
+	Kind fault.Kind `json:"kind" need:"set a kind; see: koupsandbox scenario explain fault"`
+	// Match limits the fault to matching commands, messages or requests. Default: all.
 	Match FaultMatch `json:"match,omitzero"`
-	// Skip is how many matches pass before the fault is triggered. Default: none.
+	// Skip is the number of matches before the first one that can trigger the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Count is how often the fault is triggered before it ends. Default: without limit for bases (crash: once)
-	// and the kind delay of the API; otherwise once.
+	// Count is the number of times that the fault is triggered before it ends. Default: no limit for bases (crash: 1)
+	// and for the kind delay of the target api; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Probability is the share of the matches that trigger the fault. Default: 1, all.
+	// Probability is the probability, 0 to 1, that a match triggers the fault. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is how long the fault is in effect. Default: until it is cleared for bases; 30s for api and
-	// mqtt, where 10m is the maximum.
+	// For is the duration of the fault. Default: for bases, until it is cleared; for api and mqtt, 30s (maximum: 10m).
 	For fault.Duration `json:"for,omitempty"`
 	// Code is the error code of the kind error of bases.
 	Code string `json:"code,omitempty"`
@@ -123,60 +124,61 @@ type Fault struct {
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`
 	// RetryAfter is the Retry-After header of status 429, in whole seconds. Default: 1s.
 	RetryAfter fault.Duration `json:"retryAfter,omitempty"`
-	// Relist has cutWatch answer the next watch of each with 410 Gone. Default: false.
+	// Relist makes cutWatch answer the next watch of each resource with 410 Gone. Default: false.
 	Relist bool `json:"relist,omitempty"`
-	// Delay is the time of the kinds latency, crash, slowLink, delay, reorder and stale.
+	// Delay is the delay of the kinds latency, crash, slowLink, delay, reorder and stale.
 	Delay fault.Delay `json:"delay,omitzero"`
 	// Period is the half period of the kind flapping. Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
-	// Skew is the clock error of the kind clockSkew; negative = slow.
+	// Skew is the clock error of the kind clockSkew. A negative value is a slow clock.
 	Skew fault.Duration `json:"skew,omitempty"`
-	// Restart says how the process of a base returns after the kind crash. Default: it stays down until
-	// the base is restarted.
+	// Restart describes how a base restarts after the kind crash. Default: the base stays stopped until a step restarts
+	// it.
 	Restart *fault.Restart `json:"restart,omitempty"`
-	// Seed makes probability and random delays repeatable. Default: from the seed of the run.
+	// Seed is the random seed for the probability and for random delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire lets a run pass although the fault was never triggered. Default: false. Kinds of
-	// bases that are a state are not triggered, and do not take it.
+	// MayNotFire lets the run pass even if the fault was never triggered. Kinds of bases that are a state are not
+	// triggered, and do not accept it. Default: false.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
-// FaultMatch narrows a fault down. An empty field matches everything.
+// FaultMatch selects what triggers a fault. An empty field matches everything.
 type FaultMatch struct {
-	// Commands are the commands to a base that match, such as installBiz.
+	// Commands are the matching commands to a base, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the module, of a base, that matches.
+	// Biz and Version are the name and the version of the matching module of a base.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages are the last parts of the topics that match, such as installBiz, bizOperation, simpleBiz or heart.
-	// A fault of a base matches messages that it sends; over HTTP a heartbeat is a heart and an answer a response. A
-	// fault of the target mqtt matches messages of QoS 1, of controllers those to and from the bases of the scenario.
+	// Messages are the last segments of the matching topics, such as installBiz, bizOperation, simpleBiz or heart. A
+	// fault of a base matches messages that the base sends; over HTTP, heartbeats match heart, and answers match
+	// response. A fault of the target mqtt matches messages with QoS 1; on connections of controllers, only messages to
+	// and from the bases of the scenario.
 	Messages []string `json:"messages,omitempty"`
-	// Direction of a connection to the broker: toBroker, fromBroker or both. Default: both; of killBefore,
-	// killAfter and note toBroker.
+	// Direction is the direction of the messages: toBroker, fromBroker or both. Default: toBroker for killBefore,
+	// killAfter and note; otherwise both.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
-	// Verbs of requests to the API, as in a Role. Default: all writes; of refuse with status 409 update
-	// and patch.
+	// Verbs are the verbs of API requests, as in a Role. Default: all writes; for refuse with status 409, update and
+	// patch.
 	Verbs []string `json:"verbs,omitempty"`
-	// Resource of the API, as in a Role, such as nodes, pods or pods/status; pods matches the subresources
-	// too.
+	// Resource is the resource of API requests, as in a Role, such as nodes, pods or pods/status. The resource pods
+	// also matches its subresources.
 	Resource string `json:"resource,omitempty"`
-	// Namespace of objects of the API. Watches and lists of all namespaces match any.
+	// Namespace is the namespace of API requests. Watches and lists of all namespaces always match.
 	Namespace string `json:"namespace,omitempty"`
-	// Name is a prefix of the names of objects of the API. A create has no name yet.
+	// Name is a prefix of the object name in API requests. Create requests have no name.
 	Name string `json:"name,omitempty"`
 }
 
-// faultSpec describes the fields that a kind of the target api or mqtt reads.
+// faultSpec describes a kind of the target api or mqtt.
 type faultSpec struct {
-	state bool // it holds until it ends
-	// reads are the fields that it reads, besides id, kind, for and mayNotFire.
+	state bool // it stays in effect until it ends
+	// reads are the allowed fields, in addition to id, kind, for and mayNotFire.
 	reads string
-	// needs is a field that must be given.
+	// needs is a required field.
 	needs     string
 	verbs     []string
 	direction Direction // the default
-	beyond    bool      // no API server does it
+	beyond    bool      // it violates the contract of the API server
 	kills     bool      // it kills a controller
 	endless   bool      // count has no default
 }
@@ -190,7 +192,7 @@ const (
 
 var (
 	apiWrites  = []string{"create", "update", "patch", "delete", "deletecollection"}
-	apiChanges = []string{"update", "patch"} // what may conflict with another write
+	apiChanges = []string{"update", "patch"} // requests that can fail with a conflict
 	apiVerbs   = append([]string{"get", "list", "watch"}, apiWrites...)
 )
 
@@ -230,8 +232,9 @@ func (t FaultTarget) Kinds() []fault.Kind {
 	return slices.Sorted(maps.Keys(faultSpecs[t]))
 }
 
-// Lasts reports whether faults of the kind hold until they end, instead of being triggered.
-func (t FaultTarget) Lasts(k fault.Kind) bool {
+// IsState reports whether faults of the kind stay in effect until they end, instead of acting on single messages or
+// requests.
+func (t FaultTarget) IsState(k fault.Kind) bool {
 	if t == TargetBase {
 		return k.IsState()
 	}
@@ -241,25 +244,25 @@ func (t FaultTarget) Lasts(k fault.Kind) bool {
 // Kills reports whether faults of the kind kill a controller.
 func (t FaultTarget) Kills(k fault.Kind) bool { return faultSpecs[t][k].kills }
 
-// BeyondContract reports whether faults of the kind do what no API server does to its clients.
+// BeyondContract reports whether faults of the kind violate the contract of the API server.
 func (t FaultTarget) BeyondContract(k fault.Kind) bool { return faultSpecs[t][k].beyond }
 
-// Observed reports whether a run learns whether a fault of the kind was triggered. It does not for states of bases.
+// Observed reports whether a run can detect that a fault of the kind was triggered. It cannot for states of bases.
 func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.IsState() }
 
-// OfBase returns the fault for a base. It has the fields that package fault knows.
+// OfBase returns the fault with the fields of package fault.
 func (f *Fault) OfBase() (out fault.Fault) {
 	convert(f, &out)
 	return out
 }
 
-// FaultOf returns the fault of a base.
+// FaultOf returns a fault of package fault as a Fault.
 func FaultOf(f fault.Fault) (out Fault) {
 	convert(&f, &out)
 	return out
 }
 
-// convert copies the fields that two types share.
+// convert copies the fields with the same JSON name.
 func convert(from, to any) {
 	text, err := json.Marshal(from)
 	if err == nil {
@@ -275,7 +278,8 @@ const (
 	maxFaultTime     = fault.Duration(10 * time.Minute)
 )
 
-// SetFaultDefaults sets the fields of a fault that are not given. A base sets those of its faults.
+// SetFaultDefaults sets the default of every field that is not set. Package fakebase sets the defaults of faults of
+// bases.
 func SetFaultDefaults(target FaultTarget, f *Fault) {
 	spec, known := faultSpecs[target][f.Kind]
 	if !known {
@@ -297,7 +301,7 @@ func SetFaultDefaults(target FaultTarget, f *Fault) {
 	}
 }
 
-// ValidateFault reports every problem of a fault that has its defaults.
+// ValidateFault returns every problem of a fault that has its defaults.
 func ValidateFault(target FaultTarget, f *Fault) field.ErrorList {
 	v := &validator{}
 	walk(reflect.ValueOf(f), "", nil, v.value)
@@ -305,7 +309,7 @@ func ValidateFault(target FaultTarget, f *Fault) field.ErrorList {
 	return v.errs
 }
 
-// ofBases are the fields that faults of bases read.
+// ofBases are the allowed fields for faults of bases.
 var ofBases = func() []string {
 	names := fieldsOf(fault.Fault{})
 	for _, name := range fieldsOf(fault.Match{}) {
@@ -314,7 +318,8 @@ var ofBases = func() []string {
 	return names
 }()
 
-// fault checks a fault of a target. A fault whose kind is an expression is checked after its evaluation.
+// fault checks a fault of a target. It skips a fault whose kind is an expression, which is checked after the
+// evaluation.
 func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	if f.Kind == "" || HasExpression(string(f.Kind)) {
 		return
@@ -357,6 +362,7 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	}
 }
 
+// unread reports fields that the kind does not read, and a missing required field.
 func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *field.Path) {
 	names := slices.DeleteFunc(given(f), func(name string) bool { return name == "match" })
 	for _, name := range given(&f.Match) {
@@ -368,17 +374,18 @@ func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *fie
 	}
 	for _, name := range names {
 		if !slices.Contains(reads, name) {
-			v.forbid(below(at, name), "has no meaning for kind %s of target %s", f.Kind, target)
+			v.forbid(below(at, name), "is not supported by kind %s of target %s", f.Kind, target)
 		}
 	}
 	switch {
 	case spec.needs != "" && !slices.Contains(names, spec.needs):
-		v.add(field.Required(below(at, spec.needs), fmt.Sprintf("kind %s needs it", f.Kind)))
+		v.add(field.Required(below(at, spec.needs), fmt.Sprintf("kind %s requires it", f.Kind)))
 	case f.RetryAfter != 0 && f.Status != 429:
-		v.forbid(at.Child("retryAfter"), "has no meaning without status 429")
+		v.forbid(at.Child("retryAfter"), "requires status 429")
 	}
 }
 
+// ofBase reports the problems that package fault finds.
 func (v *validator) ofBase(f *Fault, at *field.Path) {
 	of := f.OfBase()
 	err := of.Validate()
@@ -406,7 +413,7 @@ func parts(err error) []error {
 	return nil
 }
 
-// below appends a path that is written out.
+// below appends a path with dots.
 func below(at *field.Path, path string) *field.Path {
 	first, rest, more := strings.Cut(path, ".")
 	if more {

@@ -21,7 +21,8 @@ func seconds(n int) fault.Duration { return fault.Duration(n) * fault.Duration(t
 
 func later(n int) fault.Delay { return fault.Delay{Min: seconds(n)} }
 
-// Every fault on connections is bounded by default. A conflict is for updates and patches only.
+// TestFaultDefaults checks that faults of connections have a limited duration, and that status 409 applies to updates
+// and patches only.
 func TestFaultDefaults(t *testing.T) {
 	writes := []string{"create", "update", "patch", "delete", "deletecollection"}
 	match := func(verbs ...string) v1alpha1.FaultMatch { return v1alpha1.FaultMatch{Verbs: verbs} }
@@ -73,7 +74,7 @@ func TestFaultDefaults(t *testing.T) {
 	}
 }
 
-// A field that has no meaning, or a wrong value, is reported with its path.
+// TestFaultProblems checks that unsupported fields and invalid values are reported with their path.
 func TestFaultProblems(t *testing.T) {
 	nodes := v1alpha1.FaultMatch{Resource: "nodes"}
 	for name, c := range map[string]struct {
@@ -133,7 +134,7 @@ func TestFaultProblems(t *testing.T) {
 			v1alpha1.SetFaultDefaults(c.target, &c.fault)
 			if errs := v1alpha1.ValidateFault(c.target, &c.fault); len(errs) != 1 ||
 				!strings.Contains(errs.ToAggregate().Error(), c.says) {
-				t.Errorf("%v, want one that says %q", errs, c.says)
+				t.Errorf("errors = %v, want %q", errs, c.says)
 			}
 		})
 	}

@@ -10,10 +10,10 @@ import (
 // Any is a value of any type.
 type Any any
 
-// Object is an object of Kubernetes, or a part of one.
+// Object is a Kubernetes object, or a part of one.
 type Object map[string]Any
 
-// Unstructured returns the object for clients of the API.
+// Unstructured returns the object as the type of dynamic clients.
 func (o Object) Unstructured() *unstructured.Unstructured {
 	content := make(map[string]any, len(o))
 	for k, v := range o {
@@ -22,21 +22,21 @@ func (o Object) Unstructured() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// Ref names objects: one by its name, or several by labels.
+// Ref selects one object by its name, or several objects by labels.
 type Ref struct {
 	// APIVersion and Kind are required.
 	APIVersion string `json:"apiVersion" need:"such as apps/v1"`
 	Kind       string `json:"kind" need:"such as Deployment"`
-	// Name of one object. Default: by Labels.
+	// Name is the name of one object. It excludes Labels.
 	Name string `json:"name,omitempty"`
-	// Labels that the objects bear. Default: by Name.
+	// Labels are labels of the objects. They exclude Name.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Namespace of the objects. Only wait and assert may name another namespace than the run's. Default:
-	// the namespace of the run.
+	// Namespace is the namespace of the objects. Only wait and assert accept another namespace than the one of the run.
+	// Default: the namespace of the run.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// object returns the kind and the name of the object.
+// object returns the kind and the name of the object, or the plural of the kind.
 func (r *Ref) object() string {
 	if r.Name != "" || len(r.Labels) == 0 {
 		return r.Kind + "/" + r.Name
@@ -77,10 +77,9 @@ func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 		if name := metadata["name"]; name != nil && name != "" { // a wrong type of the name is reported elsewhere
 			return
 		}
-		detail := "give the object a name"
+		detail := "set the name of the object"
 		if metadata["generateName"] != nil {
-			detail = "give the object a fixed name, which is unique in the namespace of the run: generateName is not " +
-				"supported, because steps refer to objects by name"
+			detail = "set a fixed name; generateName is not supported, because steps refer to objects by name"
 		}
 		errs = append(errs, field.Required(at.Child("metadata", "name"), detail))
 	})
@@ -90,7 +89,7 @@ func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	for _, name := range []string{"apiVersion", "kind"} {
 		if text, _ := o[name].(string); text == "" {
-			errs = append(errs, field.Required(at.Child(name), "say which kind of object it is"))
+			errs = append(errs, field.Required(at.Child(name), "the object has no type; set apiVersion and kind"))
 		}
 	}
 	return errs
@@ -103,17 +102,17 @@ func (v *validator) part(o Object, at *field.Path) {
 	name, _ := metadata["name"].(string)
 	labels, _ := metadata["labels"].(map[string]any)
 	if name == "" && len(labels) == 0 && !unevaluated(o["metadata"]) {
-		v.add(field.Required(at.Child("metadata"), "say which object, by name or by labels"))
+		v.add(field.Required(at.Child("metadata"), "select the object by name or by labels"))
 	}
 }
 
-// unevaluated reports whether a value is an expression that is not evaluated yet.
+// unevaluated reports whether a value contains an expression.
 func unevaluated(value any) bool {
 	text, ok := value.(string)
 	return ok && HasExpression(text)
 }
 
-// how many objects a Ref may name.
+// The number of objects that a Ref selects.
 const (
 	oneObject      = false
 	severalObjects = true
@@ -122,11 +121,11 @@ const (
 func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 	switch {
 	case several && (r.Name == "") == (len(r.Labels) == 0):
-		v.forbid(at, "takes either a name or labels")
+		v.forbid(at, "must have either a name or labels")
 	case !several && len(r.Labels) > 0:
-		v.forbid(at.Child("labels"), "may stand for several objects: give the name of one")
+		v.forbid(at.Child("labels"), "can select several objects; set the name of one object")
 	case !several:
-		v.need(at.Child("name"), r.Name, "say which object")
+		v.need(at.Child("name"), r.Name, "set the name of the object")
 	}
 	for _, key := range sorted(r.Labels) {
 		v.check(at.Child("labels").Key(key), r.Labels[key], "labelValue")

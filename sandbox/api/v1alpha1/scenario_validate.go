@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// MaxCells is the most runs that a matrix makes: beyond it lies a mistake.
+	// MaxCells is the maximum number of runs of a matrix. A larger matrix is probably a mistake.
 	MaxCells = 200
-	// maxSetName leaves room in the host name of a base, RUN-SET-N, which is a label of its Node.
+	// maxSetName limits the host name of a base, RUN-SET-N, which is a label value of its Node.
 	maxSetName = 20
 )
 
-// ValidateScenario reports every problem of a scenario that has its defaults, each with its field
-// path; an empty list means that it can be run. Expressions are not looked into: a string that
-// still has one is taken as right.
+// ValidateScenario returns every problem of a scenario that has its defaults, each with its field path. An empty list
+// means that the scenario is valid. A string that contains an expression is accepted.
 func ValidateScenario(s *Scenario) field.ErrorList {
 	v := &validator{scenario: s, names: s.Names()}
 	v.head(&s.TypeMeta, ScenarioKind, s)
@@ -32,7 +31,7 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 	return v.errs
 }
 
-// reasons reports an invalid value.
+// reasons reports an invalid value with the reasons of package validation.
 func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 	if len(reasons) > 0 && !HasExpression(value) {
 		v.invalid(path, value, "%s", strings.Join(reasons, "; "))
@@ -58,7 +57,7 @@ func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {
 	for _, name := range sorted(s.Matrix) {
 		values := s.Matrix[name]
 		if len(values) == 0 {
-			v.add(field.Required(path.Key(name), "give at least one value; without any there is no run"))
+			v.add(field.Required(path.Key(name), "set at least one value; a matrix without values has no runs"))
 		}
 		for i, value := range values {
 			if slices.ContainsFunc(values[:i], func(other Any) bool { return fmt.Sprint(other) == fmt.Sprint(value) }) {
@@ -67,7 +66,7 @@ func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {
 		}
 		cells *= max(1, len(values))
 		if cells > MaxCells {
-			v.invalid(path, cells, "makes more than %d runs: split the scenario", MaxCells)
+			v.invalid(path, cells, "results in more than %d runs; split the scenario", MaxCells)
 			return
 		}
 	}
@@ -76,7 +75,7 @@ func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (v *validator) baseSet(b *BaseSet, path *field.Path) {
-	if b.BaseName != b.Name { // the default's problem is told once, at the name
+	if b.BaseName != b.Name { // a problem of the default is reported at the name
 		v.check(path.Child("baseName"), b.BaseName, "nodeLabel")
 	}
 	for i := range b.Faults {

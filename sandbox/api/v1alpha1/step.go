@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The types of the fields of Action are in files step_NAME.go. Each implements the interfaces that it needs. kind is the name of
-// the field in YAML, and at its path.
+// The types of the fields of Action are in the files step_NAME.go. Each type implements the interfaces that it needs.
+// kind is the YAML name of the field, and at its path.
 type (
-	// titled has the default name of a step. Otherwise it is the kind.
+	// titled returns the default name of a step. Without it, the default name is the kind.
 	titled interface{ title(kind string) string }
-	// defaulted sets defaults that are not in tags.
+	// defaulted sets defaults that tags cannot describe.
 	defaulted interface {
 		setDefaults(s *Step, spec *ScenarioSpec)
 	}
@@ -28,24 +28,24 @@ type (
 	validated interface {
 		validate(v *validator, s *Step, at *field.Path)
 	}
-	// disruptive affects more than its own run.
+	// disruptive describes effects outside of the run.
 	disruptive interface{ disrupts() disruption }
-	// referring names objects.
+	// referring returns the objects that the step refers to.
 	referring interface{ refs() []Ref }
-	// changing changes the object that it names. Types that embed Ref implement it.
+	// changing returns the object that the step changes. Types that embed Ref implement it.
 	changing interface{ changes() *Ref }
 	// timed divides its times by the speed of the sandbox.
 	timed interface{ atSpeed(speed time.Duration) }
 )
 
-// disruption is what a step affects besides its own run.
+// disruption describes the effects of a step outside of its run.
 type disruption struct {
-	sandbox bool // all scenarios that run at the same time
-	proxy   bool // it needs a proxy between the controllers and the API server
+	sandbox bool // the step affects all scenarios that run at the same time
+	proxy   bool // the step needs the API proxy
 }
 
-// Get returns the name in YAML of the field that is set, and its value. It returns the first one if several are set, and "" if
-// none is.
+// Get returns the name in YAML of the field that is set, and its value. It returns the first one if several are set,
+// and "" if none is.
 func (a *Action) Get() (kind string, value any) {
 	v := reflect.ValueOf(a).Elem()
 	if set := given(a); len(set) > 0 {
@@ -73,7 +73,7 @@ func (a *Action) disruption() (d disruption) {
 // DisruptsAll reports whether the step affects all scenarios that run at the same time.
 func (a *Action) DisruptsAll() bool { return a.disruption().sandbox }
 
-// Refs returns the objects that the step names.
+// Refs returns the objects that the step refers to.
 func (a *Action) Refs() []Ref {
 	_, value := a.Get()
 	if x, ok := value.(referring); ok {
@@ -82,7 +82,7 @@ func (a *Action) Refs() []Ref {
 	return nil
 }
 
-// Changes returns the object that the step changes, and nil if it names none.
+// Changes returns the object that the step changes, and nil if it refers to no object.
 func (a *Action) Changes() *Ref {
 	_, value := a.Get()
 	if x, ok := value.(changing); ok {
@@ -143,8 +143,8 @@ func eachStep(steps []Step, at *field.Path, visit func(*field.Path, *Step)) {
 	}
 }
 
-// EachCondition calls visit for every field that is a CEL expression as a whole, such as spec.steps[2].assert.cel. Text is empty if
-// the field is not set.
+// EachCondition calls visit for every field that is a CEL expression as a whole, such as spec.steps[2].assert.cel. Text
+// is empty if the field is not set.
 func (s *Scenario) EachCondition(visit func(path *field.Path, text string)) {
 	walk(reflect.ValueOf(&s.Spec), "", field.NewPath("spec"),
 		func(f reflect.Value, tag reflect.StructTag, at *field.Path) {
@@ -211,7 +211,7 @@ func (n *Names) unique(names map[string]*field.Path, at *field.Path, name string
 	if first, twice := names[name]; twice {
 		n.duplicates = append(n.duplicates,
 			field.Invalid(at, name,
-				fmt.Sprintf("is the name of another one too, %s: give it a name of its own", first)))
+				fmt.Sprintf("is already the name of %s; set a unique name", first)))
 		return
 	}
 	names[name] = at
@@ -257,7 +257,7 @@ func defaultName(step *Step) string {
 	return kind
 }
 
-// short shortens a text to one line of 60 characters.
+// short returns a text as one line of at most 60 characters.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if letters := []rune(text); len(letters) > 60 {

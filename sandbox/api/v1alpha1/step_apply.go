@@ -9,22 +9,22 @@ import (
 // Apply creates or updates objects in the namespace of the run. A node selector binds module Pods, and the Pod
 // templates of any kind of object, to the bases of the run.
 type Apply struct {
-	// File is the path of a file with manifests, relative to the scenario; it may contain
-	// expressions too. Default: Resource.
+	// File is the path of a file with manifests, relative to the scenario. The manifests can contain expressions. It
+	// excludes Resource.
 	File string `json:"file,omitempty" jsonschema:"oneof_required=file"`
-	// Resource is the object itself. Default: File.
+	// Resource is the object. It excludes File.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
-	// Vars are further values for expressions in File, as vars.NAME. Default: none.
+	// Vars are additional values for expressions in File, as vars.NAME. Default: none.
 	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
-	// Refused is a part of the error with which the API must refuse. Default: it must accept.
+	// Refused is a part of the error with which the API server must refuse the objects. Default: it must accept them.
 	Refused      string `json:"refused,omitempty"`
 	ReleaseCheck `json:",inline"`
 }
 
 // ReleaseCheck is a setting of steps that can change the Pod template of a workload.
 type ReleaseCheck struct {
-	// MayChangeNothing keeps a run from failing when the new template changed nothing on any base,
-	// as with kubectl rollout restart. Default: false.
+	// MayChangeNothing lets the run pass even if the new template changes nothing on any base, as after kubectl rollout
+	// restart. Default: false.
 	MayChangeNothing bool `json:"mayChangeNothing,omitempty"`
 }
 
@@ -38,13 +38,13 @@ func (a *Apply) title(string) string {
 func (a *Apply) validate(v *validator, _ *Step, at *field.Path) {
 	switch {
 	case (a.File == "") == (len(a.Resource) == 0):
-		v.forbid(at, "takes either a file or a resource")
+		v.forbid(at, "must have either a file or a resource")
 	case a.File != "" && path.IsAbs(a.File):
-		v.invalid(at.Child("file"), a.File, "must be relative to the scenario, so that it is found on every machine")
+		v.invalid(at.Child("file"), a.File, "must be relative to the directory of the scenario")
 	case a.File == "":
 		v.errs = append(v.errs, ObjectProblems(a.Resource, at.Child("resource"))...)
 		if len(a.Vars) > 0 {
-			v.forbid(at.Child("vars"), "is for a file only: a resource can use spec.vars")
+			v.forbid(at.Child("vars"), "requires a file; a resource can use spec.vars")
 		}
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Assert checks objects or an expression until it is so: exactly one of Resource and CEL is set.
+// Assert waits until objects match or an expression is true: exactly one of Resource and CEL is set.
 type Assert struct {
-	// Resource is a part of an object. Every field in it must be the same in the object of its
-	// apiVersion, kind and name or labels; elements of a list must be there in this order. Without
-	// a name, some object of the labels must match.
+	// Resource is a part of an object. Each of its fields must be equal in the object that its apiVersion, kind and
+	// name select; lists must contain its elements in the same order. Without a name, at least one object with its
+	// labels must match.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
-	// CEL is a boolean expression over bases, traffic, and the objects of the run's namespace:
-	// pods, deployments, replicasets, daemonsets, statefulsets, services, endpointslices, events;
-	// and nodes, those of the run's bases.
+	// CEL is a boolean expression. It can use bases, traffic, the nodes of the run's bases, and the objects in the
+	// namespace of the run: pods, deployments, replicasets, daemonsets, statefulsets, services, endpointslices and
+	// events.
 	CEL string `json:"cel,omitempty" jsonschema:"oneof_required=cel" check:"cel"`
-	// Absent: no object matches Resource. Default: false.
+	// Absent requires that no object matches Resource. Default: false.
 	Absent bool `json:"absent,omitempty"`
-	// For is how long it must stay so.
+	// For is the time for which the condition must hold.
 	For *metav1.Duration `json:"for,omitempty" jsonschema:"default=0s" check:"notNegative"`
 }
 
@@ -34,7 +34,7 @@ func (a *Assert) title(string) string {
 	return "assert " + a.Resource.title()
 }
 
-// Of returns which objects the resource is a part of.
+// Of returns the objects that the resource selects.
 func (a *Assert) Of() Ref {
 	u := a.Resource.Unstructured()
 	r := Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), Namespace: u.GetNamespace()}
@@ -53,12 +53,12 @@ func (a *Assert) refs() []Ref {
 
 func (a *Assert) validate(v *validator, s *Step, at *field.Path) {
 	if (len(a.Resource) == 0) == (strings.TrimSpace(a.CEL) == "") {
-		v.forbid(at, "takes either a resource or cel")
+		v.forbid(at, "must have either a resource or cel")
 		return
 	}
 	if a.CEL != "" {
 		if a.Absent {
-			v.forbid(at.Child("absent"), "is for a resource only: in cel write what must not be")
+			v.forbid(at.Child("absent"), "requires a resource; in cel, negate the condition")
 		}
 	} else {
 		v.part(a.Resource, at.Child("resource"))

@@ -11,34 +11,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// BaseNames names bases: SET for all of a set, SET-N for one, * for all of the run. One that
-// matches nothing fails the step.
+// BaseNames selects bases: SET selects all bases of a set, SET-N one base, and * all bases of the run. A step fails if
+// a name selects no base.
 type BaseNames []string
 
-// BaseAction does something to bases: exactly one field is set. It ends when the controller shows
-// the result: Nodes are Ready, or gone, or their Pods are.
+// BaseAction changes bases or their Nodes: exactly one field is set. The step ends when the controller has reported the
+// result: Nodes are Ready, or Nodes or Pods are removed.
 type BaseAction struct {
-	// Add adds Count bases to a set, with the settings of the set of that name; a new set may be
-	// defined here.
+	// Add adds Count bases to a set. If no set has this name, Add defines it.
 	Add *BaseSet `json:"add,omitempty" jsonschema:"oneof_required=add"`
-	// Remove ends bases as kill -9 would.
+	// Remove kills bases, like kill -9.
 	Remove BaseNames `json:"remove,omitempty" jsonschema:"oneof_required=remove"`
-	// Restart ends the processes of bases and starts them again.
+	// Restart stops the processes of bases and starts them again.
 	Restart *BaseRestart `json:"restart,omitempty" jsonschema:"oneof_required=restart"`
-	// Upgrade replaces a set by bases of another version.
+	// Upgrade replaces the bases of a set by bases of another version.
 	Upgrade *BaseUpgrade `json:"upgrade,omitempty" jsonschema:"oneof_required=upgrade"`
-	// Cordon keeps new Pods off the Nodes of bases, as kubectl cordon does.
+	// Cordon marks the Nodes of bases as unschedulable, like kubectl cordon.
 	Cordon BaseNames `json:"cordon,omitempty" jsonschema:"oneof_required=cordon"`
-	// Drain cordons the Nodes of bases and evicts their Pods, but those of DaemonSets, as kubectl drain
-	// does, and waits until these are gone.
+	// Drain cordons the Nodes of bases and evicts their Pods, except Pods of DaemonSets, like kubectl drain. It waits
+	// until the evicted Pods no longer exist.
 	Drain *BaseDrain `json:"drain,omitempty" jsonschema:"oneof_required=drain"`
-	// Uncordon ends what cordon and drain began.
+	// Uncordon marks the Nodes of bases as schedulable, after cordon or drain.
 	Uncordon BaseNames `json:"uncordon,omitempty" jsonschema:"oneof_required=uncordon"`
 }
 
 // BaseDrain drains the Nodes of bases.
 type BaseDrain struct {
-	// Bases whose Nodes are drained.
+	// Bases are the bases whose Nodes are drained.
 	Bases BaseNames `json:"bases"`
 	// NoWait ends the step when all evictions are accepted. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
@@ -46,21 +45,21 @@ type BaseDrain struct {
 
 // BaseRestart restarts bases.
 type BaseRestart struct {
-	// Bases to restart.
+	// Bases are the bases to restart.
 	Bases BaseNames `json:"bases"`
-	// NewIdentity gives each a new identity, as a new container has. Default: false.
+	// NewIdentity gives each base a new identity, like a new container. Default: false.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
-// BaseUpgrade replaces bases by ones of another version: the release of a base.
+// BaseUpgrade replaces the bases of a set by bases of another version, like a release of the base application.
 type BaseUpgrade struct {
-	// Set to upgrade.
-	Set string `json:"set" need:"say which set of bases"`
-	// Version of the new bases.
-	Version string `json:"version" need:"say the version of the new bases" check:"nodeLabel"`
-	// Batch is how many are replaced at a time.
+	// Set is the name of the set.
+	Set string `json:"set" need:"set the name of a set of bases"`
+	// Version is the version of the new bases.
+	Version string `json:"version" need:"set the version of the new bases" check:"nodeLabel"`
+	// Batch is the number of bases that are replaced at the same time.
 	Batch *int `json:"batch,omitempty" jsonschema:"minimum=1,maximum=10000,default=1"`
-	// OldFirst ends old bases before new ones start. Default: false, new ones first.
+	// OldFirst stops the old bases of a batch before the new bases start. Default: false, the new bases start first.
 	OldFirst bool `json:"oldFirst,omitempty"`
 }
 
@@ -84,8 +83,8 @@ func (b *BaseAction) title(string) string {
 	return "base"
 }
 
-// inheritSets gives the bases that steps add the settings of their set that they do not set themselves, except for the
-// count. The first step that adds to a new set defines it.
+// inheritSets sets the fields of added bases that are not set to the values of their set, except for the count. The
+// first step that adds bases to an unknown set defines the set.
 func inheritSets(s *Scenario) {
 	sets := map[string]*BaseSet{}
 	for i := range s.Spec.Bases {
@@ -126,7 +125,7 @@ func (b *BaseAction) collect(n *Names, _ *field.Path) {
 }
 
 func (b *BaseAction) validate(v *validator, _ *Step, at *field.Path) {
-	if !v.exactlyOne(b, at, "does exactly one thing to bases") {
+	if !v.exactlyOne(b, at, "base needs exactly one action") {
 		return
 	}
 	switch {
@@ -160,7 +159,7 @@ func (v *validator) added(b *BaseSet, at *field.Path) {
 	same := *b
 	same.Count = set.Count
 	if !reflect.DeepEqual(&same, set) {
-		v.forbid(at, "the set %s has other settings: give a count only, or define a new set by another name", b.Name)
+		v.forbid(at, "the set %s has other settings; set only the count, or use a new name", b.Name)
 	}
 }
 
@@ -169,7 +168,7 @@ var baseOfSet = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
 // bases checks names of bases: SET, SET-N or *.
 func (v *validator) bases(names BaseNames, at *field.Path) {
 	if len(names) == 0 {
-		v.add(field.Required(at, "say which bases: SET for all of a set, SET-N for one, or *"))
+		v.add(field.Required(at, "select bases: SET for all bases of a set, SET-N for one base, or * for all"))
 	}
 	for i, name := range names {
 		set := name
@@ -188,8 +187,8 @@ func (v *validator) knownSet(set, name string, at *field.Path) {
 		return
 	}
 	if len(known) == 0 {
-		v.invalid(at, name, "the scenario has no bases: define a set in spec.bases")
+		v.invalid(at, name, "the scenario has no bases; define a set in spec.bases")
 		return
 	}
-	v.invalid(at, name, "there is no such set of bases, only %s", strings.Join(known, ", "))
+	v.invalid(at, name, "unknown set of bases; sets of the scenario: %s", strings.Join(known, ", "))
 }

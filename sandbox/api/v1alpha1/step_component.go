@@ -2,12 +2,11 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// ComponentAction does something to a component.
+// ComponentAction changes the state of a component.
 type ComponentAction struct {
-	// Do is kill (as kill -9), pause (SIGSTOP), resume, or restart; start starts one that was
-	// killed.
-	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start" need:"one of kill, pause, resume, restart, start"`
-	// Replica of the controller, from 1. Default: 1.
+	// Do is kill (SIGKILL), pause (SIGSTOP), resume, restart, or start, which starts a killed component.
+	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start" need:"set kill, pause, resume, restart or start"`
+	// Replica is the number of the controller replica, starting at 1. Default: 1.
 	Replica *int `json:"replica,omitempty"`
 }
 
@@ -25,7 +24,7 @@ func (c *ComponentAction) validate(v *validator, s *Step, at *field.Path) {
 	case s.Controller != nil:
 		v.replica(c.Replica, at)
 	case c.Replica != nil:
-		v.forbid(at.Child("replica"), "is for the controller only")
+		v.forbid(at.Child("replica"), "is supported for controller only")
 	}
 }
 

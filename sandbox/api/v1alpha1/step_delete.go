@@ -8,11 +8,11 @@ import (
 // Delete deletes objects.
 type Delete struct {
 	Ref `json:",inline"`
-	// GracePeriod of the deletion. Default: that of the objects.
+	// GracePeriod is the grace period of the deletion. Default: the grace period of the objects.
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty" check:"notNegative"`
-	// NoWait ends the step before the objects are gone. Default: false.
+	// NoWait ends the step before the objects are removed. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
-	// IgnoreNotFound lets there be no such object, as kubectl's --ignore-not-found does. Default: false.
+	// IgnoreNotFound lets the step succeed if no object exists, like --ignore-not-found of kubectl. Default: false.
 	IgnoreNotFound bool `json:"ignoreNotFound,omitempty"`
 }
 

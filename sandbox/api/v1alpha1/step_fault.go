@@ -8,39 +8,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// FaultAction sets, clears or awaits faults: exactly one field is set. Faults of the targets api and
-// mqtt that are left at the end of the steps are cleared then.
+// FaultAction sets, clears or awaits faults: exactly one field is set. Faults of the targets api and mqtt are cleared
+// after the last step.
 type FaultAction struct {
 	// Set sets a fault.
 	Set *FaultSet `json:"set,omitempty" jsonschema:"oneof_required=set"`
-	// Clear ends the faults of the scenario that match.
+	// Clear ends the matching faults of the scenario.
 	Clear *FaultSelector `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
-	// Await waits until the faults of the scenario that match have ended: their counts are reached, or
-	// their times are over.
+	// Await waits until the matching faults of the scenario have ended, because their count or their time is reached.
 	Await *FaultSelector `json:"await,omitempty" jsonschema:"oneof_required=await"`
 }
 
 // FaultSet sets a fault.
 type FaultSet struct {
-	// Target of the fault: base, api for the connections of controllers to the Kubernetes API, or mqtt
-	// for connections to the broker.
+	// Target is the target of the fault: base, api (connections of controllers to the Kubernetes API), or mqtt
+	// (connections to the broker).
 	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt,default=base"`
-	// Bases that the fault acts on. Required for the target base. Default for mqtt: none, the fault acts
-	// on controllers.
+	// Bases are the affected bases. The target base requires it. Default for mqtt: none, the fault affects controllers.
 	Bases BaseNames `json:"bases,omitempty"`
-	// Replica of the controller that the fault acts on, from 1, for api and mqtt. Default: all.
+	// Replica is the number of the affected controller replica, starting at 1, for api and mqtt. Default: all replicas.
 	Replica *int `json:"replica,omitempty"`
-	// Fault says what goes wrong: kind, match, count and so on; see koupsandbox scenario explain fault.
+	// Fault is the fault: kind, match, count and so on. See koupsandbox scenario explain fault.
 	Fault Fault `json:"fault"`
 }
 
-// FaultSelector selects faults that were set. Each field that is given narrows it down.
+// FaultSelector selects faults that match all of its fields.
 type FaultSelector struct {
-	// Target of the faults. Default: all.
+	// Target is the target of the faults. Default: all targets.
 	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt"`
-	// Bases that the faults act on. Default: all, and controllers.
+	// Bases are the affected bases. Default: all bases and controllers.
 	Bases BaseNames `json:"bases,omitempty"`
-	// IDs of the faults. Default: all.
+	// IDs are the IDs of the faults. Default: all.
 	IDs []string `json:"ids,omitempty"`
 }
 
@@ -79,7 +77,7 @@ func (a *FaultAction) collect(n *Names, _ *field.Path) {
 }
 
 func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
-	if !v.exactlyOne(a, at, "does exactly one thing to faults") {
+	if !v.exactlyOne(a, at, "fault needs exactly one action") {
 		return
 	}
 	if a.Set != nil {
@@ -90,7 +88,7 @@ func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
 	if a.Await != nil {
 		s = a.Await
 		if len(s.IDs) == 0 {
-			v.add(field.Required(at.Child("ids"), "say which faults to wait for"))
+			v.add(field.Required(at.Child("ids"), "set the IDs of the faults to wait for"))
 		}
 	}
 	if len(s.Bases) > 0 {
@@ -98,12 +96,12 @@ func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
 	}
 	for i, id := range s.IDs {
 		if !v.names.Faults[id] && !HasExpression(id) {
-			v.invalid(at.Child("ids").Index(i), id, "no step sets a fault of this id")
+			v.invalid(at.Child("ids").Index(i), id, "no step sets a fault with this ID")
 		}
 	}
 }
 
-// verb is the name of the field that is set: set, clear or await.
+// verb returns the YAML name of the field that is set: set, clear or await.
 func (a *FaultAction) verb() string { return given(a)[0] }
 
 func (v *validator) faultSet(s *FaultSet, at *field.Path) {
@@ -112,17 +110,17 @@ func (v *validator) faultSet(s *FaultSet, at *field.Path) {
 	}
 	switch {
 	case s.Target == TargetAPI && len(s.Bases) > 0:
-		v.forbid(at.Child("bases"), "has no meaning for target api: bases have no connections to the API")
+		v.forbid(at.Child("bases"), "is not supported by target api: bases have no connections to the API")
 	case s.Replica == nil:
 	case s.Target == TargetBase:
-		v.forbid(at.Child("replica"), "has no meaning for target base")
+		v.forbid(at.Child("replica"), "is not supported by target base")
 	case len(s.Bases) > 0:
-		v.forbid(at.Child("replica"), "selects a controller, and bases are named: remove one of them")
+		v.forbid(at.Child("replica"), "selects a controller, but bases are set; remove one of them")
 	default:
 		v.replica(s.Replica, at)
 	}
 	if len(s.Bases) > 0 && s.Target.Kills(s.Fault.Kind) {
-		v.forbid(at.Child("bases"), "%s kills a controller; the fault crash ends the process of a base", s.Fault.Kind)
+		v.forbid(at.Child("bases"), "%s kills a controller; to stop a base, use the fault crash", s.Fault.Kind)
 	}
 	if slices.Contains(FaultTargets, s.Target) {
 		v.fault(s.Target, &s.Fault, at.Child("fault"))
@@ -135,7 +133,7 @@ func (v *validator) replica(n *int, at *field.Path) {
 		most = *needs.Replicas
 	}
 	if n != nil && (*n < 1 || *n > most) {
-		v.invalid(at.Child("replica"), *n, "there are %d: say so in spec.controller.replicas", most)
+		v.invalid(at.Child("replica"), *n, "must be between 1 and %d; set the number in spec.controller.replicas", most)
 	}
 }
 
@@ -144,6 +142,6 @@ func (a *FaultAction) disrupts() disruption {
 		return disruption{}
 	}
 	kind, target := a.Set.Fault.Kind, a.Set.Target
-	ofControllers := target == TargetMQTT && len(a.Set.Bases) == 0 && (target.Lasts(kind) || target.Kills(kind))
+	ofControllers := target == TargetMQTT && len(a.Set.Bases) == 0 && (target.IsState(kind) || target.Kills(kind))
 	return disruption{sandbox: target == TargetAPI || ofControllers, proxy: target == TargetAPI}
 }

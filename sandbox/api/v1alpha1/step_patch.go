@@ -13,15 +13,15 @@ type Patch struct {
 	ReleaseCheck `json:",inline"`
 	// Type is merge, strategic or json. Default: strategic, and merge for custom resources.
 	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
-	// Patch is the patch; a list for json.
+	// Patch is the patch: a list of operations for the type json, otherwise a part of the object.
 	Patch Any `json:"patch"`
-	// Refused is as in Apply.
+	// Refused is a part of the error with which the API server must refuse the patch. Default: it must accept it.
 	Refused string `json:"refused,omitempty"`
 }
 
 func (p *Patch) title(string) string { return "patch " + p.object() }
 
-// setDefaults sets the patch type strategic for the kinds of Kubernetes itself, and merge for others.
+// setDefaults sets the patch type: strategic for built-in kinds, and merge for custom resources.
 func (p *Patch) setDefaults(*Step, *ScenarioSpec) {
 	gv, err := schema.ParseGroupVersion(p.APIVersion)
 	if err == nil && strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") {
@@ -37,11 +37,11 @@ func (p *Patch) validate(v *validator, _ *Step, at *field.Path) {
 	switch {
 	case unevaluated(p.Patch):
 	case p.Patch == nil:
-		v.add(field.Required(at.Child("patch"), "say what to change"))
+		v.add(field.Required(at.Child("patch"), "set the patch"))
 	case p.Type == "json" && !isList:
-		v.forbid(at.Child("patch"), "of the type json is a list of operations")
+		v.forbid(at.Child("patch"), "must be a list of operations for type json")
 	case p.Type != "json" && !isObject:
-		v.forbid(at.Child("patch"), "of the type %s is a part of the object; a list of operations has the type json",
+		v.forbid(at.Child("patch"), "must be a part of the object for type %s; for a list of operations, set type json",
 			p.Type)
 	}
 }

@@ -1,21 +1,21 @@
 package v1alpha1
 
-// Release releases a version of a module: it sets the image and BIZ_VERSION of the module's container in a
-// workload. The version in the image is replaced. If BIZ_VERSION refers to a label or an annotation, that is
-// changed.
+// Release releases a version of a module. It sets the image and BIZ_VERSION of the module's container in a workload. In
+// the image, it replaces the version. If BIZ_VERSION refers to a label or an annotation, it changes the label or
+// annotation.
 type Release struct {
-	// APIVersion of the workload. Default: apps/v1, and v1 for a Pod.
+	// APIVersion is the apiVersion of the workload. Default: v1 for a Pod, otherwise apps/v1.
 	APIVersion string `json:"apiVersion,omitempty"`
-	// Kind of the workload: Deployment, StatefulSet, DaemonSet, another kind with a Pod template, or Pod.
+	// Kind is the kind of the workload: Deployment, StatefulSet, DaemonSet, another kind with a Pod template, or Pod.
 	Kind string `json:"kind" need:"such as Deployment"`
-	// Name of the workload.
-	Name string `json:"name" need:"say which object"`
-	// Namespace of the workload. Default: the namespace of the run.
+	// Name is the name of the workload.
+	Name string `json:"name" need:"set the name of the workload"`
+	// Namespace is the namespace of the workload. Default: the namespace of the run.
 	Namespace string `json:"namespace,omitempty"`
 	// Module is the name of the module's container. Default: the only module of the workload.
 	Module string `json:"module,omitempty"`
-	// Version to release.
-	Version string `json:"version" need:"say which version"`
+	// Version is the version to release.
+	Version string `json:"version" need:"set the version to release"`
 }
 
 // Ref returns the workload.

@@ -2,11 +2,11 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// Rollback takes a Deployment, DaemonSet or StatefulSet back.
+// Rollback returns a Deployment, DaemonSet or StatefulSet to an earlier revision.
 type Rollback struct {
 	Ref          `json:",inline"`
 	ReleaseCheck `json:",inline"`
-	// Revision to go back to. Default: the one before the present one.
+	// Revision is the revision to return to. Default: the previous revision.
 	Revision *int64 `json:"revision,omitempty" jsonschema:"minimum=1"`
 }
 

@@ -9,7 +9,7 @@ import (
 // Scale sets the replicas of a workload.
 type Scale struct {
 	Ref `json:",inline"`
-	// Replicas is how many there are to be. An expression may give it.
+	// Replicas is the number of replicas. It can be an expression.
 	Replicas Any `json:"replicas"`
 }
 
@@ -20,7 +20,7 @@ func (s *Scale) validate(v *validator, _ *Step, at *field.Path) {
 	at = at.Child("replicas")
 	switch n := s.Replicas.(type) {
 	case nil:
-		v.add(field.Required(at, "say how many there are to be"))
+		v.add(field.Required(at, "set the number of replicas"))
 	case int64:
 		if n < 0 {
 			v.invalid(at, n, "must not be negative")

@@ -2,19 +2,18 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// Script runs a shell script on the machine that runs the scenario, with KUBECONFIG, NAMESPACE, GROUP,
-// the variables of Env, and of those around it only such as PATH, HOME and LANG. The identity in
-// KUBECONFIG edits the objects in the namespace of the run, and may do nothing else.
+// Script runs a shell script on the machine that runs the scenario. Its environment has KUBECONFIG, NAMESPACE, GROUP,
+// the variables in Env, and some variables of the parent process, such as PATH, HOME and LANG. The identity in
+// KUBECONFIG has permission to edit the objects in the namespace of the run, and no other permissions.
 type Script struct {
-	// Content is the script, run by sh -eu -c.
-	Content string `json:"content" need:"say what to run"`
-	// Env are environment variables. Default: none.
+	// Content is the script. It runs with sh -eu -c.
+	Content string `json:"content" need:"set the script"`
+	// Env has environment variables. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// Until is a CEL expression over stdout, stderr and exitCode; the script runs again until it is
-	// true. Default: it runs once and must exit with 0.
+	// Until is a CEL expression over stdout, stderr and exitCode. The script runs again until the expression is true.
+	// Default: the script runs once and must exit with status 0.
 	Until string `json:"until,omitempty" check:"cel"`
-	// Output is the name under which later steps find what it printed, as outputs.NAME. Default:
-	// none.
+	// Output is the name of the script's standard output in expressions of later steps, outputs.NAME. Default: none.
 	Output string `json:"output,omitempty" check:"identifier"`
 }
 

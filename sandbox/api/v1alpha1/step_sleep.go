@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Sleep does nothing for a time, or until something is seen. That it was not seen is no failure.
+// Sleep waits for a time, or until an expression is true. It also succeeds if the expression stays false.
 type Sleep struct {
-	// For is how long, at most.
+	// For is the maximum time.
 	For metav1.Duration `json:"for" check:"positive"`
-	// OrUntil is a CEL expression as in Assert that ends the sleep. Default: it lasts its time.
+	// OrUntil is a CEL expression, as in assert.cel, that ends the sleep when it is true. Default: none.
 	OrUntil string `json:"orUntil,omitempty" check:"cel"`
-	// Reason says why nothing else will do.
-	Reason string `json:"reason" need:"say why nothing else will do: waiting for what is meant is faster and surer"`
+	// Reason is the reason why the step cannot wait for a condition instead.
+	Reason string `json:"reason" need:"give the reason for a sleep; waiting for a condition is faster and more reliable"`
 }
 
 func (s *Sleep) title(string) string { return "sleep " + s.For.Duration.String() }

@@ -6,58 +6,59 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TrafficAction starts or stops requests: exactly one field is set.
+// TrafficAction starts or stops a stream of requests: exactly one field is set.
 type TrafficAction struct {
 	Start *Traffic     `json:"start,omitempty" jsonschema:"oneof_required=start"`
 	Stop  *TrafficStop `json:"stop,omitempty" jsonschema:"oneof_required=stop"`
 }
 
-// Via says which way requests take to a module.
+// Via is the path of requests to a module.
 type Via string
 
-// The ways.
+// The paths.
 const (
-	// ViaService sends to a Service, which picks an endpoint as kube-proxy does.
+	// ViaService sends requests to a Service. An endpoint is selected as kube-proxy does.
 	ViaService Via = "service"
-	// ViaBases sends to every base in turn, whatever its Pods say, as a load balancer in front of
-	// the base application does.
+	// ViaBases sends requests to all bases in turn, independent of the state of their Pods, like a load balancer in
+	// front of the base application.
 	ViaBases Via = "bases"
 )
 
-// Traffic is a stream of requests to a module, at a fixed rate. A request never waits for another's
-// answer.
+// Traffic is a stream of requests to a module at a fixed rate. Requests do not wait for the answers to earlier
+// requests.
 type Traffic struct {
-	// Name of the stream, in expressions traffic.NAME.
+	// Name is the name of the stream, in expressions traffic.NAME.
 	Name string `json:"name,omitempty" jsonschema:"default=traffic" check:"identifier"`
-	// Via is service or bases.
+	// Via is the path of the requests: service or bases.
 	Via Via `json:"via,omitempty" jsonschema:"enum=service,enum=bases,default=service"`
-	// Service that the requests go to, with ViaService.
+	// Service is the name of the Service, for via: service.
 	Service string `json:"service,omitempty"`
-	// Port of the Service, by name or number. Default: its first.
+	// Port is the name or the number of a port of the Service. Default: its first port.
 	Port string `json:"port,omitempty"`
-	// Bases that the requests go to, with ViaBases: those that match at any time. Default: all of
-	// the run.
+	// Bases are the bases that get requests, for via: bases. Bases that start to match later are included. Default: all
+	// bases of the run.
 	Bases BaseNames `json:"bases,omitempty"`
-	// Module is the name of the module, the first part of the path.
-	Module string `json:"module" need:"the name of the module that answers"`
+	// Module is the name of the module, which is the first segment of the URL path.
+	Module string `json:"module" need:"set the name of the module"`
 	// Rate is the number of requests per second, 1 to 5000.
 	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
-	// Timeout of a request.
+	// Timeout is the timeout of a request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
-	// Reuse sends requests over connections that stay, as clients with a pool do. Default: false, a
-	// connection for each, so that each meets the endpoints of its moment.
+	// Reuse sends requests over persistent connections, like clients with a connection pool. Default: false, a new
+	// connection for each request, so that each request uses the current endpoints.
 	Reuse bool `json:"reuse,omitempty"`
-	// Versions of the module that may answer; any other is a wrong version. Default: all.
-	Versions []string `json:"versions,omitempty" need:"say which version"`
-	// Judge is the CEL expression over this stream that must be true at the end, with its figures
-	// by name: sent, ok, lost, noEndpoint, refused, reset, notFound, unavailable, timeout,
-	// wrongVersion, other. At least one request must have been sent in any case.
-	Judge string `json:"judge,omitempty" jsonschema:"default=lost == 0" need:"say what must be true of the stream, in CEL" check:"cel"`
+	// Versions are the versions of the module that may answer. Answers of other versions count as wrongVersion.
+	// Default: all.
+	Versions []string `json:"versions,omitempty" need:"set the version"`
+	// Judge is a CEL expression that must be true when the stream ends. It can use the numbers of requests by result:
+	// sent, ok, lost, noEndpoint, refused, reset, notFound, unavailable, timeout, wrongVersion and other. In addition,
+	// at least one request must have been sent.
+	Judge string `json:"judge,omitempty" jsonschema:"default=lost == 0" need:"set the condition, in CEL" check:"cel"`
 }
 
-// TrafficStop stops a stream and waits for the answers that are on their way.
+// TrafficStop stops a stream and waits for the answers to its open requests.
 type TrafficStop struct {
-	// Name of the stream.
+	// Name is the name of the stream.
 	Name string `json:"name,omitempty" jsonschema:"default=traffic"`
 }
 
@@ -84,28 +85,28 @@ func (t *TrafficAction) collect(n *Names, at *field.Path) {
 }
 
 func (t *TrafficAction) validate(v *validator, _ *Step, at *field.Path) {
-	if !v.exactlyOne(t, at, "either starts or stops requests") {
+	if !v.exactlyOne(t, at, "traffic needs exactly one action") {
 		return
 	}
 	if t.Stop != nil {
 		if _, known := v.names.Streams[t.Stop.Name]; !known && !HasExpression(t.Stop.Name) {
-			v.invalid(at.Child("stop", "name"), t.Stop.Name, "there is no step that starts it")
+			v.invalid(at.Child("stop", "name"), t.Stop.Name, "no step starts this stream")
 		}
 		return
 	}
 	s, at := t.Start, at.Child("start")
 	switch s.Via {
 	case ViaService:
-		if v.need(at.Child("service"), s.Service, "the Service that the requests go to; or set via: bases") &&
+		if v.need(at.Child("service"), s.Service, "set the name of the Service, or via: bases") &&
 			!HasExpression(s.Service) {
 			v.reasons(at.Child("service"), s.Service, validation.IsDNS1123Label(s.Service))
 		}
 		if len(s.Bases) > 0 {
-			v.forbid(at.Child("bases"), "is for via: bases only; a Service picks the bases itself")
+			v.forbid(at.Child("bases"), "requires via: bases")
 		}
 	case ViaBases:
 		if s.Service != "" || s.Port != "" {
-			v.forbid(at.Child(given(&Traffic{Service: s.Service, Port: s.Port})[0]), "is for via: service only")
+			v.forbid(at.Child(given(&Traffic{Service: s.Service, Port: s.Port})[0]), "requires via: service")
 		}
 		v.bases(s.Bases, at.Child("bases"))
 	}

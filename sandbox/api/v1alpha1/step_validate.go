@@ -6,16 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// place is where a list of steps is.
-type place int
+// stepList is the list that a step is in.
+type stepList int
 
 const (
-	inSteps place = iota
+	inSteps stepList = iota
 	inParallel
 	inFinally
 )
 
-func (v *validator) steps(steps []Step, at *field.Path, where place) {
+func (v *validator) steps(steps []Step, at *field.Path, list stepList) {
 	names := map[string]bool{}
 	for i := range steps {
 		step, at := &steps[i], at.Index(i)
@@ -23,25 +23,25 @@ func (v *validator) steps(steps []Step, at *field.Path, where place) {
 			v.add(field.Duplicate(at.Child("name"), step.Name))
 		}
 		names[step.Name] = true
-		v.step(step, at, where)
+		v.step(step, at, list)
 	}
 }
 
-func (v *validator) step(s *Step, at *field.Path, where place) {
+func (v *validator) step(s *Step, at *field.Path, list stepList) {
 	if strings.ContainsAny(s.Name, "\n\r\t") || len(s.Name) > 120 {
-		v.invalid(at.Child("name"), s.Name, "must be one line of at most 120 letters")
+		v.invalid(at.Child("name"), s.Name, "must be one line of at most 120 bytes")
 	}
 	switch {
-	case s.Background && where == inParallel:
-		v.forbid(at.Child("background"), "has no meaning here: the steps of parallel are done at the same time anyway")
-	case s.Background && where == inFinally:
+	case s.Background && list == inParallel:
+		v.forbid(at.Child("background"), "is not supported in parallel, whose steps run concurrently")
+	case s.Background && list == inFinally:
 		v.forbid(at.Child("background"),
-			"has no meaning in finally: nothing comes after it that would wait for the step")
+			"is not supported in finally: no later step could wait for this step")
 	case s.Background:
 		v.waitable = append(v.waitable, s.Name)
 	}
 	v.invariants(at, s.Always, s.Never)
-	if !v.exactlyOne(&s.Action, at, "a step does exactly one thing") {
+	if !v.exactlyOne(&s.Action, at, "a step needs exactly one action") {
 		return
 	}
 	kind, value := s.Get()
@@ -49,9 +49,9 @@ func (v *validator) step(s *Step, at *field.Path, where place) {
 		x.validate(v, s, at.Child(kind))
 	}
 	if s.DisruptsAll() && v.scenario.Spec.Exclusive != nil && !*v.scenario.Spec.Exclusive {
-		v.forbid(at.Child(kind), "disturbs every scenario that runs at the same time: remove exclusive: false")
+		v.forbid(at.Child(kind), "affects all scenarios that run at the same time; remove exclusive: false")
 	}
-	v.steps(s.Steps, at.Child("steps"), where)
+	v.steps(s.Steps, at.Child("steps"), list)
 	v.steps(s.Parallel, at.Child("parallel"), inParallel)
 }
 
@@ -61,7 +61,7 @@ func (v *validator) exactlyOne(of any, at *field.Path, rule string) bool {
 	case 1:
 		return true
 	case 0:
-		v.add(field.Required(at, rule+"; say which: "+strings.Join(fieldsOf(of), ", ")))
+		v.add(field.Required(at, rule+"; set one of: "+strings.Join(fieldsOf(of), ", ")))
 	default:
 		v.forbid(at, "%s, but has %s", rule, strings.Join(set, " and "))
 	}

@@ -7,17 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Wait waits: exactly one field is set.
+// Wait waits for a condition: exactly one field is set.
 type Wait struct {
-	// Rollout of a Deployment, DaemonSet or StatefulSet to be complete, as kubectl rollout status.
+	// Rollout waits until the rollout of a Deployment, DaemonSet or StatefulSet is complete, like kubectl rollout
+	// status.
 	Rollout *Ref `json:"rollout,omitempty" jsonschema:"oneof_required=rollout"`
-	// Ready: all objects (Pods, Nodes) have the condition Ready.
+	// Ready waits until all selected Pods or Nodes have the condition Ready.
 	Ready *Ref `json:"ready,omitempty" jsonschema:"oneof_required=ready"`
-	// Gone: there are no such objects.
+	// Gone waits until none of the objects exist.
 	Gone *Ref `json:"gone,omitempty" jsonschema:"oneof_required=gone"`
-	// Quiet waits until the controllers have written nothing but Leases for that long.
+	// Quiet waits until the controllers have written nothing except Leases for this time.
 	Quiet *metav1.Duration `json:"quiet,omitempty" jsonschema:"oneof_required=quiet" check:"positive"`
-	// Step in the background to end.
+	// Step waits until a background step has ended.
 	Step string `json:"step,omitempty" jsonschema:"oneof_required=step"`
 }
 
@@ -47,7 +48,7 @@ func (w *Wait) refs() (refs []Ref) {
 }
 
 func (w *Wait) validate(v *validator, _ *Step, at *field.Path) {
-	if !v.exactlyOne(w, at, "waits for exactly one thing") {
+	if !v.exactlyOne(w, at, "wait needs exactly one condition") {
 		return
 	}
 	switch {

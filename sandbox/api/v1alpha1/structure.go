@@ -16,15 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What can be said of a field alone stands in its tags, once for the JSON schema, the defaults and
-// the validation:
+// Rules about single fields are in struct tags, which the JSON schema, the defaults and the validation share:
 //
-//	jsonschema  default, enum, minimum and maximum, as package github.com/invopop/jsonschema reads them
-//	limits      what to add to the sentence about minimum and maximum
-//	need        the field must be given, and what to say if it is not
+//	jsonschema  default, enum, minimum and maximum, in the format of package github.com/invopop/jsonschema
+//	limits      text that is appended to the error about minimum and maximum
+//	need        the field is required; the value is the error if it is missing
 //	check       the name of one of the checks below
 //
-// A default that depends on other fields, and a rule about several, is code.
+// Defaults that depend on other fields, and rules about several fields, are code.
 
 // schemaTag returns the values of a keyword in the jsonschema tag.
 func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
@@ -87,7 +86,7 @@ func setTo(f reflect.Value, text string) {
 }
 
 type validator struct {
-	// scenario tells that a text may have expressions in it; it is then taken as right.
+	// scenario is the scenario that is validated, whose texts can contain expressions; nil for a configuration.
 	scenario *Scenario
 	errs     field.ErrorList
 
@@ -114,7 +113,7 @@ func (v *validator) need(path *field.Path, value, what string) bool {
 	return true
 }
 
-// open reports whether a text has an expression that is not evaluated yet.
+// open reports whether a text contains an expression that is not evaluated yet.
 func (v *validator) open(text string) bool { return v.scenario != nil && HasExpression(text) }
 
 // check reports a text that fails the named check.
@@ -145,7 +144,7 @@ func (v *validator) value(value reflect.Value, tag reflect.StructTag, at *field.
 			v.duration(d.Duration, check, at)
 		}
 	case reflect.Int, reflect.Int64:
-		if pointer || !value.IsZero() { // one that may be given as 0 is a pointer
+		if pointer || !value.IsZero() { // a field that can be set to 0 is a pointer
 			v.number(value.Int(), tag, at)
 		}
 	case reflect.String:
@@ -177,7 +176,7 @@ func (v *validator) duration(d time.Duration, check string, at *field.Path) {
 func (v *validator) number(n int64, tag reflect.StructTag, at *field.Path) {
 	least, most := schemaTag(tag, "minimum"), schemaTag(tag, "maximum")
 	limit := func(text []string) int64 {
-		n, _ := strconv.ParseInt(text[0], 10, 64) // the schema has refused others
+		n, _ := strconv.ParseInt(text[0], 10, 64) // the schema test refuses other values
 		return n
 	}
 	switch {
@@ -196,7 +195,7 @@ func (v *validator) text(text string, tag reflect.StructTag, at *field.Path) {
 	case choices != nil && !slices.Contains(choices, text):
 		v.add(field.NotSupported(at, text, choices))
 	case check == "cel" && HasExpression(text):
-		v.forbid(at, "is an expression as a whole: write vars.NAME without ${{ }}")
+		v.forbid(at, "is an expression; write vars.NAME without ${{ }}")
 	case check != "" && check != "cel":
 		v.check(at, text, check)
 	}
@@ -207,27 +206,27 @@ var (
 	numbered   = regexp.MustCompile(`-[0-9]+$`)
 )
 
-// LabelValue describes valid label values, as the fix of a message.
+// LabelValue is the fix for invalid label values in messages.
 const LabelValue = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
-// checks return the problem of a text, or "".
+// checks returns the problem of a text by the name of the check, or "".
 var checks = map[string]func(text string) string{
 	"label": func(text string) string { return dnsLabel(text, validation.DNS1123LabelMaxLength) },
 	"set": func(text string) string {
 		if numbered.MatchString(text) {
-			return "must not end with a number: " + text + " is the name of a base"
+			return "must not end with a number, because " + text + " would be the name of a base"
 		}
 		return dnsLabel(text, maxSetName)
 	},
 	"labelValue": func(text string) string {
-		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a label value: "+LabelValue)
+		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value; "+LabelValue)
 	},
 	"nodeLabel": func(text string) string {
-		return unless(len(validation.IsValidLabelValue(text)) == 0, "becomes a label value of the Node: "+LabelValue)
+		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value for the Node; "+LabelValue)
 	},
 	"identifier": func(text string) string {
 		return unless(identifier.MatchString(text),
-			"must be letters, digits and _, and not begin with a digit: expressions name it")
+			"must consist of letters, digits and _, and not begin with a digit, because expressions use it")
 	},
 	"variable": func(text string) string {
 		return unless(identifier.MatchString(text), "is not the name of an environment variable")

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each tag says something that the code which reads it knows: a check that there is, a default that
-// the field can have, limits that are numbers.
+// TestTags checks that each tag is valid: the check exists, the default has the type of the field, and limits are
+// numbers.
 func TestTags(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var visit func(of reflect.Type)
@@ -27,13 +27,13 @@ func TestTags(t *testing.T) {
 				v := &validator{}
 				v.value(value, f.Tag, nil)
 				if len(v.errs) > 0 {
-					t.Errorf("%s.%s: the default: %v", of, f.Name, v.errs)
+					t.Errorf("%s.%s: invalid default: %v", of, f.Name, v.errs)
 				}
 			}
 			switch check := f.Tag.Get("check"); {
 			case check == "" || check == "cel" || check == "positive" || check == "notNegative":
 			case checks[check] == nil:
-				t.Errorf("%s.%s: there is no check %s", of, f.Name, check)
+				t.Errorf("%s.%s: unknown check %s", of, f.Name, check)
 			}
 			for _, keyword := range []string{"minimum", "maximum"} {
 				for _, text := range schemaTag(f.Tag, keyword) {
@@ -48,11 +48,11 @@ func TestTags(t *testing.T) {
 	visit(reflect.TypeFor[Sandbox]())
 	visit(reflect.TypeFor[Scenario]())
 	if len(seen) < 30 {
-		t.Errorf("only %d types were looked at", len(seen))
+		t.Errorf("visited only %d types", len(seen))
 	}
 }
 
-// What a tag gives as default is right by the other tags.
+// TestDefaultsAreValid validates the defaults in the tags by the other tags.
 func TestDefaultsAreValid(t *testing.T) {
 	count := 0
 	s := &Scenario{Spec: ScenarioSpec{Bases: []BaseSet{{Count: &count}},
@@ -63,6 +63,6 @@ func TestDefaultsAreValid(t *testing.T) {
 		t.Error(errs)
 	}
 	if *s.Spec.Bases[0].Count != 0 {
-		t.Error("a count of 0 has become the default")
+		t.Error("the default replaced a count of 0")
 	}
 }

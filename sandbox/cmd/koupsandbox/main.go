@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
 func main() {
@@ -24,6 +25,7 @@ func main() {
 	s.Color = out && os.Getenv("NO_COLOR") == "" // https://no-color.org
 	s.UserHome, _ = os.UserHomeDir()             // if it is unknown, --home is required
 	s.Executable, _ = os.Executable()            // if it is unknown, up fails with an error that names it
+	s.Language = language.FromEnvironment(os.Getenv)
 	if fd := int(os.Stderr.Fd()); term.IsTerminal(fd) {
 		s.Terminal = true
 		s.Width, _, _ = term.GetSize(fd) // 0 selects the default width

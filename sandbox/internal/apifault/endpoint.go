@@ -59,7 +59,8 @@ func newEndpoint(dir, name string, onBlocked func()) (*endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of the API proxy: %w", err)
 	}
-	e := &endpoint{valve: valve.New(onBlocked), token: rand.Text(), kubeconfig: filepath.Join(dir, name+".view.kubeconfig")}
+	e := &endpoint{valve: valve.New(onBlocked), token: rand.Text(),
+		kubeconfig: filepath.Join(dir, name+".view.kubeconfig")}
 	e.listener, err = net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("opening a port of the API proxy: %w", err)

@@ -43,8 +43,8 @@ func TestFaultsOfGroups(t *testing.T) {
 	}
 }
 
-// TestWritesOfGroups: Writes returns the writes to objects of the group and to objects without a group. After ForgetGroup,
-// the objects of a group have no group.
+// TestWritesOfGroups: Writes returns the writes to objects of the group and to objects without a group. After
+// ForgetGroup, the objects of a group have no group.
 func TestWritesOfGroups(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()

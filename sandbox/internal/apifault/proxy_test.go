@@ -35,8 +35,8 @@ import (
 
 const waitTimeout = check.Patience
 
-// fakeAPI is a fake API server with HTTP/2. It requires a token, counts requests, and sends the watch events that a test
-// publishes.
+// fakeAPI is a fake API server with HTTP/2. It requires a token, counts requests, and sends the watch events that a
+// test publishes.
 type fakeAPI struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -313,8 +313,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestHoldWatch: a hold of Nodes holds existing and new watches of Nodes, and not the watches of Pods. When it is cleared,
-// the events are delivered in order.
+// TestHoldWatch: a hold of Nodes holds existing and new watches of Nodes, and not the watches of Pods. When it is
+// cleared, the events are delivered in order.
 func TestHoldWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -350,8 +350,8 @@ func TestHoldWatch(t *testing.T) {
 	}
 }
 
-// TestFaultsBeyondContract: events are dropped, duplicated or reordered until the fault is cleared. Other resources are not
-// affected.
+// TestFaultsBeyondContract: events are dropped, duplicated or reordered until the fault is cleared. Other resources are
+// not affected.
 func TestFaultsBeyondContract(t *testing.T) {
 	for kind, want := range map[core.Kind][]string{
 		v1alpha1.APILoseEvents:    {"n4"},
@@ -402,8 +402,8 @@ func TestStopHeldWatch(t *testing.T) {
 	}
 }
 
-// TestCutWatch: a cut ends a watch like a timeout does. With relist, the next watch request gets the status 410, and the
-// following request succeeds.
+// TestCutWatch: a cut ends a watch like a timeout does. With relist, the next watch request gets the status 410, and
+// the following request succeeds.
 func TestCutWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -466,7 +466,8 @@ func TestRefuse(t *testing.T) {
 		if n := r.api.count("PUT /api/v1/namespaces/ns/pods/stock-1/status"); n != 3 {
 			t.Errorf("status %d: writes at the API server = %d, want 3", code, n)
 		}
-		if diff := cmp.Diff([]string{"refuse set", "refuse fired", "refuse fired", "refuse cleared"}, r.eventLog()); diff != "" {
+		if diff := cmp.Diff([]string{"refuse set", "refuse fired", "refuse fired", "refuse cleared"},
+			r.eventLog()); diff != "" {
 			t.Errorf("status %d: events (-want +got):\n%s", code, diff)
 		}
 		if diff := cmp.Diff(map[int]map[string]int{1: {"update pods": 1, "update pods/status": 6}},
@@ -533,8 +534,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestOldList: a list request with resourceVersion=0 gets the response from the time at which the fault was set. Other list
-// requests get current data.
+// TestOldList: a list request with resourceVersion=0 gets the response from the time at which the fault was set. Other
+// list requests get current data.
 func TestOldList(t *testing.T) {
 	r := newRig(t)
 	list := func(version string) string {

@@ -25,8 +25,8 @@ type rules struct {
 
 	streams   []*stream
 	upstreams map[int]*upstream // by the number of the controller
-	// lists are the responses of an oldList fault, by listKey. pendingRelists are the watches that a cutWatch fault with
-	// relist has cut; the fault rejects the next watch request of each.
+	// lists are the responses of an oldList fault, by listKey. pendingRelists are the watches that a cutWatch fault
+	// with relist has cut; the fault rejects the next watch request of each.
 	lists          map[*fault.Active]map[string]*listResponse
 	pendingRelists map[*fault.Active][]request
 }
@@ -199,7 +199,8 @@ func (s *rules) cutWatches(x *fault.Active) {
 	}
 }
 
-// takeRelist reports whether a watch request follows a watch that the fault has cut. It returns true once per cut watch.
+// takeRelist reports whether a watch request follows a watch that the fault has cut. It returns true once per cut
+// watch.
 func (s *rules) takeRelist(x *fault.Active, q *request) bool {
 	i := slices.Index(s.pendingRelists[x], *q)
 	if i < 0 {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of queued bytes of a held watch. The watch ends when it is exceeded: the API server
-	// also ends a watch whose client reads too slowly.
+	// maxQueued is the maximum number of queued bytes of a held watch. The watch ends when it is exceeded: the API
+	// server also ends a watch whose client reads too slowly.
 	maxQueued = 64 << 20
 	// maxFrame is the maximum size of an event. The largest object of etcd has 1.5 MB.
 	maxFrame = 32 << 20
@@ -53,7 +53,8 @@ type stream struct {
 
 // newStream returns a stream that reads events after start is called. When ctx ends, the stream is abandoned.
 func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
-	s := &stream{request: *q, replica: replica, body: response.Body, faults: map[*fault.Active]bool{}, onClose: func() {},
+	s := &stream{request: *q, replica: replica, body: response.Body, faults: map[*fault.Active]bool{},
+		onClose:     func() {},
 		onHeldEvent: func(*stream, []*fault.Active) {}}
 	s.changed.L = &s.mu
 	s.stopAbandon = context.AfterFunc(ctx, s.abandon)
@@ -239,8 +240,8 @@ func (s *stream) removeFault(x *fault.Active) {
 	s.changed.Broadcast()
 }
 
-// cut ends the watch after the event that the controller is reading. Queued events are discarded, because the next watch
-// begins after the last event that the controller has read.
+// cut ends the watch after the event that the controller is reading. Queued events are discarded, because the next
+// watch begins after the last event that the controller has read.
 func (s *stream) cut() {
 	s.mu.Lock()
 	s.queue, s.size, s.err = nil, 0, io.EOF

@@ -22,8 +22,8 @@ const timeout = 5 * time.Second
 // maxBody is the maximum size of a heartbeat in bytes.
 const maxBody = 64 << 10
 
-// Relay forwards heartbeats over HTTP to every module controller, because each of them must know every base. It responds
-// when one controller has responded with 200. Its methods may be called concurrently.
+// Relay forwards heartbeats over HTTP to every module controller, because each of them must know every base. It
+// responds when one controller has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
 	// baseTransport returns the transport for the heartbeats of a base in a Pod.
@@ -95,8 +95,8 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body) // the base may have disconnected
 }
 
-// SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token in the
-// path; empty = none. Connections to the previous address are closed.
+// SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token
+// in the path; empty = none. Connections to the previous address are closed.
 func (h *Relay) SetAddr(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

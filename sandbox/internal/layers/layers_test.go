@@ -22,8 +22,8 @@ var layers = []struct {
 	{"leaves, which import nothing of this module", []string{
 		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault",
 		"sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
-		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/layers", "sandbox/internal/plain",
-		"sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
+		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/language",
+		"sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
 	{"controller and fakebase, which know nothing of a sandbox", []string{"controller", "fakebase"}},
 	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},

@@ -7,19 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// kinds are the built-in kinds that Lint reads, each with the only apiVersion that current API servers
-// serve it in.
+// kinds are the built-in kinds that Lint reads, each with its only apiVersion in current API servers.
 var kinds = map[string]string{
 	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1",
 	"ReplicaSet": "apps/v1",
 	"Job":        "batch/v1", "CronJob": "batch/v1",
 }
 
-// made returns an empty object of a kind in kinds; nil for other kinds.
-func made(kind string) any {
+// newObject returns an empty object of a kind in kinds; nil for other kinds.
+func newObject(kind string) any {
 	object, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kinds[kind], kind))
 	if err != nil {
 		return nil
@@ -34,46 +34,43 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	gv, err := schema.ParseGroupVersion(o.apiVersion)
 	builtin := err == nil && scheme.Scheme.IsGroupRegistered(gv.Group)
 	current, read := kinds[o.kind]
-	report := func(field, message, fix string) { l.find("kind-unknown", o, field, "%s", message).Fix = fix }
+	report := func(field string, message, fix language.Text, a args) {
+		l.find("kind-unknown", o, field, message, a).Fix = l.in(fix, a)
+	}
 	switch {
 	case o.kind == "" && (o.apiVersion == "" || !builtin):
-		l.find(NotChecked, o, "", "the document at line %d is not a Kubernetes object: it has no kind",
-			o.line("")).Fix = ""
+		l.find(NotChecked, o, "", msgNoKindHere, args{"line": o.line("")}).Fix = ""
 	case o.kind == "":
-		report("apiVersion", "the object has no kind", "add its kind")
+		report("apiVersion", msgNoKind, fixNoKind, nil)
 	case o.apiVersion == "":
-		report("kind", "the object has no apiVersion", "add apiVersion: "+cmp.Or(current, "GROUP/VERSION"))
-		return made(o.kind), false
+		report("kind", msgNoAPIVersion, fixNoAPIVersion, args{"apiVersion": cmp.Or(current, "GROUP/VERSION")})
+		return newObject(o.kind), false
 	case read && builtin:
 		if o.apiVersion != current {
-			report("apiVersion", "no current API server serves "+o.kind+" in "+o.apiVersion,
-				"write apiVersion: "+current)
+			report("apiVersion", msgOldAPIVersion, fixOldAPIVersion,
+				args{"kind": o.kind, "old": o.apiVersion, "apiVersion": current})
 		}
-		return made(o.kind), false
+		return newObject(o.kind), false
 	case err != nil || !strings.Contains(gv.Group, ".") && !builtin:
-		report("apiVersion", "the API group "+gv.Group+" does not exist: the group of a custom resource has a dot",
-			"correct the apiVersion")
-		return made(o.kind), false
+		report("apiVersion", msgUnknownGroup, fixUnknownGroup, args{"group": gv.Group})
+		return newObject(o.kind), false
 	case builtin && !scheme.Scheme.Recognizes(gv.WithKind(o.kind)):
-		fix := cmp.Or(meant(o.kind, sortedKeys(kinds)), meant(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))
-		if fix == "" {
+		similar := cmp.Or(plain.Similar(o.kind, sortedKeys(kinds)),
+			plain.Similar(o.kind, sortedKeys(scheme.Scheme.KnownTypes(gv))))
+		if similar == "" {
 			return nil, true // a kind of a newer Kubernetes
 		}
-		report("kind", o.apiVersion+" has no kind "+o.kind, fix)
-		return made(strings.TrimSuffix(strings.TrimPrefix(fix, "did you mean "), "?")), false
+		report("kind", msgUnknownKind, fixDidYouMean,
+			args{"apiVersion": o.apiVersion, "kind": o.kind, "name": similar})
+		return newObject(similar), false
 	default:
 		return nil, !builtin
 	}
 	return nil, false
 }
 
-// isPolicy reports whether an object belongs to a policy engine: what looks like a Pod in it is a pattern or a patch.
+// isPolicy reports whether an object belongs to a policy engine. Its Pod templates are patterns or patches.
 func isPolicy(o *object) bool {
 	group, _, _ := strings.Cut(o.apiVersion, "/")
 	return strings.HasSuffix(group, "kyverno.io") || strings.HasSuffix(group, "gatekeeper.sh")
-}
-
-// meant returns the fix of a misspelt name; empty if no name is similar.
-func meant(name string, names []string) string {
-	return strings.TrimPrefix(plain.Meant(name, names), "; ")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/redact"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
 // Level is the severity of a finding.
@@ -43,6 +44,8 @@ type Options struct {
 	// Env is the environment of the modules. Pods that tolerate only another environment are then
 	// reported. Default: any environment is accepted, and a NotChecked finding names the tolerated ones.
 	Env string
+	// Language of the findings. Default: English.
+	Language language.Language
 	// Live is the cluster to compare the manifests with. Default: none.
 	Live *Live
 }
@@ -77,22 +80,22 @@ type Finding struct {
 
 // String formats the finding as one line, followed by the lines of the excerpt.
 func (f Finding) String() string {
-	place := f.File
+	position := f.File
 	if f.Line > 0 {
-		place = fmt.Sprintf("%s:%d", f.File, f.Line)
+		position = fmt.Sprintf("%s:%d", f.File, f.Line)
 	}
 	if f.Object != "" {
-		place += ": " + f.Object
+		position += ": " + f.Object
 	}
-	text := fmt.Sprintf("%s: %s: %s", place, f.Level, f.Message)
+	line := fmt.Sprintf("%s: %s: %s", position, f.Level, f.Message)
 	if f.Fix != "" {
-		text += "; " + f.Fix
+		line += "; " + f.Fix
 	}
-	text = fmt.Sprintf("%s [%s]", text, f.Rule)
+	line = fmt.Sprintf("%s [%s]", line, f.Rule)
 	if f.Excerpt != "" {
-		text += "\n" + f.Excerpt
+		line += "\n" + f.Excerpt
 	}
-	return text
+	return line
 }
 
 // Lint checks the manifests of all inputs together.
@@ -147,18 +150,21 @@ type linter struct {
 	findings  []Finding
 }
 
-// find records a finding at a field of an object.
-func (l *linter) find(rule string, o *object, field, message string, args ...any) *Finding {
+// find records a finding at a field of an object, with the fix of the rule.
+func (l *linter) find(rule string, o *object, field string, message language.Text, a args) *Finding {
 	r := ruleOf(rule)
 	l.findings = append(l.findings,
-		Finding{Rule: rule, Level: r.Level, File: o.file, Line: o.line(field), Object: o.title(),
-			Message: fmt.Sprintf(message, args...), Fix: r.Fix})
+		Finding{Rule: rule, Level: r.level, File: o.file, Line: o.line(field), Object: o.title(),
+			Message: l.in(message, a), Fix: l.in(r.fix, nil)})
 	return &l.findings[len(l.findings)-1]
 }
 
+// in returns a text in the language of the findings.
+func (l *linter) in(t language.Text, a args) string { return t.In(l.o.Language, a) }
+
 // invalid records that Kubernetes refuses a field of an object. fix is the remedy.
-func (l *linter) invalid(o *object, field, fix, message string, args ...any) {
-	l.find("shape", o, field, message, args...).Fix = fix
+func (l *linter) invalid(o *object, field string, fix, message language.Text, a args) {
+	l.find("shape", o, field, message, a).Fix = l.in(fix, a)
 }
 
 // environments reports that the environments that modules tolerate by name were not checked: neither Options.Env
@@ -176,8 +182,8 @@ func (l *linter) environments() {
 		}
 	}
 	if len(named) > 0 {
-		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", "whether %s is the intended environment",
-			strings.Join(sortedKeys(named), ", "))
-		f.Line, f.Fix = 0, "set the intended environment with --env"
+		f := l.find(NotChecked, &object{file: l.modules[0].file}, "", msgUncheckedEnvironment,
+			args{"environments": strings.Join(sortedKeys(named), ", ")})
+		f.Line, f.Fix = 0, l.in(fixUncheckedEnvironment, nil)
 	}
 }

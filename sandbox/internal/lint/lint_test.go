@@ -16,25 +16,28 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// lines returns the findings of a file, as they are printed.
-func lines(t *testing.T, file string) ([]lint.Finding, string) {
+// findings returns the findings of a file in a language, and their text.
+func findings(t *testing.T, file string, l language.Language) ([]lint.Finding, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	check.Must(t, err)
-	findings := lint.Lint([]lint.Input{{Name: filepath.Base(file), Text: text}}, lint.Options{Env: "dev"}).Findings
+	inputs := []lint.Input{{Name: filepath.Base(file), Text: text}}
+	found := lint.Lint(inputs, lint.Options{Env: "dev", Language: l}).Findings
 	var b strings.Builder
-	for _, f := range findings {
+	for _, f := range found {
 		fmt.Fprintln(&b, f)
 	}
-	return findings, b.String()
+	return found, b.String()
 }
 
-// Each testdata/x.yaml gives exactly the lines of x.txt, and together they show every rule.
+// TestFindings compares the findings of each testdata/x.yaml with x.txt, and in Chinese with x.zh.txt. The files cover
+// every rule.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -42,47 +45,48 @@ func TestFindings(t *testing.T) {
 	}
 	shown := map[string]bool{}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			findings, got := lines(t, file)
-			for _, f := range findings {
-				shown[f.Rule] = true
-			}
-			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
-			if *update {
-				check.Must(t, os.WriteFile(golden, []byte(got), 0o644))
-			}
-			want, err := os.ReadFile(golden)
-			check.Must(t, err)
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("findings; write them anew with -update (-want +got):\n%s", diff)
-			}
-		})
+		for l, extension := range map[language.Language]string{language.English: ".txt", language.Chinese: ".zh.txt"} {
+			t.Run(filepath.Base(file)+"/"+string(l), func(t *testing.T) {
+				found, got := findings(t, file, l)
+				for _, f := range found {
+					shown[f.Rule] = true
+				}
+				golden := strings.TrimSuffix(file, ".yaml") + extension
+				if *update {
+					check.Must(t, os.WriteFile(golden, []byte(got), 0o644))
+				}
+				want, err := os.ReadFile(golden)
+				check.Must(t, err)
+				if diff := cmp.Diff(string(want), got); diff != "" {
+					t.Errorf("findings differ; rewrite the file with -update (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 	for _, rule := range lint.Rules() {
-		if !shown[rule.ID] && !strings.HasPrefix(rule.ID, "live-") { // those take a cluster: TestLive
-			t.Errorf("no file shows the rule %s", rule.ID)
+		if !shown[rule.ID] && !strings.HasPrefix(rule.ID, "live-") { // TestLive covers the rules that need a cluster
+			t.Errorf("no file has a finding of the rule %s", rule.ID)
 		}
 	}
 }
 
-// The four mistakes of the documents' own examples are found.
-func TestDocuments(t *testing.T) {
+// TestLintFindsMistakesOfDocumentation checks the examples in the Koupleless documentation.
+func TestLintFindsMistakesOfDocumentation(t *testing.T) {
 	for file, want := range map[string][]string{
 		"document-release": {"selector-mismatch", "toleration-env", "label-older"},
 		"document-peer":    {"toleration-env", "label-older", "topology-zone"},
 		"document-pod":     {"node-label-older", "toleration-other-env"},
 	} {
-		findings, _ := lines(t, "testdata/"+file+".yaml")
+		found, _ := findings(t, "testdata/"+file+".yaml", language.English)
 		for _, rule := range want {
-			if !slices.ContainsFunc(findings, func(f lint.Finding) bool { return f.Rule == rule && f.Line > 0 }) {
-				t.Errorf("%s: %s is not found", file, rule)
+			if !slices.ContainsFunc(found, func(f lint.Finding) bool { return f.Rule == rule && f.Line > 0 }) {
+				t.Errorf("%s: no finding of the rule %s", file, rule)
 			}
 		}
 	}
 }
 
-// The corrected examples have nothing wrong with them.
-func TestSamples(t *testing.T) {
+func TestSamplesHaveNoFindings(t *testing.T) {
 	for _, name := range []string{"module-deployment", "module-deployment-peer", "module-pod"} {
 		text, err := deploy.Samples.ReadFile("samples/" + name + ".yaml")
 		check.Must(t, err)
@@ -92,7 +96,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// NodeLabels agrees with the sample of a Node of a base.
+// TestNodeLabels compares the labels that lint knows with the sample of a base's Node.
 func TestNodeLabels(t *testing.T) {
 	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
 	check.Must(t, err)
@@ -105,20 +109,19 @@ func TestNodeLabels(t *testing.T) {
 		}
 	}
 	if len(missing) > 0 {
-		t.Errorf("the Node of a base has labels that lint does not know: %q", missing)
+		t.Errorf("labels.NodeLabels lacks labels of the sample: %q", missing)
 	}
 	// The sample is of a base that reports no host name, no cluster name and no port.
 	optional := []string{labels.BaseCluster, labels.BaseHost, labels.TunnelPort, corev1.LabelHostname,
 		"kubernetes.io/role", "type"}
 	for _, key := range labels.NodeLabels {
 		if _, has := objects[0].GetLabels()[key]; !has && !slices.Contains(optional, key) {
-			t.Errorf("lint knows the label %s, which the Node of a base does not have", key)
+			t.Errorf("labels.NodeLabels has %s, which the sample does not have", key)
 		}
 	}
 }
 
-// What one file releases, another must not release again as another jar.
-func TestAcrossFiles(t *testing.T) {
+func TestSameVersionWithOtherJarInAnotherFile(t *testing.T) {
 	pod := func(image string) []byte {
 		return []byte(`apiVersion: v1
 kind: Pod
@@ -140,16 +143,16 @@ spec:
 	check.Names(t, got[0].Message, "biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
 }
 
-// Every rule says what is right, why, and is in order, so that it is found.
+// TestRules checks that the rules are complete, and sorted for the binary search.
 func TestRules(t *testing.T) {
 	rules := lint.Rules()
 	if !slices.IsSortedFunc(rules, func(a, b lint.Rule) int { return strings.Compare(a.ID, b.ID) }) {
-		t.Error("the rules are not sorted by their ids")
+		t.Error("rules are not sorted by ID")
 	}
 	for _, r := range rules {
 		if r.Title == "" || r.Explanation == "" ||
 			!slices.Contains([]lint.Level{lint.Error, lint.Warning, lint.Info}, r.Level) {
-			t.Errorf("%+v is not whole", r)
+			t.Errorf("rule is incomplete: %+v", r)
 		}
 	}
 }
@@ -171,19 +174,18 @@ func FuzzLint(f *testing.F) {
 	})
 }
 
-// The excerpt of a long line is left out.
-func TestLongLine(t *testing.T) {
+func TestExcerptOfLongLineIsOmitted(t *testing.T) {
 	for _, n := range []int{10, 10000} {
 		text := "a: {" + strings.Repeat("b, ", n) + "]"
-		findings := lint.Lint([]lint.Input{{Name: "a.yaml", Text: []byte(text)}}, lint.Options{}).Findings
-		if len(findings) == 0 || (findings[0].Excerpt == "") != (n > 10) {
-			t.Errorf("a line of %d bytes: %.300v", len(text), findings)
+		found := lint.Lint([]lint.Input{{Name: "a.yaml", Text: []byte(text)}}, lint.Options{}).Findings
+		if len(found) == 0 || (found[0].Excerpt == "") != (n > 10) {
+			t.Errorf("findings of a line of %d bytes: %.300v", len(text), found)
 		}
 	}
 }
 
-// Patches of a Kustomization are not checked as objects, and a finding states that.
-func TestKustomize(t *testing.T) {
+// TestKustomizePatchesAreNotChecked also checks that a finding reports the unchecked Kustomization.
+func TestKustomizePatchesAreNotChecked(t *testing.T) {
 	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: " +
 		"{containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")
 	kustomization := []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\npatches: [{path: " +

@@ -38,7 +38,7 @@ func (l *linter) literal(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
 		if placeholder.MatchString(value) && !unknown(value) && !strings.Contains(at, "annotations") {
-			l.find("placeholder", o, at, "%s is %s, a placeholder that was not replaced", at, value)
+			l.find("placeholder", o, at, msgPlaceholder, args{"field": at, "value": value})
 			return unread
 		}
 	case []any:
@@ -57,24 +57,23 @@ func (l *linter) literal(o *object, at string, value any) any {
 func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
-	text := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) ||
+	isString := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) ||
 		key == "value" && strings.HasPrefix(parent, "env[")
 	inner, isObject := value.(map[string]any)
 	switch value.(type) {
 	case int64, float64, bool:
-		if text {
-			l.invalid(o, path, "put the value in quotes",
-				"YAML reads %s as %v, but the API requires a string there", path, value)
+		if isString {
+			l.invalid(o, path, fixNotString, msgNotString, args{"field": path, "value": value})
 			return unread
 		}
 	}
 	switch {
 	case parent == "requests" || parent == "limits":
 		return l.quantity(o, path, value)
-	case isObject && len(inner) == 1 && (text || slices.Contains(scalars, key)):
-		for name, nothing := range inner {
-			if nothing == nil {
-				l.find("placeholder", o, path, "%s is {%s}, a placeholder that was not replaced", path, name)
+	case isObject && len(inner) == 1 && (isString || slices.Contains(scalars, key)):
+		for name, null := range inner {
+			if null == nil {
+				l.find("placeholder", o, path, msgPlaceholder, args{"field": path, "value": "{" + name + "}"})
 				return unread
 			}
 		}
@@ -92,7 +91,7 @@ func (l *linter) quantity(o *object, at string, value any) any {
 		return value
 	}
 	if text := fmt.Sprint(l.literal(o, at, value)); !unknown(text) {
-		l.invalid(o, at, "write a number with a unit such as Mi: 64Mi", "%s is %s, which is not a quantity", at, text)
+		l.invalid(o, at, fixNotQuantity, msgNotQuantity, args{"field": at, "value": text})
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
@@ -20,13 +21,13 @@ type Live struct {
 	Now   time.Time
 	// Namespace is the namespace of objects without a namespace.
 	Namespace string
-	// Why explains the state of a Pod or a workload. It returns why.ErrNotFound, wrapped, if the object
-	// does not exist. Required.
+	// Why explains the state of a Pod or a workload, in Options.Language. It returns why.ErrNotFound, wrapped, if the
+	// object does not exist. Required.
 	Why func(why.Target) (why.Answer, error)
 }
 
-// bear reports whether all bases have a label. Without a cluster it returns false.
-func (c *Live) bear(label string) bool {
+// allHave reports whether all bases have a label. Without a cluster it returns false.
+func (c *Live) allHave(label string) bool {
 	return c != nil && len(c.Bases.Bases) > 0 &&
 		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
@@ -46,26 +47,27 @@ func (l *linter) live(w *workload) {
 	}
 	pod := &corev1.Pod{ObjectMeta: w.template.ObjectMeta, Spec: w.template.Spec}
 	pod.Namespace, pod.Name = namespace, w.meta.GetName()
-	nowhere, found := why.Nowhere(c.without(w, namespace), pod, c.Now)
+	nowhere, found := why.Nowhere(l.o.Language, c.without(w, namespace), pod, c.Now)
 	if found && nowhere.Reason != why.TolerationMissing {
-		l.concluded("live-nowhere", w, w.in("spec"), nowhere, "")
+		l.explained("live-nowhere", w, w.in("spec"), quoted, nowhere)
 	}
 	target, err := why.ParseTarget(w.kind+"/"+w.meta.GetName(), namespace)
 	if err != nil || w.typed == nil {
 		return // why does not know the kind, or the API server gives the name
 	}
-	switch there, err := c.Why(target); {
+	switch existing, err := c.Why(target); {
 	case errors.Is(err, why.ErrNotFound):
 	case err != nil:
-		l.find("live-unready", &w.object, "", "the object in the cluster cannot be read: %s", err).Level = Error
-	case there.Ready || there.Young:
-	case !found || nowhere.Reason != cmp.Or(there.Because, there.Reason): // otherwise live-nowhere has reported it
-		l.concluded("live-unready", w, "", there, "it exists in the cluster, and is not Ready: ")
+		l.find("live-unready", &w.object, "", msgLiveUnreadable, args{"error": err}).Level = Error
+	case existing.Ready || existing.Young:
+	case !found || nowhere.Reason != cmp.Or(existing.Because, existing.Reason): // otherwise live-nowhere has reported it
+		l.explained("live-unready", w, "", msgLiveUnready, existing)
 	}
 }
 
-func (l *linter) concluded(rule string, w *workload, field string, a why.Answer, before string) {
-	f := l.find(rule, &w.object, field, "%s%s", before, a.Cause)
+// explained records a finding with the cause and the advice of an answer.
+func (l *linter) explained(rule string, w *workload, field string, message language.Text, a why.Answer) {
+	f := l.find(rule, &w.object, field, message, args{"error": a.Cause})
 	f.Fix = cmp.Or(a.Advice, f.Fix)
 }
 

@@ -23,7 +23,8 @@ import (
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// cluster has a base with 100 Mi of metaspace, of which a Pod of biz1 has 60, and a controller.
+// cluster returns a cluster with a controller and one base with 100 Mi of metaspace, of which a Pod of biz1 requests
+// 60.
 func cluster() *lint.Live {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
 		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1",
@@ -48,7 +49,7 @@ func cluster() *lint.Live {
 		}}
 }
 
-// A Deployment called name of biz1, whose Pods are to have a label of their base and tolerate an environment.
+// manifest returns a Deployment of biz1 whose Pods select bases by a label, and have an additional toleration.
 func manifest(name, label, env, memory string) []byte {
 	return fmt.Appendf(nil, `apiVersion: apps/v1
 kind: Deployment
@@ -67,62 +68,62 @@ spec:
 
 const dev = ", {key: schedule.koupleless.io/node-env, value: dev, effect: NoExecute}"
 
-// What the Nodes of a cluster decide is told by their labels, taints and room, and by nothing else.
+// TestLive compares manifests with the labels, taints and free resources of a cluster's Nodes.
 func TestLive(t *testing.T) {
-	unready := why.Answer{Reason: why.ModuleBroken, Cause: "biz1 is broken", Advice: "mend it"}
+	unready := why.Answer{Reason: why.ModuleBroken, Cause: "biz1 is broken", Advice: "fix it"}
 	for name, c := range map[string]struct {
 		text   []byte
 		change func(*lint.Live)
 		want   []string // the line, the level, the rule and names of each finding, or only its rule
 	}{
-		"it fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil,
+		"base fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil,
 			nil},
-		"a wrong name": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil,
+		"wrong base name": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"), nil,
 			[]string{`9 error live-nowhere "bsae" base base.koupleless.io/name`}},
-		"a label that somebody gave the Node": {
+		"custom label of the Node": {
 			manifest("biz2", "base.koupleless.io/name: base, team: shop", dev, "1Mi"), nil, nil},
-		"a label that no Node has": {
+		"label without Node": {
 			manifest("biz2", "base.koupleless.io/name: base, taem: shop", dev, "1Mi"), nil,
 			[]string{"9 error live-nowhere taem=shop"}},
 		"another environment": {
 			manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil,
 			[]string{"9 error live-nowhere schedule.koupleless.io/node-env test dev NoExecute"}},
-		"an environment that the controller adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil,
+		"missing environment with a controller": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil,
 			[]string{"toleration-env"}},
-		"and one that nobody adds": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"),
+		"missing environment without a controller": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"),
 			func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 				"live-nowhere", "toleration-env"}},
-		"no room": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil,
+		"too little metaspace": {manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), nil,
 			[]string{"9 error live-nowhere 50 40 base-1 -XX:MaxMetaspaceSize"}},
-		"no room for a limit, which is the default of the request": {
+		"too little metaspace for a limit, which is the default of the request": {
 			bytes.Replace(manifest("biz2", "base.koupleless.io/name: base", dev, "50Mi"), []byte("requests"),
 				[]byte("limits"), 1), nil, []string{"live-nowhere", "unsupported"}},
 		"an operator that does not exist": {
 			manifest("biz2", "base.koupleless.io/name: base", strings.Replace(dev, "value: dev", "operator: exists", 1),
 				"1Mi"), nil, []string{"shape"}},
-		"its own Pods give way": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
-		"those of another namespace stay": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"),
+		"existing Pods of the workload are replaced": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
+		"Pods of another namespace remain": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"),
 			func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
-		"it is there, and not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil),
-			[]string{"1 warning live-unready broken; mend"}},
-		"it exists, and the scheduler refuses its Pods for another reason": {manifest("biz2",
+		"existing object is not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil),
+			[]string{"1 warning live-unready broken; fix"}},
+		"scheduler refuses Pods of the existing object": {manifest("biz2",
 			"base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread,
 				Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
-		"it is there, and the scheduler has not looked": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+		"scheduler has not tried Pods of the existing object": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"},
 				nil), []string{"live-unready"}},
-		"it was created a moment ago": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+		"existing object is young": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodsNotMade, Young: true, Cause: "0 of 1 Pods exist"}, nil), nil},
 		"a version that is not a label value": {manifest("biz2", "base.koupleless.io/version: 1.0.0+7", dev, "1Mi"),
 			nil, []string{"label-value"}},
-		"it is there, and Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+		"existing object is Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Ready: true}, nil), nil},
-		"both are the same": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
+		"same reason for new and existing Pods": {manifest("biz2", "base.koupleless.io/name: bsae", dev, "1Mi"),
 			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""},
 				nil), []string{"live-nowhere"}},
-		"it cannot be looked at": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
-			is(why.Answer{}, errors.New("no right")), []string{"1 error live-unready right; koupsandbox why"}},
+		"existing object cannot be read": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(why.Answer{}, errors.New("no permission")), []string{"1 error live-unready permission; koupsandbox why"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()
@@ -135,8 +136,8 @@ func TestLive(t *testing.T) {
 				t.Fatalf("findings %v, want %q", findings, c.want)
 			}
 			for i, f := range findings {
-				place := fmt.Sprintf("%d %s %s ", f.Line, f.Level, f.Rule)
-				names, whole := strings.CutPrefix(c.want[i], place)
+				prefix := fmt.Sprintf("%d %s %s ", f.Line, f.Level, f.Rule)
+				names, whole := strings.CutPrefix(c.want[i], prefix)
 				if !whole && f.Rule != c.want[i] || f.Object == "" {
 					t.Errorf("finding %s, want %s", f, c.want[i])
 				} else if whole {
@@ -147,7 +148,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// is has the cluster say of deployment/biz2 in the namespace shop what it is.
+// is sets the answer about deployment/biz2 in the namespace shop.
 func is(a why.Answer, err error) func(*lint.Live) {
 	return func(l *lint.Live) {
 		others := l.Why
@@ -160,8 +161,8 @@ func is(a why.Answer, err error) func(*lint.Live) {
 	}
 }
 
-// A zone that the Nodes have spreads Pods.
-func TestLiveTopology(t *testing.T) {
+// TestZoneOfLiveNodes checks that a zone label spreads Pods only if the Nodes of the cluster have it.
+func TestZoneOfLiveNodes(t *testing.T) {
 	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")),
 		"      nodeSelector:",
 		`      affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: biz2}}}]}}
@@ -176,6 +177,6 @@ func TestLiveTopology(t *testing.T) {
 	}
 	delete(live.Bases.Bases[0].Labels, corev1.LabelTopologyZone)
 	if got := lint.Lint(inputs, lint.Options{Live: live}).Findings; len(got) != 1 || got[0].Rule != "topology-zone" {
-		t.Errorf("with a Node that has none: %v", got)
+		t.Errorf("with a Node without a zone: %v", got)
 	}
 }

@@ -75,20 +75,20 @@ func (l *linter) read(input Input) {
 			(kind == nil || apiVersion == nil) && len(more) == 0 {
 			continue
 		}
-		l.one(input.Name, doc, "", content)
+		l.readObject(input.Name, doc, "", content)
 	}
 	for _, p := range problems {
 		f := Finding{Rule: "yaml", Level: Error, File: input.Name, Line: p.Line,
 			Message: strings.TrimPrefix(p.Field+": "+p.Detail, ": "), Excerpt: p.Excerpt}
 		if bytes.Contains(input.Text, []byte("{{")) && !bytes.Contains(input.Text, []byte("${{")) {
-			f.Fix = "render the template first, for example: helm template CHART | koupsandbox scenario lint -"
+			f.Fix = l.in(fixTemplate, nil)
 		}
 		l.findings = append(l.findings, f)
 	}
 }
 
-// one reads one object, or the items of a List.
-func (l *linter) one(file string, doc *strictyaml.Document, root string, content map[string]any) {
+// readObject reads one object, or the items of a List.
+func (l *linter) readObject(file string, doc *strictyaml.Document, root string, content map[string]any) {
 	o := object{file: file, doc: doc, root: root}
 	o.apiVersion, _ = content["apiVersion"].(string)
 	o.kind, _ = content["kind"].(string)
@@ -113,13 +113,12 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 		l.templates(o, "template", content["template"])
 	}
 	if o.kind == "Kustomization" && strings.HasPrefix(o.apiVersion, "kustomize.config.k8s.io/") {
-		f := l.find(NotChecked, &o, "", "the result of the Kustomization, and its patches")
-		f.Fix = "render it first: kubectl kustomize DIRECTORY | koupsandbox scenario lint -"
+		l.find(NotChecked, &o, "", msgKustomization, nil).Fix = l.in(fixKustomization, nil)
 		return
 	}
 	if custom && len(l.workloads) == before {
 		l.opaque = append(l.opaque, &o)
-		l.find(NotChecked, &o, "", "%s of %s has no Pod template that can be read here", o.kind, o.apiVersion).Fix = ""
+		l.find(NotChecked, &o, "", msgNoPodTemplate, args{"kind": o.kind, "apiVersion": o.apiVersion}).Fix = ""
 	}
 }
 
@@ -128,20 +127,20 @@ func (l *linter) one(file string, doc *strictyaml.Document, root string, content
 func (l *linter) items(list *object, kind string, value any) {
 	items, ok := value.([]any)
 	if !ok {
-		l.find("shape", list, "items", "items of a %s must be a list", list.kind)
+		l.find("shape", list, "items", msgItemsNoList, args{"kind": list.kind})
 	}
 	for i, item := range items {
 		at := strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", list.root, i), ".")
 		content, ok := item.(map[string]any)
 		if !ok {
 			l.find("shape", &object{file: list.file, doc: list.doc, root: at, kind: list.kind}, "",
-				"items[%d] is not an object", i)
+				msgItemNoObject, args{"i": i})
 			continue
 		}
 		if content["kind"] == nil && kind != "" {
 			content["kind"], content["apiVersion"] = kind, cmp.Or(content["apiVersion"], any(list.apiVersion))
 		}
-		l.one(list.file, list.doc, at, content)
+		l.readObject(list.file, list.doc, at, content)
 	}
 }
 
@@ -164,8 +163,8 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	for _, err := range strict {
 		field, is := errors.AsType[kjson.FieldError](err)
 		if is && !strings.HasPrefix(field.FieldPath(), "status") { // a newer API server may write more there
-			l.invalid(&o, field.FieldPath(), "correct its name or its indentation",
-				"a %s has no field %s, so kubectl apply refuses it", o.kind, field.FieldPath())
+			l.invalid(&o, field.FieldPath(), fixUnknownField, msgUnknownField,
+				args{"kind": o.kind, "field": field.FieldPath()})
 		}
 	}
 	w := &workload{object: o, typed: typed, at: "spec.template"}
@@ -195,12 +194,12 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 func (l *linter) shape(o *object, err error) {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
-		l.find("shape", o, "", "a field of the %s cannot be read: %s", o.kind,
-			strings.TrimPrefix(err.Error(), "json: "))
+		l.find("shape", o, "", msgUnreadableField,
+			args{"kind": o.kind, "error": strings.TrimPrefix(err.Error(), "json: ")})
 		return
 	}
-	l.find("shape", o, wrong.Field, "%s of a %s must have the type %s, but is %s", wrong.Field, o.kind,
-		wrong.Type.Kind(), wrong.Value)
+	l.find("shape", o, wrong.Field, msgWrongType,
+		args{"field": wrong.Field, "kind": o.kind, "type": wrong.Type.Kind(), "value": wrong.Value})
 }
 
 // templates finds the Pod templates in a value at any depth: objects whose spec has containers. Custom

@@ -9,6 +9,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
+// ordinary checks that a DaemonSet without modules does not create Pods on bases.
 func (l *linter) ordinary(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
 	base.Spec.Taints = []corev1.Taint{
@@ -16,8 +17,6 @@ func (l *linter) ordinary(w *workload) {
 		{Key: labels.TaintEnv, Value: "dev", Effect: corev1.TaintEffectNoExecute}}
 	if _, is := w.typed.(*appsv1.DaemonSet); is && !unknown(w.template.Spec.String()) &&
 		workloads.NewPlacement(w.template.Spec, "").Fits(base) {
-		l.find("daemonset-on-bases", &w.object, w.in("spec"),
-			"it tolerates the taints of bases, so it creates a Pod on every base; a base runs only modules, so these "+
-				"Pods keep the status NotAModule")
+		l.find("daemonset-on-bases", &w.object, w.in("spec"), msgDaemonSetOnBases, nil)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +16,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// choosing are the labels that differ between bases.
-var choosing = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName,
+// selecting are the labels that differ between bases.
+var selecting = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName,
 	labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
-// placement checks whether the Pods get onto bases, and onto the meant ones.
+// placement checks whether the Pods can be scheduled to bases, and only to the intended ones.
 func (l *linter) placement(w *workload) {
 	l.tolerations(w)
 	spec := w.template.Spec
-	chosen := spec.NodeName != ""
+	selected := spec.NodeName != ""
 	label := func(key, at string) {
-		chosen = chosen || slices.Contains(choosing, key)
+		selected = selected || slices.Contains(selecting, key)
 		l.nodeLabel(w, key, at)
 	}
 	for _, key := range sortedKeys(spec.NodeSelector) {
@@ -39,20 +40,19 @@ func (l *linter) placement(w *workload) {
 			l.clusterName(w, expression.Key, expression.Values, at)
 		}
 	}
-	if !chosen {
-		l.find("affinity-missing", &w.object, w.in("spec"),
-			"the Pods select no bases, so the module is installed on any base, of any name and version")
+	if !selected {
+		l.find("affinity-missing", &w.object, w.in("spec"), msgAnyBase, nil)
 	}
 	for i, c := range spec.TopologySpreadConstraints {
-		if key := c.TopologyKey; unknown(key) || labels.IsNodeLabel(key) || l.o.Live.bear(key) {
+		if key := c.TopologyKey; unknown(key) || labels.IsNodeLabel(key) || l.o.Live.allHave(key) {
 			continue
 		}
-		effect := "the constraint has no effect"
+		effect := partNoEffect
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			effect = "the Pods stay Pending"
+			effect = partPodsPending
 		}
 		l.find("topology-unknown", &w.object, w.in(fmt.Sprintf("spec.topologySpreadConstraints[%d].topologyKey", i)),
-			"no base has the label %q, so %s", c.TopologyKey, effect)
+			msgSpreadKeyUnknown, args{"key": strconv.Quote(c.TopologyKey), "effect": effect})
 	}
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		l.antiAffinity(w, a.PodAntiAffinity)
@@ -81,8 +81,7 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 // not have.
 func (l *linter) clusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
-		l.find("cluster-name", &w.object, at,
-			"only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox")
+		l.find("cluster-name", &w.object, at, msgClusterName, nil)
 	}
 }
 
@@ -100,11 +99,10 @@ func (l *linter) tolerations(w *workload) {
 		field := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case !slices.Contains(operators, t.Operator) && !unknown(string(t.Operator)):
-			l.invalid(&w.object, field+".operator", "use Equal or Exists",
-				"the operator %q of a toleration does not exist, so the API server refuses the %s", t.Operator, w.kind)
+			l.invalid(&w.object, field+".operator", fixTolerationOperator, msgTolerationOperator,
+				args{"operator": strconv.Quote(string(t.Operator)), "kind": w.kind})
 		case t.Operator == corev1.TolerationOpExists && t.Value != "":
-			l.invalid(&w.object, field+".value", "remove the value, or use the operator Equal",
-				"a toleration with the operator Exists has no value, so the API server refuses the %s", w.kind)
+			l.invalid(&w.object, field+".value", fixTolerationValue, msgTolerationValue, args{"kind": w.kind})
 		}
 	}
 	tolerates := func(key, value string) bool {
@@ -116,20 +114,15 @@ func (l *linter) tolerations(w *workload) {
 		})
 	}
 	if !tolerates(labels.TaintVirtualNode, "True") {
-		l.find("toleration-virtual-node", &w.object, at,
-			"the taint %s=True:NoExecute of every base is not tolerated, so the Pods stay Pending",
-			labels.TaintVirtualNode)
+		l.find("toleration-virtual-node", &w.object, at, msgVirtualNode, nil)
 	}
 	switch {
 	case !tolerates(labels.TaintEnv, "") && w.kind == "DaemonSet":
-		l.find("daemonset-toleration-env", &w.object, at,
-			"the taint %s of every base is not tolerated: a DaemonSet creates Pods by its template only, so it creates none; tolerations that the controller adds to Pods have no effect", labels.TaintEnv)
+		l.find("daemonset-toleration-env", &w.object, at, msgDaemonSetEnvironment, nil)
 	case !tolerates(labels.TaintEnv, ""):
-		l.find("toleration-env", &w.object, at,
-			"the taint %s of every base is not tolerated, so the Pods stay Pending, unless the controller adds the toleration, as the bundled controller does", labels.TaintEnv)
+		l.find("toleration-env", &w.object, at, msgEnvironment, nil)
 	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):
-		l.find("toleration-other-env", &w.object, at, "it tolerates only bases of another environment, not of %s",
-			l.o.Env)
+		l.find("toleration-other-env", &w.object, at, msgOtherEnvironment, args{"env": l.o.Env})
 	}
 }
 
@@ -137,17 +130,14 @@ func (l *linter) tolerations(w *workload) {
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
-		l.find("node-label-older", &w.object, at,
-			"%s is the label of older module controllers; newer ones use base.koupleless.io/%s", key, path.Base(key))
-	case l.o.Live != nil: // what the Nodes have decides
+		l.find("node-label-older", &w.object, at, msgOlderNodeLabel, args{"key": key, "name": path.Base(key)})
+	case l.o.Live != nil: // the labels of the Nodes decide
 	case unknown(key) || labels.IsNodeLabel(key):
 	case strings.Contains(key, "koupleless.io/"):
-		l.find("node-label-unknown", &w.object, at,
-			"no base has the label %s, so the Pods stay Pending; the bases' labels are %s", key,
-			strings.Join(labels.NodeLabels[:6], ", "))
+		l.find("node-label-unknown", &w.object, at, msgUnknownNodeLabel,
+			args{"key": key, "labels": strings.Join(labels.NodeLabels[:6], ", ")})
 	default:
-		l.find("node-label-unknown", &w.object, at,
-			"%s is not a label that the module controller writes to the Nodes of bases: unless you label them, the Pods stay Pending", key).Level = Warning
+		l.find("node-label-unknown", &w.object, at, msgForeignNodeLabel, args{"key": key}).Level = Warning
 	}
 }
 
@@ -162,30 +152,26 @@ func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 	}
 }
 
-// spreads checks that a term keeps Pods apart at all.
+// spreads checks that a term of an anti-affinity has an effect.
 func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
-	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.bear(key):
+	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.allHave(key):
 	case key == corev1.LabelTopologyZone:
-		l.find("topology-zone", &w.object, at+".topologyKey",
-			"%s spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled controller gives each base its own zone", key)
-	case !slices.Contains(labels.NodeLabels, key) && !l.o.Live.bear(key):
-		l.find("topology-unknown", &w.object, at+".topologyKey", "no base has the label %q, so this spreads nothing",
-			key)
+		l.find("topology-zone", &w.object, at+".topologyKey", msgZone, args{"key": key})
+	case !slices.Contains(labels.NodeLabels, key) && !l.o.Live.allHave(key):
+		l.find("topology-unknown", &w.object, at+".topologyKey", msgSpreadsNothing, args{"key": strconv.Quote(key)})
 	case !slices.Contains([]string{corev1.LabelHostname, labels.BaseHost}, key):
-		l.find("topology-unknown", &w.object, at+".topologyKey",
-			"many bases share a value of %s, so this allows a Pod on only one of them", key).Level = Warning
+		l.find("topology-unknown", &w.object, at+".topologyKey", msgSharedKey, args{"key": key}).Level = Warning
 	}
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {
-		l.find("anti-affinity-other", &w.object, at+".labelSelector", "the selector cannot be read: %s", err)
+		l.find("anti-affinity-other", &w.object, at+".labelSelector", msgSelectorUnreadable, args{"error": err})
 		return
 	}
 	own := apilabels.Set(w.template.Labels)
 	known := !unknown(fmt.Sprint(term.LabelSelector, w.template.Labels))
 	if known && !selector.Matches(own) {
-		l.find("anti-affinity-other", &w.object, at+".labelSelector",
-			"the selector %s does not match the labels of the Pods, so it does not keep them apart", selector)
+		l.find("anti-affinity-other", &w.object, at+".labelSelector", msgOtherPods, args{"selector": selector})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,12 +52,10 @@ func (l *linter) component(w *workload) {
 	switch value := labels.Value(w.template.Labels, "component"); {
 	case value == labels.Module || unknown(value):
 	case value == "":
-		l.find("component-missing", &w.object, w.in("metadata.labels"),
-			"its Pods look like modules, but do not have the label %s: %s, so the module controller ignores them",
-			labels.Component, labels.Module)
+		l.find("component-missing", &w.object, w.in("metadata.labels"), msgNoComponent, nil)
 	default:
-		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"),
-			"the label component of its Pods is %q, so the module controller ignores them", value)
+		l.find("component-missing", &w.object, w.in("metadata.labels["+labels.Component+"]"), msgWrongComponent,
+			args{"value": strconv.Quote(value)})
 	}
 }
 
@@ -64,14 +63,13 @@ func (l *linter) component(w *workload) {
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
-			l.find("claims", &w.object, w.in(f.Path),
-				"the Pods stay Pending until the claim is bound to a volume, which a module cannot use")
+			l.find("claims", &w.object, w.in(f.Path), msgClaim, nil)
 			continue
 		}
-		l.find("unsupported", &w.object, w.in(f.Path), "%s is ignored: %s", f.Name, f.Why)
+		l.find("unsupported", &w.object, w.in(f.Path), msgIgnored, args{"field": f.Name, "error": f.Why})
 	}
 	if w.kind == "Job" || w.kind == "CronJob" {
-		l.find("job-never-ends", &w.object, unsupported.Job.Path, "%s", unsupported.Job.Why)
+		l.find("job-never-ends", &w.object, unsupported.Job.Path, quoted, args{"error": unsupported.Job.Why})
 	}
 }
 
@@ -80,9 +78,8 @@ func (l *linter) olderLabels(w *workload) {
 	seen := func(all map[string]string, at string) {
 		for _, key := range sortedKeys(all) {
 			if name, older := strings.CutPrefix(key, labels.OlderPrefix); older {
-				l.find("label-older", &w.object, at+"["+key+"]",
-					"the label %s has the prefix of the older documents; ModuleController V2 watches %s%s only", key,
-					labels.Prefix, name)
+				l.find("label-older", &w.object, at+"["+key+"]", msgOlderLabel,
+					args{"key": key, "current": labels.Prefix + name})
 			}
 		}
 	}
@@ -97,7 +94,7 @@ func (l *linter) selects(w *workload) {
 	if w.selector == nil {
 		required := []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
 		if w.typed != nil && slices.Contains(required, w.kind) {
-			l.find("selector-mismatch", &w.object, "spec", "it has no selector, so the API server refuses it")
+			l.find("selector-mismatch", &w.object, "spec", msgNoSelector, nil)
 		}
 		return
 	}
@@ -106,19 +103,18 @@ func (l *linter) selects(w *workload) {
 		if want == got || unknown(want) || unknown(got) {
 			continue
 		}
-		has := "has no such label"
+		has := l.in(partNoSuchLabel, nil)
 		if got != "" {
-			has = fmt.Sprintf("has %q", got)
+			has = l.in(partHasValue, args{"value": strconv.Quote(got)})
 		}
-		l.find("selector-mismatch", &w.object, "spec.selector.matchLabels"+member(key),
-			"the selector wants %s: %s, but the template %s, so the API server refuses it", key, want, has)
+		l.find("selector-mismatch", &w.object, "spec.selector.matchLabels"+member(key), msgSelectorMismatch,
+			args{"key": key, "want": want, "has": has})
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(
 		&metav1.LabelSelector{MatchExpressions: w.selector.MatchExpressions}); err != nil {
-		l.find("selector-mismatch", &w.object, "spec.selector", "the selector cannot be read: %s", err)
+		l.find("selector-mismatch", &w.object, "spec.selector", msgSelectorUnreadable, args{"error": err})
 	} else if !selector.Matches(apilabels.Set(w.template.Labels)) {
-		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions",
-			"the expressions of the selector do not match the labels of the template, so the API server refuses it")
+		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", msgExpressionsMismatch, nil)
 	}
 	l.selectsVersion(w)
 }
@@ -129,9 +125,8 @@ func (l *linter) selectsVersion(w *workload) {
 		isVersion := slices.ContainsFunc(w.template.Spec.Containers,
 			func(c corev1.Container) bool { return value != "" && w.version(c) == value })
 		if key == labels.ModuleVersion || isVersion {
-			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key),
-				"the selector has the version of the module, %s: %s, and a selector cannot be changed, so a release "+
-					"of another version is refused", key, value)
+			l.find("selector-version", &w.object, "spec.selector.matchLabels"+member(key), msgSelectorVersion,
+				args{"key": key, "value": value})
 		}
 	}
 }
@@ -139,21 +134,18 @@ func (l *linter) selectsVersion(w *workload) {
 // container checks the module of a container, by the rules of the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
-		l.invalid(&w.object, at+".name", "use lower-case letters, digits and '-', here and in the jar",
-			"the API server refuses the container name %q; it is the name of the module", c.Name)
+		l.invalid(&w.object, at+".name", fixContainerName, msgContainerName, args{"name": strconv.Quote(c.Name)})
 	}
 	v := l.bizVersion(w, c, at)
 	if unknown(c.Image) {
 		return
 	}
 	if err := workloads.CheckImage(c); err != nil {
-		l.find("image-no-jar", &w.object, at+".image", "%s", errors.Unwrap(err))
+		l.find("image-no-jar", &w.object, at+".image", quoted, args{"error": errors.Unwrap(err)})
 		return
 	}
 	if !strings.Contains(c.Image, ".jar") {
-		l.find("image-no-jar", &w.object, at+".image",
-			"the image of the container %s has no .jar in it: ModuleController V2 ignores such a container, and the "+
-				"bundled controller treats it as a module", c.Name).Level = Warning
+		l.find("image-no-jar", &w.object, at+".image", msgNoJar, args{"container": c.Name}).Level = Warning
 	}
 	u, err := url.Parse(c.Image)
 	if err != nil {
@@ -161,8 +153,7 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	}
 	l.credentials(w, c, at, u)
 	if name := path.Base(u.Path); v != "" && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
-		l.find("version-differs", &w.object, at+".image", "%s is %s, but the name of the jar is %s", labels.VersionEnv,
-			v, name)
+		l.find("version-differs", &w.object, at+".image", msgJarName, args{"version": v, "name": name})
 	}
 }
 
@@ -175,8 +166,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 		case first < 0:
 			first = i
 		default:
-			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i),
-				"the container %s sets %s twice; Kubernetes uses the last one", c.Name, labels.VersionEnv)
+			l.find("version-twice", &w.object, fmt.Sprintf("%s.env[%d]", at, i), msgVersionTwice,
+				args{"container": c.Name})
 		}
 	}
 	v := w.version(c)
@@ -186,8 +177,9 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	if first >= 0 {
 		at = fmt.Sprintf("%s.env[%d]", at, first)
 	}
-	fixed := func(f *Finding) { // the error may have a fix of its own
-		if strings.Contains(f.Message, "; ") {
+	refused := func(rule string, err error) {
+		f := l.find(rule, &w.object, at, quoted, args{"error": errors.Unwrap(err)})
+		if strings.Contains(f.Message, "; ") { // the error contains a fix
 			f.Fix = ""
 		}
 	}
@@ -195,18 +187,16 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	case errors.Is(err, workloads.ErrUnresolved):
 		for _, field := range []string{"metadata.name", "metadata.uid"} {
 			if f := c.Env[first].ValueFrom; f != nil && f.FieldRef != nil && f.FieldRef.FieldPath == field {
-				l.find("version-differs", &w.object, at,
-					"%s is the %s of the Pod, so each Pod requests another version", labels.VersionEnv, field)
+				l.find("version-differs", &w.object, at, msgVersionPerPod, args{"field": field})
 			}
 		}
 	case err != nil && (first < 0 || v == "" && c.Env[first].ValueFrom == nil):
-		fixed(l.find("version-missing", &w.object, at, "%s", errors.Unwrap(err)))
+		refused("version-missing", err)
 	case err != nil:
-		fixed(l.find("version-invalid", &w.object, at, "%s", errors.Unwrap(err)))
+		refused("version-invalid", err)
 	case strings.Contains(v, "$("):
-		l.find("version-invalid", &w.object, at,
-			"%s of container %q is %s: the variable is not set before %[1]s in env, so Kubernetes does not replace it",
-			labels.VersionEnv, c.Name, v).Fix = "set the variable first"
+		l.find("version-invalid", &w.object, at, msgVersionNotExpanded,
+			args{"container": strconv.Quote(c.Name), "version": v}).Fix = l.in(fixVersionNotExpanded, nil)
 	default:
 		return v
 	}

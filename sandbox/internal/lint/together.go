@@ -42,11 +42,11 @@ func (l *linter) released() {
 			} else if other.image != c.Image {
 				hint := ""
 				if path, _, _ := strings.Cut(c.Image, "?"); strings.HasPrefix(other.image, path+"?") {
-					hint = "; only the query of the URLs differs: keep the query unchanged while the jar is unchanged"
+					hint = l.in(partQueryDiffers, nil)
 				}
-				l.find("version-again", &w.object, at+".image",
-					"%s %s is the jar %s here and %s in %s: a base that has one of them uninstalls it before it "+
-						"installs the other%s", c.Name, v, c.Image, other.image, other.of.title(), hint)
+				l.find("version-again", &w.object, at+".image", msgReleasedTwice,
+					args{"module": c.Name, "version": v, "image": c.Image, "other": other.image,
+						"object": other.of.title(), "hint": hint})
 			}
 		}
 	}
@@ -64,12 +64,11 @@ func (l *linter) service(s *service) {
 		}
 	}
 	if i := slices.IndexFunc(l.opaque, func(o *object) bool { return sameNamespace(&o.meta, &s.meta) }); i >= 0 {
-		l.find(NotChecked, &s.object, "spec.selector", "whether the selector %s fits Pods: %s may create them",
-			selector, l.opaque[i].title()).Fix = ""
+		l.find(NotChecked, &s.object, "spec.selector", msgUncheckedSelector,
+			args{"selector": selector, "object": l.opaque[i].title()}).Fix = ""
 		return
 	}
-	l.find("service-selects-nothing", &s.object, "spec.selector",
-		"the selector %s matches no Pods of these workloads, so the Service has no endpoints", selector)
+	l.find("service-selects-nothing", &s.object, "spec.selector", msgNoEndpoints, args{"selector": selector})
 }
 
 func sameNamespace(a, b *metav1.ObjectMeta) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +16,16 @@ import (
 func (l *linter) metadata(w *workload) {
 	if name := w.meta.Name; name != "" && !unknown(name) && !placeholder.MatchString(name) &&
 		len(validation.IsDNS1123Subdomain(name)) > 0 {
-		l.invalid(&w.object, "metadata.name", "use lower-case letters, digits, '-' and '.'",
-			"the API server refuses the name %q", name)
+		l.invalid(&w.object, "metadata.name", fixInvalidName, msgInvalidName, args{"name": strconv.Quote(name)})
 	}
 	if w.at != "" && w.template.Namespace != "" && w.template.Namespace != w.meta.Namespace {
-		l.find("template-namespace", &w.object, w.in("metadata.namespace"),
-			"metadata.namespace of the template is ignored: the Pods are created in the namespace of the %s", w.kind)
+		l.find("template-namespace", &w.object, w.in("metadata.namespace"), msgTemplateNamespace,
+			args{"kind": w.kind})
 	}
 	if s, is := w.typed.(*appsv1.StatefulSet); is && len(s.Spec.VolumeClaimTemplates) > 0 {
 		claim := s.Spec.VolumeClaimTemplates[0].Name
-		l.find("claims", &w.object, "spec.volumeClaimTemplates",
-			"Pod %s-0 stays Pending until its claim %s-%[1]s-0 is bound to a volume, which a module cannot use",
-			w.meta.Name, claim)
+		l.find("claims", &w.object, "spec.volumeClaimTemplates", msgClaimTemplate,
+			args{"name": w.meta.Name, "claim": claim})
 	}
 }
 
@@ -38,11 +37,10 @@ func (l *linter) labelValues(w *workload) {
 		}
 		hint := ""
 		if key == labels.BaseVersion || key == labels.OlderBaseVersion {
-			hint = "; the Node of a base of that version has another value, which the controller derives from it: " +
-				"kubectl get nodes -L " + key
+			hint = l.in(partDerivedLabel, args{"key": key})
 		}
-		l.find("label-value", &w.object, at, "%s: %s is not a valid label value, so the API server refuses the %s%s",
-			key, value, w.kind, hint)
+		l.find("label-value", &w.object, at, msgLabelValue,
+			args{"key": key, "value": value, "kind": w.kind, "hint": hint})
 	}
 	all := func(at string, values map[string]string) {
 		for _, key := range sortedKeys(values) {
@@ -66,14 +64,12 @@ func (l *linter) labelValues(w *workload) {
 	}
 }
 
-// secret matches a query parameter whose name is that of a credential.
+// secret matches a query parameter with the name of a credential.
 var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|credential|key)[^=&]*=`)
 
 // credentials reports a password or a signature in the URL of a jar.
 func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
 	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
-		l.find("url-credentials", &w.object, at+".image",
-			"the URL of the container %s has a password or a signature, which every user who can read Pods can read",
-			c.Name)
+		l.find("url-credentials", &w.object, at+".image", msgCredentials, args{"container": c.Name})
 	}
 }

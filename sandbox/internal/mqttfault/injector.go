@@ -104,8 +104,8 @@ type effects struct {
 	disconnect bool // close the connection
 }
 
-// applyFaults returns the effects of the faults on a packet. Delays are added. Of the faults that act on single messages,
-// only the one that was set first has an effect.
+// applyFaults returns the effects of the faults on a packet. Delays are added. Of the faults that act on single
+// messages, only the one that was set first has an effect.
 func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out effects) {
 	j.Lock()
 	defer j.Unlock()
@@ -129,7 +129,8 @@ func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out ef
 		case v1alpha1.MQTTDelay:
 			out.delay += x.Fault.Delay.Sample(x.Float64)
 		default:
-			if !matchesMessage(x, c.client, m, j.o.ClientOf) || kind != v1alpha1.MQTTNote && decided || !x.ShouldTrigger() {
+			if !matchesMessage(x, c.client, m, j.o.ClientOf) || kind != v1alpha1.MQTTNote && decided ||
+				!x.ShouldTrigger() {
 				continue
 			}
 			switch kind {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// waitTimeout is the maximum time to wait for an expected event, and quietTime the time in which an unexpected event
-	// must not occur.
+	// waitTimeout is the maximum time to wait for an expected event, and quietTime the time in which an unexpected
+	// event must not occur.
 	waitTimeout = check.Patience
 	quietTime   = 200 * time.Millisecond
 )
@@ -197,8 +197,8 @@ func (r *rig) wantEvents(want ...string) {
 	}
 }
 
-// TestHold: a hold in one direction does not affect the other direction or other clients. Held messages are delivered in
-// order when the fault is cleared.
+// TestHold: a hold in one direction does not affect the other direction or other clients. Held messages are delivered
+// in order when the fault is cleared.
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
@@ -338,8 +338,8 @@ func TestReorder(t *testing.T) {
 	base.wantMessages("installBiz 4")
 }
 
-// TestKill: the controller is killed before or after its n-th matching message. Messages to bases of other groups do not
-// match.
+// TestKill: the controller is killed before or after its n-th matching message. Messages to bases of other groups do
+// not match.
 func TestKill(t *testing.T) {
 	for kind, delivered := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {

@@ -19,8 +19,8 @@ type packet struct {
 	topic string // of a PUBLISH
 }
 
-// parse decodes the fields of a packet. The fields of an invalid packet are zero, and the packet is forwarded unchanged:
-// its receiver reports the error.
+// parse decodes the fields of a packet. The fields of an invalid packet are zero, and the packet is forwarded
+// unchanged: its receiver reports the error.
 func parse(data []byte, version byte) *packet {
 	p := &packet{data: data, kind: data[0] >> 4}
 	head, body := packets.FixedHeader{}, data[headerOf(data):]

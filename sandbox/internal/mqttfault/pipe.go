@@ -54,7 +54,7 @@ func newPipe(c *conn, d v1alpha1.Direction) *pipe {
 	return &pipe{c: c, direction: d, awaitsConnect: d == v1alpha1.ToBroker, changed: make(chan struct{})}
 }
 
-// notify wakes all waiting goroutines. The caller holds p.mu.p.mu is held.
+// notify unblocks all waiting goroutines. The caller holds p.mu.p.mu is held.
 func (p *pipe) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -241,8 +241,8 @@ func (p *pipe) drain() {
 	}
 }
 
-// next waits until the first queued packet is due, and removes it from the queue. It returns false if the queue is empty
-// or the connection has ended.
+// next waits until the first queued packet is due, and removes it from the queue. It returns false if the queue is
+// empty or the connection has ended.
 func (p *pipe) next() (x queuedPacket, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,8 +292,8 @@ func (p *pipe) read(buffer []byte) (int, error) {
 	}
 }
 
-// wait blocks until the state changes, the first queued packet is due, or the time until has passed. It returns false if
-// the connection is closed. The caller holds p.mu, which wait unlocks while it blocks.
+// wait blocks until the state changes, the first queued packet is due, or the time until has passed. It returns false
+// if the connection is closed. The caller holds p.mu, which wait unlocks while it blocks.
 func (p *pipe) wait(until time.Time) bool {
 	if len(p.queue) > 0 && !p.held && (until.IsZero() || p.queue[0].due.Before(until)) {
 		until = p.queue[0].due

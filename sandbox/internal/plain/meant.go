@@ -6,18 +6,23 @@ import (
 	"strings"
 )
 
-// Meant returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
+// Meant returns "; did you mean X?" with the name that Similar returns, and "" if there is none.
 func Meant(name string, names []string) string {
+	if found := Similar(name, names); found != "" {
+		return fmt.Sprintf("; did you mean %s?", found)
+	}
+	return ""
+}
+
+// Similar returns the name that is most similar to an unknown one, and "" if no name is similar.
+func Similar(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
 		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least {
 			best, least = candidate, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %s?", best)
+	return best
 }
 
 // distance counts the letters to add, remove or replace between a and b, or neighbours to exchange.

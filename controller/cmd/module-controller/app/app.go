@@ -1,5 +1,5 @@
 // Package app defines the flags of the module controller and converts them to controller.Options. The environment
-// variables of the flags are those of Module Controller V2 document 5.4.
+// variables of the flags follow Module Controller V2 document 5.4.
 package app
 
 import (

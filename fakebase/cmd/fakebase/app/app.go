@@ -33,7 +33,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "mqtt-username", Category: catTunnels, EnvVars: env("MQTT_USERNAME"),
 			Usage: "user `name` for the MQTT broker"},
 		&cli.StringFlag{Name: "mqtt-password", Category: catTunnels, EnvVars: env("MQTT_PASSWORD"),
-			Usage: "`password` for the MQTT broker; prefer the environment variable, because other users can read the " +
+			Usage: "`password` for the MQTT broker; prefer the environment variable, because other " +
+				"users can read the " +
 				"command line"},
 		&cli.StringFlag{Name: "mqtt-client-prefix", Category: catTunnels, EnvVars: env("MQTT_CLIENT_PREFIX"),
 			Value: "koupleless", Usage: "`prefix` of the MQTT client ID, which is PREFIX@@@IDENTITY"},
@@ -50,7 +51,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "http-ca", Category: catTunnels, EnvVars: env("HTTP_CA"),
 			Usage: "PEM `file` with the CA certificate for an https:// controller"},
 		&cli.StringFlag{Name: "http-cert", Category: catTunnels, EnvVars: env("HTTP_CERT"),
-			Usage: "PEM `file` with the client certificate for an https:// controller; its name must be the identity of " +
+			Usage: "PEM `file` with the client certificate for an https:// controller; its name must be " +
+				"the identity of " +
 				"the base"},
 		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"),
 			Usage: "PEM `file` with the private key of --http-cert"},
@@ -70,7 +72,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "env", Category: catBase, EnvVars: env("ENV"), Value: "dev",
 			Usage: "`environment` of the base, the first part of its MQTT topics"},
 		&cli.StringFlag{Name: "ip", Category: catBase, EnvVars: env("IP"), Value: "198.18.0.1",
-			Usage: "IP `address` that the first base reports; each further base reports the next address. A base also " +
+			Usage: "IP `address` that the first base reports; each further base reports the next " +
+				"address. A base also " +
 				"listens on a loopback address that it reports. If --ip is not set, a base with an HTTP tunnel " +
 				"reports the address on which it listens"},
 		&cli.StringFlag{Name: "host-name", Category: catBase, EnvVars: env("HOST_NAME"),
@@ -84,7 +87,8 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"),
 			Usage: "`duration` between two heartbeats", DefaultText: "as the real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"),
-			Usage: "maximum random `delay` of the first heartbeat, so that bases do not send heartbeats at the same time"},
+			Usage: "maximum random `delay` of the first heartbeat, so that bases do not send heartbeats " +
+				"at the same time"},
 		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"),
 			Usage: "maximum metaspace in `bytes`; -1 = unlimited", DefaultText: "256 MiB"},
 		&cli.Float64Flag{Name: "metaspace-leak", Category: catBase, EnvVars: env("METASPACE_LEAK"),

@@ -294,7 +294,8 @@ func TestHTTPBaseIsReachableAtReportedAddress(t *testing.T) {
 					t.Fatal(err)
 				}
 				var answer struct{ BaseIdentity string }
-				call(t, "POST", fmt.Sprintf("http://%s:%d/health", heartbeat.LocalIP, heartbeat.Port), "{}", 200, &answer)
+				call(t, "POST", fmt.Sprintf("http://%s:%d/health", heartbeat.LocalIP, heartbeat.Port), "{}", 200,
+					&answer)
 				if answer.BaseIdentity != heartbeat.BaseMetadata.Identity {
 					t.Errorf("base at the address of %s = %s", heartbeat.BaseMetadata.Identity, answer.BaseIdentity)
 				}

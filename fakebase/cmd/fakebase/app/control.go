@@ -85,7 +85,8 @@ func (c *control) routes() http.Handler {
 	// error and its HTTP status.
 	handleBase := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("no base has the identity %q; GET /bases lists the bases",
+			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf(
+				"no base has the identity %q; GET /bases lists the bases",
 				r.PathValue("identity"))
 			for _, b := range c.bases {
 				if b.Identity() == r.PathValue("identity") {

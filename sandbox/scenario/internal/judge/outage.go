@@ -295,7 +295,7 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 		x = outage{id: "MQTT fault " + e.ID, base: e.Base, from: now, recovery: o.recovery(),
 			firstLists: map[string]time.Time{}, unobservable: true}
 	}
-	lasts := e.Target.Lasts(e.Kind)
+	lasts := e.Target.IsState(e.Kind)
 	switch {
 	case e.Change == events.FaultSet && lasts:
 		w.outages.begin(x)

@@ -1,5 +1,5 @@
-// Command genschema writes the JSON schemas of the configuration file and of scenario files; run it
-// with go generate in the folder of the types.
+// Command genschema writes the JSON schemas of configuration files and scenario files. go generate runs it in the
+// directory of the types.
 package main
 
 import (

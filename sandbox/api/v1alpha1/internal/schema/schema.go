@@ -1,5 +1,5 @@
-// Package schema generates the JSON schemas of the configuration file and of scenario files from
-// their Go types; it is apart so that the sandbox itself does not link the generator.
+// Package schema generates the JSON schemas of configuration files and scenario files from their Go types. It is a
+// separate package so that koupsandbox does not link the generator.
 package schema
 
 import (
@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// File is the name of the configuration file's schema in the folder of the types.
+	// File is the name of the schema of configuration files, in the directory of the types.
 	File = "sandbox.schema.json"
 	// ScenarioFile is the name of the schema of scenario files.
 	ScenarioFile = "scenario.schema.json"
 )
 
-// Files are the functions that generate each file.
+// Files has the function that generates each file.
 var Files = map[string]func(dir string) ([]byte, error){File: Generate, ScenarioFile: GenerateScenario}
 
 const (
 	typesPackage = "github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	// expression is the string that may stand for a value of any type.
+	// expression matches a string that is one expression, which is valid for a field of any type.
 	expression = `^\s*\$\{\{[\s\S]*\}\}\s*$`
 	duration   = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
-// Generate returns the JSON schema of a configuration file, from the types and from the comments in
-// the Go files of dir, which is the folder of the types.
+// Generate returns the JSON schema of configuration files. The descriptions are the comments in the Go files of dir,
+// which is the directory of the types.
 func Generate(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, DoNotReference: true, Mapper: durations}
 	if err := comments(r, dir); err != nil {
@@ -44,8 +44,8 @@ func Generate(dir string) ([]byte, error) {
 	return finish(s, File, v1alpha1.Kind)
 }
 
-// GenerateScenario returns the JSON schema of a scenario file, as Generate does. A number, a
-// boolean, a time or a list may be an expression too.
+// GenerateScenario returns the JSON schema of scenario files, like Generate. Numbers, booleans, times and lists can
+// also be expressions.
 func GenerateScenario(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: mapScenario}
 	if err := comments(r, dir); err != nil {
@@ -83,9 +83,9 @@ func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
 			p.Enum = []any{only}
 		}
 	}
-	tellDefaults(s)
+	describeDefaults(s)
 	for _, definition := range s.Definitions {
-		tellDefaults(definition)
+		describeDefaults(definition)
 	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -125,14 +125,14 @@ func share(s *jsonschema.Schema) {
 	}
 }
 
-// tellDefaults appends the default of each field to its description.
-func tellDefaults(s *jsonschema.Schema) {
+// describeDefaults appends the default of each field to its description.
+func describeDefaults(s *jsonschema.Schema) {
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
 		if p.Default != nil {
 			p.Description += fmt.Sprintf(" Default: %v.", p.Default)
 		}
-		tellDefaults(p)
+		describeDefaults(p)
 	}
 }
 
@@ -148,7 +148,7 @@ func loosen(s *jsonschema.Schema) {
 		case p.Type == "string" && len(p.Enum) > 0:
 			pair.Value = either(p)
 		case p.Type == "array" && p.Items != nil && p.Items.Type != "string":
-			// A list of objects stays a list, or editors could not tell where in it a mistake is.
+			// A list of objects stays a list. Otherwise editors could not show the position of an error in it.
 		case p.Type == "integer" || p.Type == "boolean" || p.Type == "array":
 			pair.Value = either(p)
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A field within a fault may be an expression too, as in scenarios/base-crash.yaml.
-func TestExpressionWithinAFault(t *testing.T) {
+// TestFaultFieldAcceptsExpression checks a field that scenarios/base-crash.yaml sets by an expression.
+func TestFaultFieldAcceptsExpression(t *testing.T) {
 	text, err := GenerateScenario("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -21,9 +21,9 @@ func TestExpressionWithinAFault(t *testing.T) {
 	}
 	choices, _ := at.([]any)
 	if len(choices) != 2 {
-		t.Fatalf("restart.newIdentity has no choice: %v", at)
+		t.Fatalf("restart.newIdentity has %v, want two alternatives", at)
 	}
 	if or, _ := choices[1].(map[string]any); or["pattern"] != expression {
-		t.Errorf("beside a boolean it may be %v", or)
+		t.Errorf("second alternative = %v, want an expression", or)
 	}
 }

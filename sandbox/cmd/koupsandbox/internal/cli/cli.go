@@ -15,6 +15,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
@@ -39,6 +40,8 @@ type Streams struct {
 	Screen bool
 	// Color enables colours on Out.
 	Color bool
+	// Language of the explanations of why, lint and doctor, without --language. Default: English.
+	Language language.Language
 	// UserHome is the home directory of the user. Without --home, state is kept in its subdirectory .koupsandbox.
 	UserHome string
 	// Executable is the path of this binary, which up starts as the daemon.

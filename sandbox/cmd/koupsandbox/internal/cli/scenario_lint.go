@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 	"github.com/koupleless/koupsandbox/sandbox/why"
@@ -40,6 +41,7 @@ To explain a rule, run: koupsandbox scenario explain RULE`,
 				Usage: "compare the manifests with the bases of a cluster, and explain why existing " +
 					"objects are not Ready"},
 			newAnnotateFlag(),
+			newLanguageFlag(),
 			newOutputFlag(formatJSON, formatYAML),
 		}, clusterFlags("namespace of objects that do not set one")...),
 		Action: withArgs(1, -1, "at least one argument: a file, a directory or -", s.lint),
@@ -47,6 +49,10 @@ To explain a rule, run: koupsandbox scenario explain RULE`,
 }
 
 func (s *commands) lint(c *cli.Context, paths []string) error {
+	l, err := s.languageOf(c)
+	if err != nil {
+		return err
+	}
 	scenarios, manifests, err := s.readInputs(paths)
 	if err != nil {
 		return err
@@ -56,13 +62,13 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 		_, err := source.Load(scenarios, source.Options{})
 		findings = append(findings, scenarioFindings(err)...)
 	}
-	o := lint.Options{Env: c.String("env")}
+	o := lint.Options{Env: c.String("env"), Language: l}
 	if err := s.connectLive(c, &o, len(manifests)); err != nil {
 		return err
 	}
 	report := lint.Lint(manifests, o)
 	report.Findings = append(findings, report.Findings...)
-	err = s.printResult(c, report.Findings, func(bool) { s.printLint(report, len(manifests) > 0) })
+	err = s.printResult(c, report.Findings, func(bool) { s.printLint(l, report, len(manifests) > 0) })
 	err = errors.Join(err, s.annotate(c, annotationsOf(report.Findings)))
 	if err != nil {
 		return err
@@ -78,15 +84,17 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 	return nil
 }
 
+var textNotChecked = language.Text{EN: "not checked: {finding}", ZH: "未检查：{finding}"}
+
 // printLint prints the findings to the standard output, and what was not checked to the standard error.
-func (s *commands) printLint(report lint.Report, manifests bool) {
+func (s *commands) printLint(l language.Language, report lint.Report, manifests bool) {
 	for _, f := range report.Findings {
 		if f.Level != lint.Info {
 			printf(s.Out, "%s\n", f)
 			continue
 		}
-		printf(s.Err, "not checked: %s\n",
-			strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; "))
+		finding := strings.TrimSuffix(strings.TrimPrefix(f.Object+": "+f.Message+"; "+f.Fix, ": "), "; ")
+		printf(s.Err, "%s\n", textNotChecked.In(l, language.Args{"finding": finding}))
 	}
 	if manifests && report.Workloads > 0 && report.Modules == 0 {
 		printf(s.Err, "no module workload found: none of the workloads (%d) has the label %s: %s, tolerates "+
@@ -130,7 +138,7 @@ func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) e
 			if err != nil {
 				return why.Answer{}, err
 			}
-			return why.Explain(found, time.Now()), nil
+			return why.ExplainIn(o.Language, found, time.Now()), nil
 		}}
 	return nil
 }

@@ -178,9 +178,9 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 		switch {
 		case c.IsSet(name):
 			setField(config, s.field, c.Value(name))
-			origins.Flag(s.field, "--"+name)
+			origins.SetFlag(s.field, "--"+name)
 		case flagNamed(c.Command.Flags, name) != nil:
-			origins.Offer(s.field, "--"+name)
+			origins.SuggestFlag(s.field, "--"+name)
 		}
 	}
 	if presets != nil {
@@ -189,7 +189,7 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
 		return nil, false, usageError{fmt.Errorf("invalid settings:\n%w", err)}
 	}
-	return config, !origins.Given("spec.bases.count"), nil
+	return config, !origins.IsSet("spec.bases.count"), nil
 }
 
 // setField sets the configuration field at a path of JSON names to the value of a flag, and allocates pointers in the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -48,13 +49,17 @@ func (s *commands) doctor() *cli.Command {
 		Name:        "doctor",
 		Usage:       "check whether this machine meets the requirements",
 		Description: describe("", "koupsandbox doctor", "koupsandbox doctor --engine podman -o json"),
-		Flags:       []cli.Flag{newEngineFlag(), newOutputFlag(formatJSON, formatYAML)},
+		Flags:       []cli.Flag{newEngineFlag(), newLanguageFlag(), newOutputFlag(formatJSON, formatYAML)},
 		Action: noArgs(func(c *cli.Context) error {
+			l, err := s.languageOf(c)
+			if err != nil {
+				return err
+			}
 			home, err := homeDir(c)
 			if err != nil {
 				return err
 			}
-			checks := doctor.Run(c.Context, home, c.String(engineFlag),
+			checks := doctor.Run(c.Context, l, home, c.String(engineFlag),
 				sandbox.FindPrograms(s.Executable, c.String(binFlag)))
 			err = s.printResult(c, checks, func(bool) { s.printChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
@@ -71,7 +76,8 @@ func (s *commands) printChecks(checks []doctor.Check) {
 		if !check.OK {
 			mark = "✗"
 		}
-		printf(s.Out, "%s %-28s %s\n", mark, check.Name, check.Detail)
+		padding := strings.Repeat(" ", max(28-columns(check.Name), 0))
+		printf(s.Out, "%s %s%s %s\n", mark, check.Name, padding, check.Detail)
 		if check.Fix != "" {
 			printf(s.Out, "  → %s\n", check.Fix)
 		}

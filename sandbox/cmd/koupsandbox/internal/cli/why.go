@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/koupleless/koupsandbox/sandbox"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/why"
@@ -39,7 +40,7 @@ runs the bundled controller. The kubectl plugin, kubectl-koupsandbox, queries th
 kubectl. Credentials in URLs are replaced by ***.
 Exit status: 0 if there is an answer.`,
 			"koupsandbox why biz1", "koupsandbox why --context prod -n shop deployment/stock"),
-		Flags:  append(clusterFlags("namespace of the target"), newOutputFlag(formatJSON)),
+		Flags:  append(clusterFlags("namespace of the target"), newLanguageFlag(), newOutputFlag(formatJSON)),
 		Action: withArgs(1, 1, "one argument: a Pod, or KIND/NAME", s.runWhy),
 	}
 }
@@ -67,6 +68,10 @@ func newKubeconfigFlag() *cli.StringFlag {
 }
 
 func (s *commands) runWhy(c *cli.Context, list []string) error {
+	l, err := s.languageOf(c)
+	if err != nil {
+		return err
+	}
 	client, namespace, err := s.clusterClient(c)
 	if err != nil {
 		return err
@@ -79,8 +84,8 @@ func (s *commands) runWhy(c *cli.Context, list []string) error {
 	if err != nil {
 		return err
 	}
-	answer := why.Explain(snapshot, time.Now())
-	return s.printResult(c, answer, func(bool) { s.printAnswer(answer) })
+	answer := why.ExplainIn(l, snapshot, time.Now())
+	return s.printResult(c, answer, func(bool) { s.printAnswer(l, answer) })
 }
 
 // clusterClient returns a client of the cluster that clusterFlags select, and the namespace.
@@ -162,26 +167,40 @@ func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, err
 	return cmp.Or(namespace, "default"), nil
 }
 
+// The texts around an answer. Each has the reason or the sentence as {text}.
+var (
+	textSentence = language.Text{EN: "{text}.", ZH: "{text}。"}
+	textReason   = language.Text{EN: "{reason} of {target}", ZH: "{target} 的情形：{reason}"}
+	textBecause  = language.Text{EN: "{reason}, because of {because}", ZH: "{reason}，起因于 {because}"}
+)
+
 // printAnswer prints the cause, the fix, the reason, and the evidence.
-func (s *commands) printAnswer(a why.Answer) {
+func (s *commands) printAnswer(l language.Language, a why.Answer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
 	}
-	printf(s.Out, "%s %s\n", mark, plain.Text(a.Cause)+".")
+	sentence := func(text string) string {
+		if strings.HasSuffix(text, "?") || strings.HasSuffix(text, "？") {
+			return plain.Text(text)
+		}
+		return textSentence.In(l, language.Args{"text": plain.Text(text)})
+	}
+	printf(s.Out, "%s %s\n", mark, sentence(a.Cause))
 	if a.Advice != "" {
-		printf(s.Out, "→ %s\n", strings.Replace(plain.Text(a.Advice)+".", "?.", "?", 1))
+		printf(s.Out, "→ %s\n", sentence(a.Advice))
 	}
 	reason := string(a.Reason)
 	if a.Because != "" {
-		reason += ", because of " + string(a.Because)
+		reason = textBecause.In(l, language.Args{"reason": a.Reason, "because": a.Because})
 	}
-	printf(s.Out, "\n%s of %s/%s\n", reason, a.Target.Kind, plain.Text(a.Target.Name))
+	target := fmt.Sprintf("%s/%s", a.Target.Kind, plain.Text(a.Target.Name))
+	printf(s.Out, "\n%s\n", textReason.In(l, language.Args{"reason": reason, "target": target}))
 	about := ""
 	for _, e := range a.Evidence {
 		if e.About != about {
 			about = e.About
-			printf(s.Out, "\n%s\n", about)
+			printf(s.Out, "\n%s\n", e.Heading(l))
 		}
 		at := ""
 		if !e.At.IsZero() {

@@ -107,6 +107,7 @@ func run() error {
 		"fault-fields":      faultFields,
 		"fault-codes":       faultCodes,
 		"error-codes":       errorCodes,
+		"why-reasons":       whyReasons,
 		"catalogue":         catalogue,
 		"steps":             stepKinds,
 		"make":              targets,

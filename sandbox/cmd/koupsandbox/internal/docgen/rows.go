@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
 // errorCodes returns the tables of error codes. The code has their Chinese texts.
@@ -29,6 +30,15 @@ func errorCodes(*translations) ([]table, error) {
 				{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
 	}
 	return tables, nil
+}
+
+// whyReasons returns the reasons of koupsandbox why.
+func whyReasons(*translations) ([]table, error) {
+	t := table{columns: []cell{{"Reason", "情形"}, {"Meaning", "含义"}}}
+	for _, r := range why.ReasonTexts() {
+		t.rows = append(t.rows, []cell{same("`" + string(r.Reason) + "`"), {r.Meaning.EN, r.Meaning.ZH}})
+	}
+	return []table{t}, nil
 }
 
 // groups are the groups of the catalogue in the order of the page.

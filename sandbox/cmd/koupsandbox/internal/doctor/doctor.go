@@ -1,5 +1,4 @@
-// Package doctor checks what a machine must have for a sandbox, and says what to
-// do about what it lacks.
+// Package doctor checks whether a machine can run a sandbox. It reports what is missing, and how to fix it.
 package doctor
 
 import (
@@ -16,159 +15,152 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster/kind"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
 const (
-	// minDisk is what a sandbox of 1,000 bases and an hour of logs need.
+	// minDisk is the size of a sandbox with 1,000 bases after an hour, most of it logs.
 	minDisk = 500 << 20
-	// minMemory is what control plane (490 MB), controller and daemon need with
-	// some bases.
+	// minMemory is the memory of the control plane (490 MB), the controller, and the daemon with a few bases.
 	minMemory = 1 << 30
-	// filesWithoutBases is how many files the daemon has open however many bases
-	// there are: they connect through memory.
+	// filesWithoutBases is the number of files that the daemon opens. It does not depend on the number of bases, which
+	// connect through memory.
 	filesWithoutBases = 100
-	// filesPerServingBase is how many files a base needs that serves modules: its
-	// listener, and some connections.
+	// filesPerServingBase is the number of files of a base that serves modules: its listener and some connections.
 	filesPerServingBase = 4
 )
 
-// Check is one finding.
+// Check is the result of one check.
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Detail says what was found.
+	// Detail describes what was found.
 	Detail string `json:"detail"`
-	// Fix says what to do when it is not OK.
+	// Fix is the remedy if the check failed; otherwise it is empty.
 	Fix string `json:"fix,omitempty"`
 }
 
-// Run does all checks for sandboxes in home; containerEngine is docker or podman, or empty for
-// either.
-func Run(ctx context.Context, home, containerEngine string, programs sandbox.Programs) []Check {
+// doctor makes checks, and describes them in a language.
+type doctor struct{ language language.Language }
+
+// Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
+// it is empty, either is accepted. The texts are in the language l.
+func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Programs) []Check {
+	d := doctor{l}
 	return []Check{
-		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
-		program(sandbox.ControllerProgram, programs.Controller),
-		provider(programs),
-		engine(ctx, containerEngine),
-		writable(home),
-		freeDisk(ctx, home),
-		freeMemory(ctx),
-		openFiles(),
-		ports(),
+		d.binary(sandbox.ControlPlaneProgram, binaries.ControlPlane),
+		d.binary(sandbox.ControllerProgram, binaries.Controller),
+		d.provider(binaries),
+		d.engine(ctx, containerEngine),
+		d.directory(home),
+		d.disk(ctx, home),
+		d.memory(ctx),
+		d.openFiles(),
+		d.ports(),
 	}
 }
 
-func program(name, path string) Check {
-	c := Check{Name: "program " + name, OK: path != "", Detail: path}
-	if !c.OK {
-		c.Detail = "not found"
-		c.Fix = "put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN"
-	}
-	return c
-}
-
-func provider(programs sandbox.Programs) Check {
-	c := Check{Name: "provider", OK: true,
-		Detail: fmt.Sprintf("%s is at hand; %s needs --context", v1alpha1.ProviderEmbedded, v1alpha1.ProviderExisting)}
-	if programs.ControlPlane == "" {
-		c.OK = false
-		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneProgram)
-		c.Fix = "install it, or use --provider existing with --context"
+// check returns a check with its texts. The fix is left out if ok is true.
+func (d doctor) check(ok bool, name, detail, fix language.Text, a args) Check {
+	c := Check{Name: name.In(d.language, a), OK: ok, Detail: detail.In(d.language, a)}
+	if !ok {
+		c.Fix = fix.In(d.language, a)
 	}
 	return c
 }
 
-func engine(ctx context.Context, name string) Check {
-	c := Check{Name: "container engine", OK: true}
+func (d doctor) binary(name, path string) Check {
+	detail := quoted
+	if path == "" {
+		detail = msgNotFound
+	}
+	return d.check(path != "", nameBinary, detail, fixNotFound, args{"name": name, "value": path})
+}
+
+func (d doctor) provider(binaries sandbox.Programs) Check {
+	detail, ok := msgProviders, binaries.ControlPlane != ""
+	if !ok {
+		detail = msgNoEmbedded
+	}
+	return d.check(ok, nameProvider, detail, fixNoEmbedded, args{"embedded": v1alpha1.ProviderEmbedded,
+		"existing": v1alpha1.ProviderExisting, "binary": sandbox.ControlPlaneProgram})
+}
+
+// engine succeeds without a container engine, because only the provider kind requires one.
+func (d doctor) engine(ctx context.Context, name string) Check {
+	detail := msgEngine
 	image, err := kind.LocalImage(ctx, name)
 	if err != nil {
-		c.Detail = fmt.Sprintf("not needed; for the provider %s: %v", v1alpha1.ProviderKind, err)
-		return c
+		detail = msgNoEngine
 	}
-	c.Detail = fmt.Sprintf("the provider %s is at hand, with %s", v1alpha1.ProviderKind, image)
-	return c
+	return d.check(true, nameEngine, detail, language.Text{},
+		args{"kind": v1alpha1.ProviderKind, "image": image, "error": err})
 }
 
-// writable tells whether the folder can be written to, or made in the nearest one above it that there
-// is. Nothing is left.
-func writable(home string) Check {
-	c := Check{Name: "state folder", Detail: home}
+// directory checks whether the directory is writable, or can be created in its nearest existing parent. It removes what
+// it creates.
+func (d doctor) directory(home string) Check {
 	probe, err := os.MkdirTemp(nearest(home), ".doctor-")
 	if err == nil {
 		err = os.Remove(probe)
 	}
-	c.OK = err == nil
 	if err != nil {
-		c.Detail = err.Error()
-		c.Fix = "choose a folder that you may write to with --home or $KOUPSANDBOX_HOME"
+		return d.check(false, nameDirectory, quoted, fixDirectory, args{"value": err})
 	}
-	return c
+	return d.check(true, nameDirectory, quoted, fixDirectory, args{"value": home})
 }
 
-func freeDisk(ctx context.Context, home string) Check {
-	c := Check{Name: "free disk",
-		Fix: fmt.Sprintf("free %s on the disk of the state folder, or choose another with --home", bytes(minDisk))}
-	if usage, err := disk.UsageWithContext(ctx, nearest(home)); err != nil {
-		c.Detail = err.Error()
-	} else {
-		c.OK, c.Detail = usage.Free >= minDisk, bytes(usage.Free)
+func (d doctor) disk(ctx context.Context, home string) Check {
+	a := args{"minimum": bytes(minDisk)}
+	usage, err := disk.UsageWithContext(ctx, nearest(home))
+	if err != nil {
+		a["value"] = err
+		return d.check(false, nameDisk, quoted, fixDisk, a)
 	}
-	return c.done()
+	a["value"] = bytes(usage.Free)
+	return d.check(usage.Free >= minDisk, nameDisk, quoted, fixDisk, a)
 }
 
-// nearest is the folder, or the nearest one above it that there is.
-func nearest(folder string) string {
+// nearest returns the directory, or its nearest parent that exists.
+func nearest(directory string) string {
 	for {
-		if _, err := os.Stat(folder); err == nil || folder == filepath.Dir(folder) {
-			return folder
+		if _, err := os.Stat(directory); err == nil || directory == filepath.Dir(directory) {
+			return directory
 		}
-		folder = filepath.Dir(folder)
+		directory = filepath.Dir(directory)
 	}
 }
 
-func freeMemory(ctx context.Context) Check {
-	c := Check{Name: "free memory", Fix: fmt.Sprintf("end other programs until %s are free", bytes(minMemory))}
-	if m, err := mem.VirtualMemoryWithContext(ctx); err != nil {
-		c.Detail = err.Error()
-	} else {
-		c.OK, c.Detail = m.Available >= minMemory, bytes(m.Available)
+func (d doctor) memory(ctx context.Context) Check {
+	a := args{"minimum": bytes(minMemory)}
+	m, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		a["value"] = err
+		return d.check(false, nameMemory, quoted, fixMemory, a)
 	}
-	return c.done()
+	a["value"] = bytes(m.Available)
+	return d.check(m.Available >= minMemory, nameMemory, quoted, fixMemory, a)
 }
 
-func openFiles() Check {
-	c := Check{Name: "open files", Fix: "raise the limit: ulimit -n 65536"}
+func (d doctor) openFiles() Check {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		c.Detail = err.Error()
-		return c
+		return d.check(false, nameFiles, quoted, fixFiles, args{"value": err})
 	}
-	// Go raises the soft limit to the hard one when a program starts.
+	// Go raises the soft limit to the hard limit when a process starts.
 	files := limit.Max
 	serving := (max(files, filesWithoutBases) - filesWithoutBases) / filesPerServingBase
-	c.OK = serving >= 1000
-	c.Detail = fmt.Sprintf("limit %d: enough for %d bases, %d of them serving modules at once", files,
-		v1alpha1.MaxBases, min(serving, v1alpha1.MaxBases))
-	return c.done()
+	return d.check(serving >= 1000, nameFiles, msgFiles, fixFiles,
+		args{"limit": files, "bases": v1alpha1.MaxBases, "serving": min(serving, v1alpha1.MaxBases)})
 }
 
-func ports() Check {
-	c := Check{Name: "loopback ports", Fix: "let programs listen on 127.0.0.1"}
+func (d doctor) ports() Check {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		c.Detail = err.Error()
-		return c
+		return d.check(false, namePorts, quoted, fixPorts, args{"value": err})
 	}
-	_ = l.Close() // nothing was sent
-	c.OK, c.Detail = true, "free ports of 127.0.0.1 can be had"
-	return c.done()
-}
-
-func (c Check) done() Check {
-	if c.OK {
-		c.Fix = ""
-	}
-	return c
+	_ = l.Close() // no connection was accepted
+	return d.check(true, namePorts, msgPorts, fixPorts, nil)
 }
 
 func bytes(n uint64) string {

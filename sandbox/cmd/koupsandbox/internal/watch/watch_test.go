@@ -198,7 +198,7 @@ func TestPlain(t *testing.T) {
 	want := strings.TrimPrefix(`
 09:30:00.002  module     base-1                          stock:1 ACTIVATED
 09:30:00.002  pod        base-1                          stock:1 Ready (stock-a)
-09:30:00.003  synced                                     that is what there is; now what changes
+09:30:00.003  synced                                     the current state is complete; changes follow
 09:30:01.000  fault      base-2                          fault-1 set: silent
 09:30:02.000  module     base-1                          stock:2 RESOLVED
 09:30:02.000  pod        base-1                          stock:2 Running, Installing (stock-b)

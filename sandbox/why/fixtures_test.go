@@ -17,12 +17,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// now is when all answers are given.
+// now is the time of all answers.
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func past(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// base is the Node of a base that is well: number of its host name, name and version of the base.
+// base returns the Node of a Ready base with a number in its host name, a name and a version.
 func base(number int, name, version string, change ...func(*corev1.Node)) corev1.Node {
 	host := fmt.Sprintf("base-%d", number)
 	n := corev1.Node{
@@ -53,8 +53,8 @@ func base(number int, name, version string, change ...func(*corev1.Node)) corev1
 	return n
 }
 
-// says sets a condition of a Node, two minutes ago.
-func says(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) func(*corev1.Node) {
+// nodeState sets a condition of a Node, two minutes ago.
+func nodeState(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		for i := range n.Status.Conditions {
 			if c := &n.Status.Conditions[i]; c.Type == kind {
@@ -64,10 +64,10 @@ func says(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, 
 	}
 }
 
-var silent = says(corev1.NodeReady, corev1.ConditionUnknown, "BaseInstanceNotReady",
+var silent = nodeState(corev1.NodeReady, corev1.ConditionUnknown, "BaseInstanceNotReady",
 	"no sign of life of the base since 2026-01-02T11:58:00Z")
 
-// template is that of a module that any base called base may have.
+// template returns the template of a module for bases with the name base.
 func template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{"app": "biz1", labels.Component: labels.Module}}}
@@ -88,7 +88,7 @@ func template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 }
 
-// pod is a module Pod without a Node, as the scheduler leaves it.
+// pod returns a module Pod that the scheduler has rejected.
 func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	t := template()
 	p := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
@@ -113,7 +113,7 @@ func on(number int) func(*corev1.Pod) {
 	}
 }
 
-// waits has the first container wait.
+// waits makes the first container wait.
 func waits(reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{
@@ -123,7 +123,7 @@ func waits(reason, message string) func(*corev1.Pod) {
 	}
 }
 
-// runs has it run; ready or not.
+// runs makes the first container run, ready or not.
 func runs(ready bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
@@ -153,7 +153,7 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 	}
 }
 
-// deleted has the deletion of a Pod begin ten seconds ago.
+// deleted makes the deletion of a Pod begin ten seconds ago.
 func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(20*time.Second))), ptr.To[int64](
 		30)
@@ -200,7 +200,7 @@ func ownedBy(kind, name string) func(*corev1.Pod) {
 	}
 }
 
-// statefulSet has three replicas, of which the third has a revision and an image that cannot be fetched.
+// statefulSet returns a StatefulSet with three Pods. The third Pod has the revision, and an invalid image.
 func statefulSet(revision string, change func(*appsv1.StatefulSet)) *why.Snapshot {
 	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-s",
 		Generation: 1}}
@@ -228,7 +228,7 @@ func version(from *corev1.EnvVarSource, value string) func(*corev1.Pod) {
 	}
 }
 
-// referring has a version that refers to a variable from a ConfigMap.
+// referring sets a version that refers to a variable from a ConfigMap.
 func referring(p *corev1.Pod) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "R", ValueFrom: &corev1.EnvVarSource{
@@ -238,7 +238,7 @@ func referring(p *corev1.Pod) {
 	}
 }
 
-// affinity requires terms of labels.
+// affinity adds a required node affinity with terms.
 func affinity(terms ...[]corev1.NodeSelectorRequirement) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		s := &corev1.NodeSelector{}
@@ -258,7 +258,7 @@ func selects(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
 }
 
-// controller is the Lease of a module controller.
+// controller returns the Lease of a module controller.
 func controller(holder, env string, renewed time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -268,14 +268,14 @@ func controller(holder, env string, renewed time.Duration) coordinationv1.Lease 
 	}
 }
 
-// event is an Event of an object, five seconds ago.
+// event returns an Event of an object, five seconds ago.
 func event(uid types.UID, kind, name, reason, message string) corev1.Event {
 	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: uid},
 		Type:   corev1.EventTypeWarning,
 		Reason: reason, Message: message, LastTimestamp: past(5 * time.Second)}
 }
 
-// ofPod is a Snapshot of a Pod, with two bases and a controller.
+// ofPod returns a Snapshot of a Pod, with two bases and a controller.
 func ofPod(p *corev1.Pod, change ...func(*why.Snapshot)) *why.Snapshot {
 	s := &why.Snapshot{
 		Target: why.Target{Kind: why.KindPod, Namespace: p.Namespace, Name: p.Name}, Pod: p,
@@ -309,7 +309,7 @@ func log(lines ...string) func(*why.Snapshot) {
 	return func(s *why.Snapshot) { s.Logs = map[string][]string{"biz1": lines} }
 }
 
-// ofNode is a Snapshot of a Node.
+// ofNode returns a Snapshot of a Node.
 func ofNode(n corev1.Node, change ...func(*why.Snapshot)) *why.Snapshot {
 	s := &why.Snapshot{Target: why.Target{Kind: why.KindNode, Name: n.Name}, Node: &n, Bases: []corev1.Node{n},
 		Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
@@ -319,7 +319,7 @@ func ofNode(n corev1.Node, change ...func(*why.Snapshot)) *why.Snapshot {
 	return s
 }
 
-// deployment of three replicas that are all there, and Ready.
+// deployment returns a Snapshot of a Deployment with three Ready replicas.
 func deployment(change ...func(*appsv1.Deployment)) *why.Snapshot {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-d",
 		Generation: 1}}
@@ -340,7 +340,7 @@ func peer(d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1}
 }
 
-// daemonSet wants no Pod.
+// daemonSet returns a Snapshot of a DaemonSet that wants no Pods.
 func daemonSet(change ...func(*appsv1.DaemonSet)) *why.Snapshot {
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-ds",
 		Generation: 1}}
@@ -353,7 +353,7 @@ func daemonSet(change ...func(*appsv1.DaemonSet)) *why.Snapshot {
 		Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
 }
 
-// with changes a Snapshot.
+// with applies a change to a Snapshot and returns it.
 func with(s *why.Snapshot, change func(*why.Snapshot)) *why.Snapshot {
 	change(s)
 	return s

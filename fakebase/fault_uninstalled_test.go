@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// A module that somebody takes away himself is in no list any more, and nobody is told.
-func TestUninstalledByOthers(t *testing.T) {
+// TestUninstalledFault: the fault uninstalls a module once, and the base sends no message about it.
+func TestUninstalledFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := rig(t, Options{})
+		w, b := newConnectedBase(t, Options{})
 		for _, install := range []string{install1, strings.ReplaceAll(install1, "biz1", "biz2")} {
 			w.send(topic+"installBiz", install)
 			w.next("base/bizOperation")
@@ -27,21 +27,21 @@ func TestUninstalledByOthers(t *testing.T) {
 		}
 		id := inject(t, b, fault.Fault{Kind: fault.KindUninstalled, Match: fault.Match{Biz: "biz1"},
 			Delay: fault.Delay{Min: fault.Duration(2 * time.Second)}})
-		pass(time.Second)
+		sleep(time.Second)
 		if got := names(); len(got) != 2 {
-			t.Errorf("before the delay is over there are %v", got)
+			t.Errorf("modules before the end of the delay = %v, want two", got)
 		}
-		pass(2 * time.Second)
+		sleep(2 * time.Second)
 		if diff := cmp.Diff([]string{"biz2:1.0.0"}, names()); diff != "" {
 			t.Errorf("modules (-want +got):\n%s", diff)
 		}
 		w.send(topic+"queryAllBiz", "{}")
-		w.next("base/simpleBiz") // nothing came before
+		w.next("base/simpleBiz") // fails if the base has sent another message
 		w.send(topic+"installBiz", install1)
 		w.next("base/bizOperation")
 		b.Clear(id)
 		if got := names(); len(got) != 2 {
-			t.Errorf("what comes later goes too: %v", got)
+			t.Errorf("modules after a later install = %v, want two", got)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,32 +13,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/controller/workload"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// view is a Snapshot with what several rules ask of it.
-type view struct {
+// explainer is a Snapshot with values that several rules use.
+type explainer struct {
 	*Snapshot
+	language    language.Language // of the answer
 	now         time.Time
-	controllers []controller // sorted by holder
-	places      *placement   // of a Pod without a Node; nil before it is asked for
+	controllers []controller // sorted by environment and holder
+	// placement is the comparison of a Pod without a Node with the bases; nil until placed is called.
+	placement *placement
 }
 
 // controller is a module controller, as its Lease describes it.
 type controller struct {
 	holder, env string
 	renewed     time.Time
-	live        bool
+	runs        bool // its Lease has not expired
 }
 
-func newView(s *Snapshot, now time.Time) *view {
-	v := &view{Snapshot: s, now: now}
+func newExplainer(s *Snapshot, now time.Time) *explainer {
+	v := &explainer{Snapshot: s, now: now}
 	for _, l := range s.Controllers {
 		c := controller{holder: ptr.Deref(l.Spec.HolderIdentity, ""), env: l.Labels[labels.Env]}
 		if l.Spec.RenewTime != nil {
 			c.renewed = l.Spec.RenewTime.Time
 		}
-		lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-		c.live = now.Before(c.renewed.Add(lasts))
+		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+		c.runs = now.Before(c.renewed.Add(duration))
 		v.controllers = append(v.controllers, c)
 	}
 	slices.SortFunc(v.controllers,
@@ -47,32 +49,32 @@ func newView(s *Snapshot, now time.Time) *view {
 	return v
 }
 
-// live tells whether a controller runs that serves an environment; empty is any.
-func (v *view) live(env string) bool {
-	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.live && (env == "" || c.env == env) })
+// controllerRuns reports whether a controller of an environment runs; empty is any.
+func (v *explainer) controllerRuns(env string) bool {
+	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.runs && (env == "" || c.env == env) })
 }
 
-func (v *view) deleted() bool { return v.Pod.DeletionTimestamp != nil }
-func (v *view) unbound() bool { return v.Pod.Spec.NodeName == "" }
-func (v *view) bound() bool   { return !v.unbound() }
+func (v *explainer) deleted() bool { return v.Pod.DeletionTimestamp != nil }
+func (v *explainer) unbound() bool { return v.Pod.Spec.NodeName == "" }
+func (v *explainer) bound() bool   { return !v.unbound() }
 
-// name is what is asked about, for the beginning of a sentence.
-func (v *view) name() string {
+// name returns the kind and the name of the target.
+func (v *explainer) name() string {
 	return kindNames[v.Target.Kind] + " " + v.Target.Name
 }
 
-// baseName is how a base is called: by its host name, if that is not its Node's.
+// baseName returns the host name of a base, and the name of its Node if the host name is not known.
 func baseName(n *corev1.Node) string { return cmp.Or(hostOf(n), n.Name) }
 
-// onBase names the base of the Pod.
-func (v *view) onBase() string {
+// onBase returns the name of the Pod's base.
+func (v *explainer) onBase() string {
 	if v.Node == nil {
 		return v.Pod.Spec.NodeName
 	}
 	return baseName(v.Node)
 }
 
-// podCondition is a condition of the Pod; its zero value if it has none of the type.
+// podCondition returns a condition of a Pod; the zero value if the Pod does not have it.
 func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == of {
@@ -82,7 +84,7 @@ func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition
 	return corev1.PodCondition{}
 }
 
-// nodeCondition is the same of a Node.
+// nodeCondition returns a condition of a Node; the zero value if the Node does not have it.
 func nodeCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range n.Status.Conditions {
 		if c.Type == of {
@@ -100,8 +102,8 @@ func nodeReady(n *corev1.Node) bool {
 	return nodeCondition(n, corev1.NodeReady).Status == corev1.ConditionTrue
 }
 
-// event is the newest Event of an object with one of the reasons.
-func (v *view) event(uid string, reasons ...string) (corev1.Event, bool) {
+// event returns the newest Event of an object that has one of the reasons.
+func (v *explainer) event(uid string, reasons ...string) (corev1.Event, bool) {
 	var found corev1.Event
 	ok := false
 	for _, e := range v.Events {
@@ -113,7 +115,7 @@ func (v *view) event(uid string, reasons ...string) (corev1.Event, bool) {
 	return found, ok
 }
 
-// modules names the modules of the Pod.
+// modules returns the names of a Pod's modules.
 func modules(p *corev1.Pod) string {
 	containers, _ := workload.Modules(p.Spec) // the others are sidecars
 	names := make([]string, len(containers))
@@ -123,23 +125,24 @@ func modules(p *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// ago is how long a time is past, in kubectl's words; a clock that is ahead gives 0s.
-func (v *view) ago(t time.Time) string { return duration.HumanDuration(max(v.now.Sub(t), 0)) }
+// ago returns the time since t, as kubectl formats it. For a time in the future it returns 0s.
+func (v *explainer) ago(t time.Time) string { return duration.HumanDuration(max(v.now.Sub(t), 0)) }
 
-// clock is a time of day with its date, in UTC.
+// clock returns the date and the time in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// some joins names; of many it says the first few and how many there are.
-func some(names []string) string {
+// join returns names, sorted and separated by commas. Of more than eight names it returns the first eight and the
+// number of the others.
+func (v *explainer) join(names []string) string {
 	const shown = 8
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	if len(names) <= shown {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+	return v.in(partMore, args{"names": strings.Join(names[:shown], ", "), "n": len(names) - shown})
 }
 
-// sentence cuts what follows the first line, and the full stop.
+// sentence returns the first line of a text, without a full stop at its end.
 func sentence(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return strings.TrimRight(strings.TrimSpace(line), ".")

@@ -12,12 +12,12 @@ import (
 // repeats is the number of times that a shrunk schedule is run again, per concurrent run.
 const repeats = 3
 
-// reduceAll shrinks each failure, and merges failures that become the same.
-func (r *run) reduceAll(ctx context.Context) error {
+// shrinkAll shrinks each failure, and merges failures that become the same.
+func (r *run) shrinkAll(ctx context.Context) error {
 	for i := 0; i < len(r.result.Failures); {
 		f := r.result.Failures[i]
 		if r.o.ShrinkFor > 0 && ctx.Err() == nil {
-			if err := r.reduce(ctx, f); err != nil {
+			if err := r.shrink(ctx, f); err != nil {
 				return err
 			}
 		}
@@ -27,7 +27,7 @@ func (r *run) reduceAll(ctx context.Context) error {
 		} else {
 			known.Times += f.Times
 			r.result.Failures = slices.Delete(r.result.Failures, i, i+1)
-			if err := r.forget(f); err != nil {
+			if err := r.removeFiles(f); err != nil {
 				return err
 			}
 		}
@@ -38,13 +38,13 @@ func (r *run) reduceAll(ctx context.Context) error {
 	return nil
 }
 
-// reduce shrinks a failure as long as a simpler schedule has the same failure.
-func (r *run) reduce(ctx context.Context, f *Failure) error {
+// shrink shrinks a failure as long as a simpler schedule has the same failure.
+func (r *run) shrink(ctx context.Context, f *Failure) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)
 	defer cancel()
 	for limited.Err() == nil {
-		found, err := r.first(limited, f, f.Smallest.simplifications())
+		found, err := r.firstFailing(limited, f, f.Smallest.simplifications())
 		if err != nil {
 			return err
 		}
@@ -86,9 +86,9 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	return nil
 }
 
-// first runs schedules concurrently, each up to two times. It returns the first one in the list that has the same
+// firstFailing runs schedules concurrently, each up to two times. It returns the first one in the list with the same
 // failure as f, or nil.
-func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
+func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
 	for batch := range slices.Chunk(list, r.width(f.Smallest)) {
 		failed := make([]bool, len(batch))
 		group, running := errgroup.WithContext(ctx)

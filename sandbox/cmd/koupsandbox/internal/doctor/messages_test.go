@@ -1,0 +1,9 @@
+package doctor
+
+import "testing"
+
+func TestCatalogue(t *testing.T) {
+	if err := catalogue.Check(); err != nil {
+		t.Error(err)
+	}
+}

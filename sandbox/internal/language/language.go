@@ -1,0 +1,105 @@
+// Package language has messages in English and Chinese.
+package language
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Language is a language of messages. The empty Language is English.
+type Language string
+
+// The languages.
+const (
+	English Language = "en"
+	Chinese Language = "zh"
+)
+
+// Parse returns the language with a name: en or zh.
+func Parse(name string) (Language, error) {
+	if l := Language(name); l == English || l == Chinese {
+		return l, nil
+	}
+	return "", fmt.Errorf("unsupported language %q; supported: %s, %s", name, English, Chinese)
+}
+
+// FromEnvironment returns the language of the locale for messages, which is in LC_ALL, LC_MESSAGES or LANG: Chinese for
+// locales that begin with zh, and English for all others.
+func FromEnvironment(getenv func(string) string) Language {
+	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
+	if strings.HasPrefix(strings.ToLower(locale), string(Chinese)) {
+		return Chinese
+	}
+	return English
+}
+
+// Text is a message in every language. It refers to an argument as {name}.
+type Text struct{ EN, ZH string }
+
+// Args are the arguments of a Text by name.
+type Args map[string]any
+
+var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
+
+// In returns the text in a language, with its arguments. An argument that is a Text is translated too. The text keeps
+// {name} if args does not have the name.
+func (t Text) In(l Language, args Args) string {
+	text := t.EN
+	if l == Chinese {
+		text = t.ZH
+	}
+	return argument.ReplaceAllStringFunc(text, func(name string) string {
+		value, found := args[name[1:len(name)-1]]
+		if !found {
+			return name
+		}
+		if t, ok := value.(Text); ok {
+			return t.In(l, args)
+		}
+		return fmt.Sprint(value)
+	})
+}
+
+// Catalogue has the texts of a package, so that a test can check all of them. The zero value is empty.
+type Catalogue struct{ texts []Text }
+
+// Text adds a text and returns it.
+func (c *Catalogue) Text(en, zh string) Text {
+	t := Text{en, zh}
+	c.texts = append(c.texts, t)
+	return t
+}
+
+// Check returns an error for each text that a language lacks, or whose languages have different arguments.
+func (c *Catalogue) Check() error {
+	var errs []error
+	for _, t := range c.texts {
+		en, zh := arguments(t.EN), arguments(t.ZH)
+		switch {
+		case t.EN == "" && t.ZH == "":
+		case t.EN == "" || t.ZH == "":
+			errs = append(errs, fmt.Errorf("a language is missing: %+v", t))
+		case strings.ContainsFunc(t.EN, han) || !strings.ContainsFunc(t.ZH, han) && t.ZH != t.EN:
+			errs = append(errs, fmt.Errorf("a text is in the wrong language: %+v", t))
+		case !slices.Equal(en, zh):
+			errs = append(errs, fmt.Errorf("the languages have different arguments, %v and %v: %+v", en, zh, t))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func han(r rune) bool { return unicode.Is(unicode.Han, r) }
+
+func arguments(text string) []string {
+	names := map[string]bool{}
+	for _, name := range argument.FindAllString(text, -1) {
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
