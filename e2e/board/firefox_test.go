@@ -25,10 +25,10 @@ type firefox struct {
 	conn     net.Conn
 	ids      int
 	context  string
-	problems []string // that its console told
+	problems []string // errors in the console
 }
 
-// newFirefox starts Firefox without a window, with a profile of its own that is removed with it.
+// newFirefox starts headless Firefox with a temporary profile.
 func newFirefox(t *testing.T) *firefox {
 	t.Helper()
 	program, err := exec.LookPath("firefox-esr")
@@ -36,8 +36,7 @@ func newFirefox(t *testing.T) *firefox {
 		program, err = exec.LookPath("firefox")
 	}
 	if err != nil {
-		t.Skip("*** NOTHING SHOWS THAT THE BOARD WORKS IN FIREFOX: install it, such as Debian's package " +
-			"firefox-esr ***")
+		t.Skip("*** THE WEB UI IS NOT TESTED IN FIREFOX: install it, for example Debian's package firefox-esr ***")
 	}
 	profile := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(profile, "user.js"), []byte(`user_pref("app.update.enabled", false);`),
@@ -45,19 +44,19 @@ func newFirefox(t *testing.T) *firefox {
 	cmd := exec.Command(program, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0",
 		"about:blank")
 	cmd.Env = append(cmd.Environ(), "TZ=UTC", "HOME="+profile, "MOZ_CRASHREPORTER_DISABLE=1")
-	says, err := cmd.StderrPipe()
+	stderr, err := cmd.StderrPipe()
 	check.Must(t, err)
 	check.Must(t, cmd.Start())
-	told := make(chan struct{})
+	readDone := make(chan struct{})
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-told
-		_ = cmd.Wait() // it was killed
+		<-readDone
+		_ = cmd.Wait() // the error of a killed process
 	})
 	address := make(chan string, 1)
 	go func() {
-		defer close(told)
-		lines := bufio.NewScanner(says)
+		defer close(readDone)
+		lines := bufio.NewScanner(stderr)
 		for lines.Scan() {
 			if _, at, found := strings.Cut(lines.Text(), "WebDriver BiDi listening on "); found {
 				address <- at
@@ -72,21 +71,21 @@ func newFirefox(t *testing.T) *firefox {
 		f.conn, _, _, err = ws.Dial(ctx, at+"/session")
 		check.Must(t, err)
 	case <-ctx.Done():
-		t.Fatal("Firefox does not start")
+		t.Fatal("Firefox did not start")
 	}
 	t.Cleanup(func() { _ = f.conn.Close() })
-	f.say("session.new", `{"capabilities": {}}`, nil)
-	f.say("session.subscribe", `{"events": ["log.entryAdded"]}`, nil)
+	f.call("session.new", `{"capabilities": {}}`, nil)
+	f.call("session.subscribe", `{"events": ["log.entryAdded"]}`, nil)
 	var tab struct{ Context string }
-	f.say("browsingContext.create", `{"type": "tab"}`, &tab)
+	f.call("browsingContext.create", `{"type": "tab"}`, &tab)
 	f.context = tab.Context
-	f.say("browsingContext.setViewport",
+	f.call("browsingContext.setViewport",
 		`{"context": `+quote(f.context)+`, "viewport": {"width": 1280, "height": 720}}`, nil)
 	return f
 }
 
-// call sends a command and waits for its response. In the meantime it records the messages of the console.
-func (f *firefox) say(method, params string, answer any) {
+// call sends a command and waits for its response. In the meantime it records the errors of the console.
+func (f *firefox) call(method, params string, answer any) {
 	f.t.Helper()
 	f.ids++
 	check.Must(f.t, wsutil.WriteClientText(f.conn,
@@ -119,15 +118,15 @@ func (f *firefox) say(method, params string, answer any) {
 
 func (f *firefox) open(url string) {
 	f.t.Helper()
-	f.say("browsingContext.navigate", `{"context": `+quote(f.context)+`, "url": `+quote(url)+`, "wait": "complete"}`,
+	f.call("browsingContext.navigate", `{"context": `+quote(f.context)+`, "url": `+quote(url)+`, "wait": "complete"}`,
 		nil)
 }
 
-// is reports whether a JavaScript expression is true.
-func (f *firefox) is(expression string) bool {
+// isTrue reports whether a JavaScript expression is true.
+func (f *firefox) isTrue(expression string) bool {
 	f.t.Helper()
 	var answer struct{ Result struct{ Value any } }
-	f.say("script.evaluate", `{"expression": `+quote("Boolean("+expression+")")+
+	f.call("script.evaluate", `{"expression": `+quote("Boolean("+expression+")")+
 		`, "awaitPromise": false, "target": {"context": `+quote(f.context)+`}}`, &answer)
 	return answer.Result.Value == true
 }
@@ -135,70 +134,70 @@ func (f *firefox) is(expression string) bool {
 func (f *firefox) wait(expression string) {
 	f.t.Helper()
 	check.Eventually(f.t.Context(), f.t, pageTime, expression, func(context.Context) error {
-		if !f.is(expression) {
-			return errors.New("it is not so")
+		if !f.isTrue(expression) {
+			return errors.New("the expression is false")
 		}
 		return nil
 	})
 }
 
-// click presses the first element of a selector that has a text.
+// click clicks the first element that matches the selector and contains the text.
 func (f *firefox) click(selector, text string) {
 	f.t.Helper()
 	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" +
 		quote(text) + "))"
 	f.wait(find)
-	f.is("(" + find + ".click(), true)")
+	f.isTrue("(" + find + ".click(), true)")
 }
 
 func (f *firefox) keys(keys ...string) {
 	f.t.Helper()
 	for _, key := range keys {
-		f.say("input.performActions",
+		f.call("input.performActions",
 			`{"context": `+quote(f.context)+`, "actions": [{"type": "key", "id": "keyboard", "actions": [
 			{"type": "keyDown", "value": `+quote(key)+`}, {"type": "keyUp", "value": `+quote(key)+`}]}]}`, nil)
 	}
 }
 
-// fine fails the test if the console told of errors.
-func (f *firefox) fine() {
+// requireNoErrors fails the test if the console has errors, and clears them.
+func (f *firefox) requireNoErrors() {
 	f.t.Helper()
 	for _, problem := range f.problems {
-		f.t.Errorf("in the page: %s", problem)
+		f.t.Errorf("console: %s", problem)
 	}
 	f.problems = nil
 }
 
-// Every view is drawn in Firefox, and the past is shown again. Without the token nothing is shown.
+// Firefox renders every view and past states. Without the token, the page shows no data.
 func TestFirefox(t *testing.T) {
 	f := newFirefox(t)
 	ready := `document.querySelector(".shown small") && !document.querySelector(".shown small").textContent.includes("loading")`
-	platform := serve(t, story(t, 3), "")
+	platform := serve(t, newRun(t, 3), "")
 	f.open(platform.url)
 	f.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	f.problems = nil                     // the console shows that the page was refused
-	f.open(platform.at("view=overview")) // another query: a hash alone would not load it again
+	f.problems = nil                     // the console contains the rejected request
+	f.open(platform.at("view=overview")) // a different query, because a change of the hash does not reload the page
 	f.wait(ready)
 	for _, view := range views {
 		f.open(platform.url + "/?view=" + view.name)
 		f.wait(ready)
-		f.wait(mainHas(view.english))
+		f.wait(mainContains(view.english))
 	}
 	f.open(platform.url + "/?view=lanes")
 	f.wait(ready)
 	f.wait(`(() => { const c = document.querySelector(".lanes canvas"), pixels = new Set(new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)); return pixels.size > 20; })()`)
-	f.fine()
+	f.requireNoErrors()
 
 	const home, left = "\ue011", "\ue012"
 	f.open(platform.url)
 	f.wait(ready)
 	f.keys(home)
 	f.wait(`document.querySelector(".shown b").textContent === "10:00:00"`)
-	f.keys("]") // to the first problem
+	f.keys("]") // jump to the first problem
 	f.wait(`document.querySelector(".shown b").textContent === "10:00:10"`)
 	f.keys(left)
 	f.wait(`document.querySelector(".shown b").textContent === "10:00:09"`)
 	f.click(".card", "base-2")
 	f.wait(`document.querySelector(".panel dl")`)
-	f.fine()
+	f.requireNoErrors()
 }

@@ -27,16 +27,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// web is the directory of the page.
+// web is the directory of the web UI.
 const web = "../../sandbox/board/web"
 
-// pageTime is how long the page may take for what a test waits for.
+// pageTime is the timeout of each wait for the page.
 const pageTime = time.Minute
 
-// began is when the run begins that is shown.
-var began = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+// runStart is the start time of the run from newRun.
+var runStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// fixture is the board of a run.
+// fixture is a board that shows a finished run.
 type fixture struct {
 	url  string
 	port string
@@ -46,14 +46,14 @@ type fixture struct {
 	token string
 }
 
-// story returns a run of a minute with bases, half of which get a new version of a module. base-2 is disconnected from 10 s
+// newRun returns a run of one minute. Half of the bases get a new version of a module. base-2 is disconnected from 10 s
 // to 30 s, and the broker is paused from 34 s to 39 s.
-func story(t testing.TB, bases int) *scenario.Run {
+func newRun(t testing.TB, bases int) *scenario.Run {
 	t.Helper()
-	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Result: scenario.Passed, Started: began,
+	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Result: scenario.Passed, Started: runStart,
 		Elapsed: time.Minute}
 	add := func(after time.Duration, e events.Event) {
-		e.Time = began.Add(after)
+		e.Time = runStart.Add(after)
 		run.Timeline = append(run.Timeline, e)
 	}
 	component := func(after time.Duration, name string, state events.ComponentState) {
@@ -78,7 +78,7 @@ func story(t testing.TB, bases int) *scenario.Run {
 		base(0, name, events.BaseUp, events.BaseReady, events.BaseConnected)
 		module(0, name, "1.0.0", events.ModuleResolved, events.ModuleActivated)
 	}
-	for i := range 60 { // in the order of time
+	for i := range 60 { // in chronological order
 		at := time.Duration(i) * time.Second
 		switch i {
 		case 10:
@@ -101,12 +101,12 @@ func story(t testing.TB, bases int) *scenario.Run {
 	}
 	const stream = `[{"name": "shoppers", "route": "gateway", "sent": 20, "results": {"ok": 20}, "started": %[1]q, "ended": %[2]q,
 		"seconds": [{"start": %[1]q, "sent": 20, "versions": {"1.0.0": 20}}]}]`
-	at := func(d time.Duration) string { return began.Add(d).Format(time.RFC3339) }
+	at := func(d time.Duration) string { return runStart.Add(d).Format(time.RFC3339) }
 	check.Must(t, json.Unmarshal(fmt.Appendf(nil, stream, at(time.Second), at(2*time.Second)), &run.Traffic))
 	return run
 }
 
-// serve shows a run until the test ends. An empty port is any.
+// serve serves the board of a run until the test ends. An empty port selects a free port.
 func serve(t testing.TB, run *scenario.Run, port string) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
@@ -140,10 +140,10 @@ func (f *fixture) secret() string {
 	return f.token
 }
 
-// at returns the address of a place, with the token for a new session.
+// at returns the URL with the query and the token for a new session.
 func (f *fixture) at(query string) string { return f.url + "/?" + query + "#token=" + f.secret() }
 
-// newBrowser starts Chromium without a window, with a profile of its own that is removed with it.
+// newBrowser starts headless Chromium with a temporary profile.
 func newBrowser(t testing.TB) context.Context {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.DisableGPU,
@@ -154,12 +154,12 @@ func newBrowser(t testing.TB) context.Context {
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
 	if err := chromedp.Run(ctx); err != nil {
-		t.Fatalf("these tests need Chromium, such as Debian's package chromium: %v", err)
+		t.Fatalf("these tests need Chromium, for example Debian's package chromium: %v", err)
 	}
 	return ctx
 }
 
-// page is a page in a browser, and what went wrong in it.
+// page is a page in a browser. It records errors and the hosts of requests.
 type page struct {
 	t   testing.TB
 	ctx context.Context
@@ -169,19 +169,20 @@ type page struct {
 	hosts    map[string]bool
 }
 
-type look struct {
+// viewport has the settings of a browser. Zero values mean 1280x720 and English.
+type viewport struct {
 	width, height int64
 	dark          bool
 	language      string
 }
 
-// open opens a page.
-func open(browser context.Context, t testing.TB, url string, l look) *page {
+// open opens a URL in a new tab.
+func open(browser context.Context, t testing.TB, url string, l viewport) *page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	p := &page{t: t, ctx: ctx, hosts: map[string]bool{}}
-	if err := chromedp.Run(ctx); err != nil { // without a limit: the tab lives as long as this context
+	if err := chromedp.Run(ctx); err != nil { // without a timeout: the tab is closed with this context
 		t.Fatal(err)
 	}
 	chromedp.ListenTarget(ctx, p.observe)
@@ -195,7 +196,7 @@ func open(browser context.Context, t testing.TB, url string, l look) *page {
 	if l.language == "" {
 		l.language = "en-US"
 	}
-	p.run(cdppage.BringToFront(), network.Enable(), cdplog.Enable(), // a page behind another one draws nothing
+	p.run(cdppage.BringToFront(), network.Enable(), cdplog.Enable(), // a tab in the background renders nothing
 
 		emulation.SetEmulatedMedia().WithFeatures(
 			[]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
@@ -221,17 +222,17 @@ func (p *page) observe(event any) {
 	}
 }
 
-// fine fails the test if the page had an error, violated the content security policy, or sent a request to another server.
-func (p *page) fine(f *fixture) {
+// requireNoErrors fails the test if the page had an error, violated the content security policy, or sent a request to another server.
+func (p *page) requireNoErrors(f *fixture) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, problem := range p.problems {
-		p.t.Errorf("in the page: %s", problem)
+		p.t.Errorf("error in the page: %s", problem)
 	}
 	if hosts := slices.Collect(maps.Keys(p.hosts)); len(hosts) != 1 ||
 		hosts[0] != strings.TrimPrefix(f.url, "http://") {
-		p.t.Errorf("the page has asked %q, and its server is %s", hosts, f.url)
+		p.t.Errorf("the page sent requests to %q; want only %s", hosts, f.url)
 	}
 }
 
@@ -244,42 +245,42 @@ func (p *page) run(actions ...chromedp.Action) {
 	}
 }
 
-// loading is what Chromium says when a page is loaded in the place of the one that was asked.
-const loading = "Cannot find context with specified id"
+// errNavigated is Chromium's error for an expression whose page was replaced by another one.
+const errNavigated = "Cannot find context with specified id"
 
-// wait waits until an expression of JavaScript is true.
+// wait waits until a JavaScript expression is true.
 func (p *page) wait(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, pageTime)
 	defer cancel()
-	look := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
-	err := chromedp.Run(ctx, look)
-	for err != nil && strings.Contains(err.Error(), loading) {
-		err = chromedp.Run(ctx, look)
+	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
+	err := chromedp.Run(ctx, poll)
+	for err != nil && strings.Contains(err.Error(), errNavigated) {
+		err = chromedp.Run(ctx, poll)
 	}
 	if err != nil {
 		var text string
-		says, end := context.WithTimeout(p.ctx, time.Second)
+		textCtx, end := context.WithTimeout(p.ctx, time.Second)
 		defer end()
-		_ = chromedp.Run(says, chromedp.Evaluate("document.body.innerText", &text)) // says more, if it can
+		_ = chromedp.Run(textCtx, chromedp.Evaluate("document.body.innerText", &text)) // best effort, for the message
 		p.t.Fatalf("waiting for %s: %v; the page shows:\n%s", expression, err, text)
 	}
 }
 
-// ready waits until everything is loaded, the past too.
+// ready waits until the page has loaded the current and the past state.
 func (p *page) ready() {
 	p.t.Helper()
 	p.wait(`document.querySelector(".shown small") && !/loading|加载/.test(document.querySelector(".shown small").textContent)`)
 }
 
-// get returns what an expression of JavaScript says.
+// get returns the value of a JavaScript expression.
 func get[T any](p *page, expression string) (value T) {
 	p.t.Helper()
 	p.run(chromedp.Evaluate(expression, &value))
 	return value
 }
 
-// click clicks the first element of a selector that has a text; empty = any.
+// click clicks the first element that matches the selector and contains the text. An empty text matches any element.
 func (p *page) click(selector, text string) {
 	p.t.Helper()
 	find := "[...document.querySelectorAll(" + quote(selector) + ")].find((e) => e.textContent.includes(" +
@@ -302,8 +303,8 @@ func (p *page) keys(keys ...string) {
 	}
 }
 
-// shot keeps a picture of the page.
-func (p *page) shot(name string) {
+// screenshot saves a screenshot of the page.
+func (p *page) screenshot(name string) {
 	p.t.Helper()
 	var picture []byte
 	p.run(chromedp.CaptureScreenshot(&picture))

@@ -29,14 +29,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/board"
 )
 
-// manifests are the manifests of the board in a cluster, system is their namespace.
+// manifests is the directory of the manifests of the board, and system is their namespace.
 const (
 	manifests = "../../controller/deploy/board"
 	system    = "koupleless-system"
 )
 
-// asked notes what is asked of the Kubernetes API, as "apps/deployments list", and what was refused.
-type asked struct {
+// requestRecorder records the kinds of requests to the Kubernetes API, such as "apps/deployments list", and the
+// rejected requests.
+type requestRecorder struct {
 	next http.RoundTripper
 
 	mu      sync.Mutex
@@ -44,14 +45,14 @@ type asked struct {
 	refused []string
 }
 
-func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := a.next.RoundTrip(r)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kind := kindOf(r.Method, r.URL)
 	a.kinds[kind] = true
 	if resource, watched := strings.CutSuffix(kind, " watch"); watched {
-		a.kinds[resource+" list"] = true // what an older API server is asked first
+		a.kinds[resource+" list"] = true // the board lists first if the API server cannot stream lists
 	}
 	if err == nil && answer.StatusCode == http.StatusForbidden {
 		a.refused = append(a.refused, kind)
@@ -59,7 +60,7 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// kindOf is a request as a rule of RBAC spells it.
+// kindOf returns the resource and the verb of a request, as in an RBAC rule.
 func kindOf(method string, u *url.URL) string {
 	parts := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
 	group := ""
@@ -84,9 +85,9 @@ func kindOf(method string, u *url.URL) string {
 	return path.Join(group, resource) + " " + verb
 }
 
-// The manifests go into a cluster. With the rights that they give, a board shows everything and is
-// refused nothing; and it asks for all that it may. Its program knows the flags of its container.
-func inCluster(t *testing.T, r *live) {
+// The manifests can be applied. With exactly their permissions, the board shows all objects, and it uses every permission.
+// The arguments of the container are valid.
+func inCluster(t *testing.T, r *liveBoard) {
 	kubectl := func(words ...string) {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), "kubectl",
@@ -105,13 +106,13 @@ func inCluster(t *testing.T, r *live) {
 
 	d, err := r.api.AppsV1().Deployments(system).Get(t.Context(), "board", metav1.GetOptions{})
 	check.Must(t, err)
-	theFlagsAreKnown(t, r, d)
+	requireValidArguments(t, r, d)
 
 	config, err := r.box.REST()
 	check.Must(t, err)
 	as := rest.AnonymousClientConfig(config)
 	as.BearerToken = r.token(system, d.Spec.Template.Spec.ServiceAccountName)
-	seen := &asked{kinds: map[string]bool{}}
+	seen := &requestRecorder{kinds: map[string]bool{}}
 	as.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		seen.next = next
 		return seen
@@ -124,12 +125,12 @@ func inCluster(t *testing.T, r *live) {
 	defer seen.mu.Unlock()
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" ||
 		len(seen.refused) > 0 {
-		t.Errorf("what the board asks is not what its role allows (-role +asked):\n%s\nrefused: %v", diff, seen.refused)
+		t.Errorf("what the board asks is not what its role allows (-role +requestRecorder):\n%s\nrefused: %v", diff, seen.refused)
 	}
 }
 
-// token is one of a service account.
-func (r *live) token(namespace, account string) string {
+// token returns a token of a service account.
+func (r *liveBoard) token(namespace, account string) string {
 	r.t.Helper()
 	answer, err := r.api.CoreV1().ServiceAccounts(namespace).CreateToken(r.t.Context(), account,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -137,17 +138,17 @@ func (r *live) token(namespace, account string) string {
 	return answer.Status.Token
 }
 
-// theFlagsAreKnown runs what the container runs: it finds fault with nothing but that this is no Pod.
-func theFlagsAreKnown(t *testing.T, r *live, d *appsv1.Deployment) {
+// requireValidArguments runs koupsandbox with the arguments of the container. The only error is that this is not a Pod.
+func requireValidArguments(t *testing.T, r *liveBoard, d *appsv1.Deployment) {
 	t.Helper()
 	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
 	check.Must(t, err)
 	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster is for a Pod of a cluster") {
-		t.Errorf("the container's arguments end with status %d:\n%s%s", result.Status, result.Out, result.Err)
+		t.Errorf("exit status %d with the arguments of the container:\n%s%s", result.Status, result.Out, result.Err)
 	}
 }
 
-// allowed are the kinds of requests that a role allows.
+// allowed returns the kinds of requests that a role allows.
 func allowed(role *rbacv1.ClusterRole) map[string]bool {
 	all := map[string]bool{}
 	for _, rule := range role.Rules {
@@ -160,7 +161,7 @@ func allowed(role *rbacv1.ClusterRole) map[string]bool {
 	return all
 }
 
-// browse serves a board as in a cluster, logs a user in, and asks why of everything that is shown.
+// browse serves a board as in a cluster, logs in a user, and requests the diagnosis of each base, Pod and workload.
 func browse(t *testing.T, as *rest.Config, token string) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(as)
@@ -193,14 +194,14 @@ func browse(t *testing.T, as *rest.Config, token string) {
 	}
 	if answer := ask(http.MethodPost, "/api/session",
 		`{"token": "nobody's"}`); answer.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a token of nobody: status %d", answer.StatusCode)
+		t.Errorf("unknown token: status %d, want 401", answer.StatusCode)
 	}
 	if answer := ask(http.MethodPost, "/api/session", `{"token": "`+token+`"}`); answer.StatusCode/100 != 2 {
-		text, _ := io.ReadAll(answer.Body) // says more, if it can
-		t.Fatalf("the user's token: status %d: %s", answer.StatusCode, text)
+		text, _ := io.ReadAll(answer.Body) // best effort, for the message
+		t.Fatalf("token of the user: status %d: %s", answer.StatusCode, text)
 	}
 	var shown board.Tables
-	check.Eventually(t.Context(), t, pageTime, "everything is shown", func(context.Context) error {
+	check.Eventually(t.Context(), t, pageTime, "the board shows all objects", func(context.Context) error {
 		answer := ask(http.MethodGet, "/api/events", "")
 		defer func() { _ = answer.Body.Close() }()
 		lines := bufio.NewScanner(answer.Body)
@@ -220,7 +221,7 @@ func browse(t *testing.T, as *rest.Config, token string) {
 		return nil
 	})
 	if len(shown.Notice) > 0 {
-		t.Errorf("it says that it cannot see: %v", shown.Notice)
+		t.Errorf("the board reports missing permissions: %v", shown.Notice)
 	}
 	var questions []url.Values
 	for name := range shown.Base {
@@ -237,7 +238,7 @@ func browse(t *testing.T, as *rest.Config, token string) {
 		text, err := io.ReadAll(answer.Body)
 		check.Must(t, err)
 		if answer.StatusCode != http.StatusOK || strings.Contains(string(text), "forbidden") {
-			t.Errorf("why of %v: status %d: %s", q, answer.StatusCode, text)
+			t.Errorf("why for %v: status %d: %s", q, answer.StatusCode, text)
 		}
 	}
 }

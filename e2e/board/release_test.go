@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// stock applies a Deployment with one module on each of the two bases, and its Service.
-func stock(t *testing.T, r *live) {
+// createStock creates a Deployment with one module on each of the two bases, and its Service.
+func createStock(t *testing.T, r *liveBoard) {
 	t.Helper()
 	template := module.Template("stock", module.Container("stock", "1.0.0"))
 	module.OnePerBase(&template)
@@ -36,37 +36,37 @@ func stock(t *testing.T, r *live) {
 	check.Must(t, err)
 }
 
-// panelShows waits until the panel says of a workload how many Pods have which version, and its state.
-func (r *live) panelShows(version, updated, state string) {
+// panelShows waits until the panel of a workload shows the version, the number of updated Pods and the state.
+func (r *liveBoard) panelShows(version, updated, state string) {
 	r.t.Helper()
 	r.wait(fmt.Sprintf(`(() => { const p = document.querySelector(".panel"); const text = (s) => p?.querySelector(s)?.textContent;
 		return text(".progress .to") === %s && text(".progress .numbers") === %s && text("dl dd") === %s; })()`,
 		quote(version), quote(updated), quote(state)))
 }
 
-// A release by the board's own action is followed to its end: every version on every base, in order,
-// and no request is lost.
-func aRelease(t *testing.T, r *live) {
-	stock(t, r)
-	r.look("view=log&kinds=module&sel=workload:deployment/default/stock")
+// The board shows a release that a user starts there, with the module states of each base in their order. No request is
+// lost.
+func releaseVersion(t *testing.T, r *liveBoard) {
+	createStock(t, r)
+	r.show("view=log&kinds=module&sel=workload:deployment/default/stock")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.look("sel=service:default/stock")
+	r.show("sel=service:default/stock")
 	r.wait(`document.querySelector(".panel dl dd")?.textContent === "2 of 2 endpoints ready"`)
-	r.does("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"},
+	r.requireAction("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"},
 		"50 requests a second go to stock of Service stock")
-	r.look("view=log&kinds=module&sel=workload:deployment/default/stock")
-	r.does("Release a version", map[string]string{"module": "stock", "version": "2.0.0"},
+	r.show("view=log&kinds=module&sel=workload:deployment/default/stock")
+	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "2.0.0"},
 		"deployment/stock is to have stock:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	d, err := r.api.AppsV1().Deployments("default").Get(t.Context(), "stock", metav1.GetOptions{})
 	check.Must(t, err)
 	if image := d.Spec.Template.Spec.Containers[0].Image; image != module.URL("stock", "2.0.0") {
-		t.Errorf("its jar is said to be at %s", image)
+		t.Errorf("the image of the Deployment is %s", image)
 	}
 	changes := func(base string) []string {
 		rows := get[[]string](r.page,
 			`[...document.querySelectorAll(".virtual tbody tr:not(.gap)")].map((r) => [...r.cells].slice(2, 5).map((c) => c.innerText.trim()).join(" "))`)
-		slices.Reverse(rows) // the newest stands on top
+		slices.Reverse(rows) // the newest is the first row
 		rows = slices.DeleteFunc(rows, func(s string) bool { return !strings.HasPrefix(s, base+" ") })
 		for i, s := range rows {
 			rows[i] = strings.TrimPrefix(s, base+" ")
@@ -79,38 +79,38 @@ func aRelease(t *testing.T, r *live) {
 		"stock:2.0.0 serves switch from old biz: stock:1.0.0", "stock:1.0.0 stopped", "stock:1.0.0 gone",
 	}
 	for _, base := range []string{"base-1", "base-2"} {
-		check.Eventually(t.Context(), t, pageTime, "the old version is gone from "+base, func(context.Context) error {
+		check.Eventually(t.Context(), t, pageTime, "the old version is uninstalled from "+base, func(context.Context) error {
 			if diff := cmp.Diff(want, changes(base)); diff != "" {
 				return fmt.Errorf("changes of %s (-want +got):\n%s", base, diff)
 			}
 			return nil
 		})
 	}
-	r.shot("real-release")
-	r.look("view=traffic&sel=stream:/shoppers")
-	says := r.act("Stop the traffic", nil)
+	r.screenshot("real-release")
+	r.show("view=traffic&sel=stream:/shoppers")
+	message := r.runAction("Stop the traffic", nil)
 	var sent, lost int
-	if _, err := fmt.Sscanf(says, "shoppers has ended: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
+	if _, err := fmt.Sscanf(message, "shoppers has ended: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
 		lost != 0 {
-		t.Errorf("the page says %q; want 50 requests at least, and 0 lost", says)
+		t.Errorf("the board reports %q; want at least 50 requests and 0 lost", message)
 	}
-	r.look("view=lanes")
-	r.shot("real-lanes")
+	r.show("view=lanes")
+	r.screenshot("real-lanes")
 }
 
-// Releases are held, approved, taken back and scaled, and Kubernetes does it.
-func workloads(t *testing.T, r *live) {
-	r.look("view=workloads&sel=workload:deployment/default/stock")
-	r.does("Pause the rollout", nil, "the rollout of deployment/stock is paused")
+// Users can pause, approve and roll back releases, and scale workloads.
+func manageWorkloads(t *testing.T, r *liveBoard) {
+	r.show("view=workloads&sel=workload:deployment/default/stock")
+	r.requireAction("Pause the rollout", nil, "the rollout of deployment/stock is paused")
 	r.panelShows("2.0.0", "2/2", "paused")
-	r.does("Release a version", map[string]string{"module": "stock", "version": "3.0.0"},
+	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "3.0.0"},
 		"deployment/stock is to have stock:3.0.0")
 	r.panelShows("3.0.0", "0/2", "paused")
-	r.does("Approve", nil, "the rollout of deployment/stock goes on")
+	r.requireAction("Approve", nil, "the rollout of deployment/stock goes on")
 	r.panelShows("3.0.0", "2/2", "ready")
-	r.does("Back to the revision before", nil, "deployment/stock goes back to revision 2")
+	r.requireAction("Back to the revision before", nil, "deployment/stock goes back to revision 2")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.does("Scale", map[string]string{"replicas": "1"}, "deployment/stock is to have 1 replicas")
+	r.requireAction("Scale", map[string]string{"replicas": "1"}, "deployment/stock is to have 1 replicas")
 	r.panelShows("2.0.0", "1/1", "ready")
 
 	ledger := module.Template("ledger", module.Container("ledger", "1.0.0"))
@@ -119,29 +119,29 @@ func workloads(t *testing.T, r *live) {
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{Partition: ptr.To[int32](1)}
 	_, err := r.api.AppsV1().StatefulSets("default").Create(t.Context(), set, metav1.CreateOptions{})
 	check.Must(t, err)
-	r.look("view=workloads&sel=workload:statefulset/default/ledger")
+	r.show("view=workloads&sel=workload:statefulset/default/ledger")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.does("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"},
+	r.requireAction("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"},
 		"statefulset/ledger is to have ledger:2.0.0")
 	r.panelShows("2.0.0", "1/2", "paused")
 	r.wait(`document.querySelector(".batches")?.innerText.includes("waits: lower the partition to approve")`)
-	r.shot("real-batches")
-	r.does("Approve a batch", map[string]string{"partition": "0"},
+	r.screenshot("real-batches")
+	r.requireAction("Approve a batch", map[string]string{"partition": "0"},
 		"Pods of statefulset/ledger from number 0 on get its present version")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.does("Back to the revision before", nil, "statefulset/ledger goes back to revision 1")
+	r.requireAction("Back to the revision before", nil, "statefulset/ledger goes back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
 
 	_, err = r.api.AppsV1().DaemonSets("default").Create(t.Context(),
 		module.DaemonSet("default", "audit", module.Template("audit", module.Container("audit", "1.0.0"))),
 		metav1.CreateOptions{})
 	check.Must(t, err)
-	r.look("view=workloads&sel=workload:daemonset/default/audit")
+	r.show("view=workloads&sel=workload:daemonset/default/audit")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.does("Release a version", map[string]string{"module": "audit", "version": "2.0.0"},
+	r.requireAction("Release a version", map[string]string{"module": "audit", "version": "2.0.0"},
 		"daemonset/audit is to have audit:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.does("Back to the revision before", nil, "daemonset/audit goes back to revision 1")
+	r.requireAction("Back to the revision before", nil, "daemonset/audit goes back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
 	pods, err := r.api.CoreV1().Pods("default").List(t.Context(),
 		metav1.ListOptions{LabelSelector: "app in (ledger, audit)"})
@@ -157,31 +157,31 @@ func workloads(t *testing.T, r *live) {
 	}
 }
 
-func cordon(t *testing.T, r *live) {
-	marked := func() bool {
+func cordon(t *testing.T, r *liveBoard) {
+	isCordoned := func() bool {
 		nodes, err := r.api.CoreV1().Nodes().List(t.Context(),
 			metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 		check.Must(t, err)
 		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
 	}
-	r.look("sel=base:base-1")
-	if says := r.act("Let no Pod come", nil); !strings.HasPrefix(says, "no Pod is to come to vnode.") || !marked() {
-		t.Errorf("the page says %q; a Node is marked: %v", says, marked())
+	r.show("sel=base:base-1")
+	if message := r.runAction("Let no Pod come", nil); !strings.HasPrefix(message, "no Pod is to come to vnode.") || !isCordoned() {
+		t.Errorf("the board reports %q; a Node is cordoned: %t", message, isCordoned())
 	}
 	r.wait(`document.querySelector(".panel dl").innerText.includes("cordoned")`)
-	if says := r.act("Let Pods come again", nil); !strings.HasPrefix(says, "Pods may come to vnode.") || marked() {
-		t.Errorf("the page says %q; a Node is marked: %v", says, marked())
+	if message := r.runAction("Let Pods come again", nil); !strings.HasPrefix(message, "Pods may come to vnode.") || isCordoned() {
+		t.Errorf("the board reports %q; a Node is cordoned: %t", message, isCordoned())
 	}
 }
 
-// A scenario that the command line named runs, and its steps are shown.
-func aScenario(t *testing.T, r *live) {
-	r.look("view=components")
-	r.does("Run a scenario", map[string]string{"scenario": "looks"}, "looks runs")
-	r.look("view=log&kinds=step")
-	r.wait(mainHas("its base runs"))
+// A scenario from the command line can be run, and the log shows its steps.
+func runScenario(t *testing.T, r *liveBoard) {
+	r.show("view=components")
+	r.requireAction("Run a scenario", map[string]string{"scenario": "looks"}, "looks runs")
+	r.show("view=log&kinds=step")
+	r.wait(mainContains("its base runs"))
 	r.wait(`/looks-\w+\s+passed/.test(document.querySelector("main").innerText)`)
 	if get[bool](r.page, `document.querySelector("main").innerText.includes("00:00:00.000")`) {
-		t.Error("a step has no time")
+		t.Error("a step has no timestamp")
 	}
 }

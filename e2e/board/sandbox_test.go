@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// realBoard is the board of a sandbox that is up, as a process of its own.
-func realBoard(t *testing.T) (address string, b *box.Box) {
+// startBoard runs koupsandbox board for a new sandbox.
+func startBoard(t *testing.T) (address string, b *box.Box) {
 	t.Helper()
 	ctx := context.Background()
 	b, err := box.New("board")
@@ -47,7 +47,7 @@ func realBoard(t *testing.T) (address string, b *box.Box) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGINT) // Ctrl-C
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("the board ended with %v", err)
+			t.Errorf("koupsandbox board failed: %v", err)
 		}
 	})
 	var printed struct{ URL string }
@@ -57,8 +57,8 @@ func realBoard(t *testing.T) (address string, b *box.Box) {
 	return printed.URL, b
 }
 
-// live is the page of a real sandbox.
-type live struct {
+// liveBoard is the web UI of a running sandbox.
+type liveBoard struct {
 	*page
 	root string
 	box  *box.Box
@@ -66,15 +66,15 @@ type live struct {
 	api  kubernetes.Interface
 }
 
-// look shows another place.
-func (r *live) look(query string) {
+// show opens the page with another query.
+func (r *liveBoard) show(query string) {
 	r.t.Helper()
 	r.run(chromedp.Navigate(r.root + "/?" + query))
 	r.ready()
 }
 
-// act presses the button of an action, fills in what it asks for, and returns what it has done.
-func (r *live) act(button string, values map[string]string) string {
+// runAction clicks the button of an action, fills in its fields, and returns the message of the result.
+func (r *liveBoard) runAction(button string, values map[string]string) string {
 	r.t.Helper()
 	r.click(".actions button", button)
 	r.wait(`document.querySelector("dialog[open] .main")`)
@@ -93,18 +93,18 @@ func (r *live) act(button string, values map[string]string) string {
 	return message
 }
 
-// does fails the test if an action says something else than it should.
-func (r *live) does(button string, values map[string]string, want string) {
+// requireAction runs an action, and fails the test if the message differs from want.
+func (r *liveBoard) requireAction(button string, values map[string]string, want string) {
 	r.t.Helper()
-	if got := r.act(button, values); got != want {
-		r.t.Fatalf("%s says %q, want %q", button, got, want)
+	if got := r.runAction(button, values); got != want {
+		r.t.Fatalf("%s reports %q, want %q", button, got, want)
 	}
 }
 
 // The web UI of a real sandbox shows the bases, answers why, performs actions and follows a release. It rejects requests
 // without the token.
-func TestARealSandbox(t *testing.T) {
-	address, b := realBoard(t)
+func TestBoardOfRunningSandbox(t *testing.T) {
+	address, b := startBoard(t)
 	root, _, _ := strings.Cut(address, "/#")
 	up, err := b.Open(t.Context())
 	check.Must(t, err)
@@ -113,50 +113,50 @@ func TestARealSandbox(t *testing.T) {
 	check.Must(t, err)
 	api, err := kubernetes.NewForConfig(config)
 	check.Must(t, err)
-	r := &live{page: open(newBrowser(t), t, address, look{}), root: root, box: b, up: up, api: api}
+	r := &liveBoard{page: open(newBrowser(t), t, address, viewport{}), root: root, box: b, up: up, api: api}
 	r.ready()
-	r.wait(mainHas("base-1"))
-	r.wait(mainHas("base-2"))
+	r.wait(mainContains("base-1"))
+	r.wait(mainContains("base-2"))
 	if hash := get[string](r.page, "location.hash"); hash != "" {
-		t.Errorf("the token is still in the address: %s", hash)
+		t.Errorf("the token is still in the URL: %s", hash)
 	}
-	for _, part := range []struct {
+	for _, tc := range []struct {
 		name string
-		test func(*testing.T, *live)
+		test func(*testing.T, *liveBoard)
 	}{
-		{"a fault", aFault}, {"a scenario", aScenario}, {"a release", aRelease}, {"workloads", workloads},
-		{"a base takes no more Pods", cordon}, {"every view is accessible", accessibility}, {"in a cluster", inCluster},
+		{"fault", setFault}, {"scenario", runScenario}, {"release", releaseVersion}, {"workloads", manageWorkloads},
+		{"cordon", cordon}, {"accessibility", accessibility}, {"in a cluster", inCluster},
 	} {
-		t.Run(part.name, func(t *testing.T) {
-			part.test(t, &live{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
+		t.Run(tc.name, func(t *testing.T) {
+			tc.test(t, &liveBoard{page: &page{t: t, ctx: r.ctx}, root: r.root, box: b, up: up, api: api})
 		})
 	}
-	r.fine(&fixture{url: root})
-	p := open(newBrowser(t), t, address, look{}) // the address was used
+	r.requireNoErrors(&fixture{url: root})
+	p := open(newBrowser(t), t, address, viewport{}) // each token is valid for one session
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	p.wait("!" + mainHas("base-1"))
+	p.wait("!" + mainContains("base-1"))
 }
 
 // accessibility checks the views that show workloads, Pods and reasons.
-func accessibility(t *testing.T, r *live) {
+func accessibility(t *testing.T, r *liveBoard) {
 	script := axe(t)
-	for _, place := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger",
+	for _, query := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger",
 		"view=traffic", "view=lanes", "view=log"} {
-		r.look(place)
-		r.accessible(script)
+		r.show(query)
+		r.requireAccessible(script)
 	}
 }
 
-func aFault(t *testing.T, r *live) {
-	r.look("")
+func setFault(t *testing.T, r *liveBoard) {
+	r.show("")
 	r.click(".card", "base-2")
 	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
-	r.does("Set a fault", nil, "fault latency-1 (latency) is set on base-2")
+	r.requireAction("Set a fault", nil, "fault latency-1 (latency) is set on base-2")
 	faults, err := r.up.Faults(t.Context(), "")
 	if err != nil || len(faults.Faults) != 1 || faults.Faults[0].Kind != "latency" {
-		t.Fatalf("there are the faults %v, error %v; want one of kind latency", faults, err)
+		t.Fatalf("faults %v, error %v; want one fault of kind latency", faults, err)
 	}
-	r.shot("real-sandbox")
-	r.look("view=components&sel=fault:base-2/" + faults.Faults[0].ID)
-	r.does("Clear", nil, "fault latency-1 is cleared")
+	r.screenshot("real-sandbox")
+	r.show("view=components&sel=fault:base-2/" + faults.Faults[0].ID)
+	r.requireAction("Clear", nil, "fault latency-1 is cleared")
 }

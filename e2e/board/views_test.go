@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// views are all views, with a text that each shows of the story in both languages.
+// views has all views, with a text of each view of newRun in both languages.
 var views = []struct{ name, english, chinese string }{
 	{"overview", "base-2", "发现的问题"},
 	{"lanes", "Legend", "图例"},
@@ -25,12 +25,12 @@ var views = []struct{ name, english, chinese string }{
 }
 
 func quote(s string) string {
-	text, _ := json.Marshal(s) // a string can always be
+	text, _ := json.Marshal(s) // strings cannot fail
 	return string(text)
 }
 
-// mainHas is whether the content of the page has a text.
-func mainHas(text string) string {
+// mainContains returns a JavaScript expression that is true if the content of the page contains the text.
+func mainContains(text string) string {
 	return "document.querySelector('main')?.innerText.includes(" + quote(text) + ")"
 }
 
@@ -45,9 +45,9 @@ func axe(t *testing.T) string {
 }
 
 func TestEveryViewRendersAndIsAccessible(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 3), "")
+	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
 	script := axe(t)
-	for _, l := range []look{{1280, 720, false, "en"}, {1920, 1080, true, "zh"}, {800, 600, true, "en"}} {
+	for _, l := range []viewport{{1280, 720, false, "en"}, {1920, 1080, true, "zh"}, {800, 600, true, "en"}} {
 		for _, view := range views {
 			name := fmt.Sprintf("%s-%dx%d-%s", view.name, l.width, l.height, l.language)
 			t.Run(name, func(t *testing.T) {
@@ -57,24 +57,24 @@ func TestEveryViewRendersAndIsAccessible(t *testing.T) {
 				if l.language == "zh" {
 					text = view.chinese
 				}
-				p.wait(mainHas(text))
+				p.wait(mainContains(text))
 				p.wait(`document.querySelector(".panel dl")`)
 				if raw := get[bool](p, `/\{\w+\}/.test(document.body.innerText)`); raw {
-					t.Error("a text is not filled in")
+					t.Error("a text has a placeholder without a value")
 				}
-				p.shot(name)
-				p.accessible(script)
+				p.screenshot(name)
+				p.requireAccessible(script)
 				if wide := get[bool](p, "document.documentElement.scrollWidth > innerWidth"); wide {
 					t.Error("the page is wider than the window")
 				}
-				p.fine(f)
+				p.requireNoErrors(f)
 			})
 		}
 	}
 }
 
-// accessible fails the test if axe finds something serious.
-func (p *page) accessible(script string) {
+// requireAccessible fails the test if axe reports a serious or critical violation.
+func (p *page) requireAccessible(script string) {
 	p.t.Helper()
 	p.run(chromedp.Evaluate(script, nil))
 	p.run(chromedp.Evaluate(`window.found = undefined; axe.run().then((r) => { window.found = r.violations.filter((v) => ["serious", "critical"].includes(v.impact))
@@ -85,14 +85,14 @@ func (p *page) accessible(script string) {
 	}
 }
 
-func TestTheFilterIsInTheURL(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 12), "")
-	p := open(browser, t, f.at("q=base-1"), look{})
+func TestURLContainsFilter(t *testing.T) {
+	browser, f := newBrowser(t), serve(t, newRun(t, 12), "")
+	p := open(browser, t, f.at("q=base-1"), viewport{})
 	p.ready()
 	names := `[...document.querySelectorAll(".card .head b")].map((e) => e.textContent)`
 	p.wait(`document.querySelectorAll(".card").length === 4`)
 	if diff := cmp.Diff([]string{"base-1", "base-10", "base-11", "base-12"}, get[[]string](p, names)); diff != "" {
-		t.Errorf("q=base-1 shows others (-want +got):\n%s", diff)
+		t.Errorf("bases of q=base-1 (-want +got):\n%s", diff)
 	}
 	p.fill("#filter", "base-12")
 	p.wait(`document.querySelectorAll(".card").length === 1 && location.search === "?q=base-12"`)
@@ -103,49 +103,49 @@ func TestTheFilterIsInTheURL(t *testing.T) {
 	p.wait(`document.querySelectorAll(".card").length === 6`)
 	p.run(chromedp.NavigateBack())
 	p.wait(`document.querySelectorAll(".card").length === 12`)
-	p.fine(f)
+	p.requireNoErrors(f)
 }
 
-// stateAt is the word that the card of a base shows; empty if it is well.
+// stateAt returns a JavaScript expression with the state on the card of a base. The state of a healthy base is empty.
 func stateAt(base string) string {
 	return `([...document.querySelectorAll(".card")].find((c) => c.querySelector("b").textContent === ` + quote(base) +
 		`)?.querySelector(".word")?.textContent ?? "")`
 }
 
-func TestAnyMomentCanBeShownAgain(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 5), "")
-	at := func(after time.Duration) string { return strconv.FormatInt(began.Add(after).UnixMilli(), 10) }
-	p := open(browser, t, f.at("t="+at(15*time.Second)), look{})
+func TestPastStates(t *testing.T) {
+	browser, f := newBrowser(t), serve(t, newRun(t, 5), "")
+	at := func(after time.Duration) string { return strconv.FormatInt(runStart.Add(after).UnixMilli(), 10) }
+	p := open(browser, t, f.at("t="+at(15*time.Second)), viewport{})
 	p.ready()
 	p.wait(stateAt("base-2") + ` === "disconnected"`)
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:15"`)
-	p.shot("past")
+	p.screenshot("past")
 	p.keys(kb.End)
 	p.wait(`document.querySelector(".shown small").textContent === "live" && location.search === ""`)
 	p.wait(stateAt("base-2") + ` !== "disconnected"`)
 	p.keys(kb.Home)
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:00"`)
 	p.wait(stateAt("base-2") + ` === ""`)
-	p.keys("]") // what goes wrong first is that base
+	p.keys("]") // the first problem is the disconnect of base-2
 	p.wait(stateAt("base-2") + ` === "disconnected" && location.search === "?t=` + at(10*time.Second) + `"`)
 	p.keys(kb.ArrowLeft)
 	p.wait(stateAt("base-2") + ` === "" && document.querySelector(".shown b").textContent === "10:00:09"`)
 	p.run(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(8))) // Shift
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:19"`)
-	p.keys("6") // the log of the moment ends with it
+	p.keys("6") // the log view ends with the shown time
 	p.wait(`location.search.includes("view=log") && document.querySelector("td.time")?.textContent.startsWith("10:00:19")`)
-	p.keys("1", ".", ".", ".", " ") // ten times as fast
+	p.keys("1", ".", ".", ".", " ") // playback at ten times the speed
 	p.wait(stateAt("base-2") + ` !== "disconnected" && document.querySelector(".shown small").textContent === "live"`)
-	p.fine(f)
+	p.requireNoErrors(f)
 }
 
-func TestTheKeyboardReachesEverything(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 3), "")
-	p := open(browser, t, f.at(""), look{})
+func TestKeyboardReachesAllControls(t *testing.T) {
+	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
+	p := open(browser, t, f.at(""), viewport{})
 	p.ready()
 	p.keys("/")
 	p.wait(`document.activeElement.id === "filter"`)
-	p.fill("#filter", "") // the driver types a key even where the page has taken it
+	p.fill("#filter", "") // chromedp also types keys that the page handles as shortcuts
 	p.keys("2")
 	p.wait(`document.getElementById("filter").value === "2" && !location.search.includes("view")`)
 	p.keys(kb.Escape)
@@ -154,7 +154,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 	p.wait(`location.search.includes("view=lanes")`)
 	p.keys("1", "?")
 	p.wait(`document.querySelector("dialog[open]") && document.querySelectorAll("dialog kbd").length > 10`)
-	p.shot("shortcuts")
+	p.screenshot("shortcuts")
 	p.keys(kb.Escape)
 	p.wait(`!document.querySelector("dialog")`)
 	p.run(chromedp.Evaluate(`document.getElementById("filter").value = ""; document.activeElement.blur(); window.reached = new Set(); 0`, nil))
@@ -169,72 +169,72 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 		t.Errorf("Tab does not reach %q", unreached)
 	}
 	if unseen := get[string](p, `window.unseen ?? ""`); unseen != "" {
-		t.Errorf("nobody sees that this has the focus: %s", unseen)
+		t.Errorf("these elements have no visible focus: %s", unseen)
 	}
-	p.fine(f)
+	p.requireNoErrors(f)
 }
 
 func TestLanguageAndTheme(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 3), "")
-	p := open(browser, t, f.at(""), look{language: "zh-CN", dark: true})
+	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
+	p := open(browser, t, f.at(""), viewport{language: "zh-CN", dark: true})
 	p.ready()
 	back := `getComputedStyle(document.body).backgroundColor`
-	p.wait(`document.documentElement.lang === "zh" && ` + mainHas("基座"))
+	p.wait(`document.documentElement.lang === "zh" && ` + mainContains("基座"))
 	dark := get[string](p, back)
 	p.click(".tools button", "English")
-	p.wait(`document.documentElement.lang === "en" && ` + mainHas("Bases"))
+	p.wait(`document.documentElement.lang === "en" && ` + mainContains("Bases"))
 	p.run(chromedp.Evaluate(`document.querySelectorAll(".tools button")[1].click()`, nil))
 	p.wait(back + " !== " + quote(dark))
-	p.run(chromedp.Navigate(f.url)) // it is remembered
+	p.run(chromedp.Navigate(f.url)) // the browser stores the settings
 	p.ready()
 	p.wait(`document.documentElement.lang === "en" && ` + back + " !== " + quote(dark))
-	p.run(chromedp.Navigate(f.url + "/?lang=zh&theme=dark")) // and a URL counts more
+	p.run(chromedp.Navigate(f.url + "/?lang=zh&theme=dark")) // the URL overrides them
 	p.ready()
 	p.wait(`document.documentElement.lang === "zh" && ` + back + " === " + quote(dark))
-	p.fine(f)
+	p.requireNoErrors(f)
 }
 
-func TestNobodyLooksWithoutTheToken(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 3), "")
-	p := open(browser, t, f.at(""), look{})
+func TestTokenIsRequired(t *testing.T) {
+	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
+	p := open(browser, t, f.at(""), viewport{})
 	p.ready()
 	if hash := get[string](p, "location.hash"); hash != "" {
 		t.Errorf("the token is still in the URL: %s", hash)
 	}
-	p.fine(f)
-	p = open(newBrowser(t), t, f.url, look{})
+	p.requireNoErrors(f)
+	p = open(newBrowser(t), t, f.url, viewport{})
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	p.shot("refused")
+	p.screenshot("refused")
 	p.fill("input", "wrong")
 	p.keys(kb.Enter)
 	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("was used already")`)
 	p.fill("input", f.secret())
 	p.keys(kb.Enter)
 	p.ready()
-	p.wait(mainHas("base-1"))
+	p.wait(mainContains("base-1"))
 }
 
-func TestAServerThatIsAway(t *testing.T) {
-	browser, f := newBrowser(t), serve(t, story(t, 3), "")
-	p := open(browser, t, f.at(""), look{})
+func TestServerUnavailable(t *testing.T) {
+	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
+	p := open(browser, t, f.at(""), viewport{})
 	p.ready()
 	f.stop()
 	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("does not answer")`)
-	p.wait(mainHas("base-1")) // the last known state
-	p.shot("away")
-	again := serve(t, story(t, 4), f.port)
+	p.wait(mainContains("base-1")) // the last known state
+	p.screenshot("away")
+	again := serve(t, newRun(t, 4), f.port)
 	p.click(".banner button", "Try now")
-	// another server has other sessions
+	// a new server does not know the sessions of the previous one
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.fill("input", again.secret())
 	p.keys(kb.Enter)
-	p.wait(mainHas("base-4"))
+	p.wait(mainContains("base-4"))
 }
 
-// A page of a thousand bases is drawn.
-func TestAThousandBases(t *testing.T) {
-	p := open(newBrowser(t), t, serve(t, story(t, 1000), "").at(""), look{})
+// The page renders a thousand bases.
+func TestThousandBases(t *testing.T) {
+	p := open(newBrowser(t), t, serve(t, newRun(t, 1000), "").at(""), viewport{})
 	p.wait(`document.querySelectorAll(".mini").length === 1000`)
 	p.ready()
-	p.shot("thousand")
+	p.screenshot("thousand")
 }
