@@ -1,5 +1,4 @@
-// Package controller holds the tests of the module controller's behaviour on a
-// running sandbox: its own process, the real API server and the real
-// Kubernetes controllers. The bases are simulated in the test's process, so that a test
-// sees every change in them. What scenarios of the catalogue show is not repeated here.
+// Package controller tests the module controller as a process, with a real API server and the Kubernetes controllers of a
+// sandbox. The simulated bases run in the process of the test, which observes every change in them. The package covers
+// behaviour that the scenarios of the catalogue do not cover.
 package controller

@@ -16,12 +16,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// settings save minutes of waiting.
+// settings shorten the timeouts of the controller.
 var settings = map[string]string{
 	"BASE_UNREACHABLE_AFTER":              "4s",
 	"BASE_DEAD_AFTER":                     "8s",
 	"RECONNECT_GRACE":                     "-1s",
-	"MASS_SILENCE_PERCENT":                "0", // bases of finished tests stop all the time
+	"MASS_SILENCE_PERCENT":                "0", // the bases of each test stop when the test ends
 	"BASE_DELETIONS_PERCENT":              "100",
 	"HEALTH_INTERVAL":                     "1s",
 	"LIST_INTERVAL":                       "2s",
@@ -33,30 +33,30 @@ var settings = map[string]string{
 	"ENABLE_MODULE_VIEW":                  "true",
 }
 
-// What all tests use; run sets it.
+// The fixtures of all tests. TestMain and bringUp set them.
 var (
-	programs string // directory of the built binaries
-	shared   *box.Box
-	config   *rest.Config
-	client   kubernetes.Interface
-	mqtt     box.Broker
-	heart    string // URL where the shared controller takes heartbeats over HTTP
-	hook     = &robot{}
+	programs     string // directory of the built binaries
+	shared       *box.Box
+	config       *rest.Config
+	client       kubernetes.Interface
+	mqtt         box.Broker
+	heartbeatURL string // where the shared controller receives heartbeats over HTTP
+	hook         = &recordingHook{}
 )
 
-// atOnce is how many tests run at the same time: most of the time they wait.
-const atOnce = 12
+// parallelTests is the maximum number of concurrent tests. Most of the time, tests wait.
+const parallelTests = 12
 
 func TestMain(m *testing.M) {
-	alive, stuck := httptest.NewServer(hook), newStuck()
-	settings["REPORT_HOOKS"], settings["REPORT_HOOKS_ALLOW_HTTP"] = stuck.URL+";"+alive.URL, "true"
-	code := box.Main(m, "controller", atOnce, bringUp, rightsSufficed)
-	alive.Close()
-	stuck.close()
+	responsive, hanging := httptest.NewServer(hook), newHangingHook()
+	settings["REPORT_HOOKS"], settings["REPORT_HOOKS_ALLOW_HTTP"] = hanging.URL+";"+responsive.URL, "true"
+	code := box.Main(m, "controller", parallelTests, bringUp, checkPermissions)
+	responsive.Close()
+	hanging.close()
 	os.Exit(code)
 }
 
-// bringUp starts a sandbox of one base; tests bring bases of their own.
+// bringUp starts a sandbox with one base. Tests start their own bases.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, programs = b, b.Bin
 	one := 1
@@ -77,33 +77,33 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	if err != nil {
 		return err
 	}
-	heart, err = b.Heartbeats()
+	heartbeatURL, err = b.Heartbeats()
 	return err
 }
 
-// rightsSufficed checks that the API server has refused nothing to the
-// controller, which has the permissions of deploy.Objects.
-func rightsSufficed() error {
+// checkPermissions returns an error if the API server has rejected a request of the controller, which has the permissions
+// of deploy.Objects.
+func checkPermissions() error {
 	log, err := os.ReadFile(shared.Log(box.ControllerProgram))
 	if err != nil {
-		return fmt.Errorf("reading what the controller was refused: %w", err)
+		return fmt.Errorf("reading the log of the controller: %w", err)
 	}
 	for line := range strings.Lines(string(log)) {
 		if strings.Contains(line, "forbidden") {
-			return fmt.Errorf("the controller was refused something: %s", line)
+			return fmt.Errorf("the API server rejected a request of the controller: %s", line)
 		}
 	}
 	return nil
 }
 
-// stuck is a web hook that takes requests and never answers.
-type stuck struct {
+// hangingHook is a webhook that accepts requests and never answers.
+type hangingHook struct {
 	*httptest.Server
 	end chan struct{}
 }
 
-func newStuck() *stuck {
-	s := &stuck{end: make(chan struct{})}
+func newHangingHook() *hangingHook {
+	s := &hangingHook{end: make(chan struct{})}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.end:
@@ -113,7 +113,7 @@ func newStuck() *stuck {
 	return s
 }
 
-func (s *stuck) close() {
+func (s *hangingHook) close() {
 	close(s.end)
 	s.Close()
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// area is an environment with a broker on the shared cluster. A test starts its controllers and bases.
+// area is an environment in the shared cluster with its own broker. Tests start controllers and bases in it.
 type area struct {
 	env  string
-	port string // of the broker on 127.0.0.1
+	port string // port of the broker on 127.0.0.1
 }
 
 func newArea(t *testing.T) area {
@@ -33,7 +33,7 @@ func newArea(t *testing.T) area {
 	t.Cleanup(func() { must(t, end()) })
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	must(t, err)
-	return area{env: kind(), port: port}
+	return area{env: uniqueName(), port: port}
 }
 
 // base starts a base in the area.
@@ -42,16 +42,15 @@ func (a area) base(t *testing.T, o fakebase.Options) *base {
 	return overMQTTAt(t, a.env, &fakebase.MQTTOptions{Broker: "tcp://127.0.0.1:" + a.port}, o)
 }
 
-// process is a module controller that a test has started. Its parent is the
-// test, so that its pid is its own until it has been waited for.
+// process is a module controller that a test has started.
 type process struct {
 	id, log string
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
 
-// controllerCommand prepares the program with nothing but the given environment
-// and the rights that deploy.Objects give.
+// controllerCommand returns a command that runs the controller with only the given environment, and with the permissions of
+// deploy.Objects.
 func controllerCommand(env map[string]string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(programs, box.ControllerProgram))
 	cmd.Env = []string{
@@ -59,7 +58,7 @@ func controllerCommand(env map[string]string) *exec.Cmd {
 		"METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0",
 	}
 	for name, value := range env {
-		cmd.Env = append(cmd.Env, name+"="+value) // the last one counts
+		cmd.Env = append(cmd.Env, name+"="+value) // the last value of a variable is used
 	}
 	return cmd
 }
@@ -81,12 +80,12 @@ func (a area) controller(t *testing.T, id string, env map[string]string) *proces
 	must(t, log.Close())
 	go func() {
 		defer close(p.done)
-		_ = p.cmd.Wait() // tests kill it
+		_ = p.cmd.Wait() // tests kill the process
 	}()
 	t.Cleanup(func() {
 		p.kill(t)
 		if t.Failed() {
-			t.Logf("the log of controller %s ends:\n%s", id, tail(p.log, 30))
+			t.Logf("last lines of the log of controller %s:\n%s", id, tail(p.log, 30))
 		}
 	})
 	eventually(t, "controller "+id+" is ready", p.ready)
@@ -98,10 +97,10 @@ func (p *process) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return ask(ctx, "http://"+addr+"/tunnelz")
+	return getOK(ctx, "http://"+addr+"/tunnelz")
 }
 
-// kill ends it as a crash would, and waits until it is gone.
+// kill kills the process and waits until it has ended.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	select {
@@ -118,17 +117,17 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	must(t, p.cmd.Process.Signal(s))
 }
 
-// refusal runs a controller that must not start, and returns its status and the last line it prints.
-func refusal(t *testing.T, env map[string]string) (status int, says string) {
+// runInvalid runs a controller that must not start. It returns the exit status and the last line of the output.
+func runInvalid(t *testing.T, env map[string]string) (status int, lastLine string) {
 	t.Helper()
 	cmd := controllerCommand(env)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	must(t, cmd.Start())
-	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() }) // it may have ended
-	timer := time.AfterFunc(patience, kill)
+	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() }) // the process may have ended
+	timer := time.AfterFunc(timeout, kill)
 	defer timer.Stop()
-	_ = cmd.Wait() // the status is what counts
+	_ = cmd.Wait() // the exit status has the result
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	return cmd.ProcessState.ExitCode(), lines[len(lines)-1]
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// A setting that cannot be used ends the program, with one sentence that names it (behaviour 15).
-func TestBadSettings(t *testing.T) {
+// The controller exits with status 1 if a setting is invalid, and the last line of its output names the setting.
+func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		env  map[string]string
-		says string
+		want string
 	}{
 		"no tunnel": {nil, "ENABLE_HTTP_TUNNEL"},
 		"no broker": {map[string]string{"ENABLE_MQTT_TUNNEL": "true"}, "MQTT_BROKER"},
@@ -31,23 +31,23 @@ func TestBadSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status, says := refusal(t, c.env)
-			if status != 1 || !strings.HasPrefix(says, "module-controller: ") || !strings.Contains(says, c.says) {
-				t.Errorf("status %d and last line %q, want 1 and %s", status, says, c.says)
+			status, lastLine := runInvalid(t, c.env)
+			if status != 1 || !strings.HasPrefix(lastLine, "module-controller: ") || !strings.Contains(lastLine, c.want) {
+				t.Errorf("status %d and last line %q, want 1 and %s", status, lastLine, c.want)
 			}
 		})
 	}
 }
 
-// Every sample that ships with the controller can be applied as it is, and its Pods become Ready.
+// Every sample of the controller can be applied without changes, and its Pods become Ready.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	overMQTT(t, fakebase.Options{}) // the samples ask for a base of the default name and version
+	overMQTT(t, fakebase.Options{}) // the samples select a base with the default name and version
 	objects, err := dynamic.NewForConfig(config)
 	must(t, err)
 	files, err := fs.Glob(deploy.Samples, "samples/*.yaml")
 	must(t, err)
-	tried := 0
+	applied := 0
 	for _, file := range files {
 		text, err := fs.ReadFile(deploy.Samples, file)
 		must(t, err)
@@ -59,23 +59,23 @@ func TestSamples(t *testing.T) {
 				"Deployment": {Group: "apps", Version: "v1", Resource: "deployments"},
 			}[o.GetKind()]
 			if o.GetKind() == "Node" {
-				continue // it shows what the controller makes
+				continue // an example of a Node that the controller creates
 			}
-			tried++
-			// one after the other: the samples request different versions of a module
+			applied++
+			// not in parallel, because the samples request different versions of a module
 			t.Run(o.GetName(), func(t *testing.T) {
 				ns := namespace(t)
 				o.SetNamespace(ns)
 				_, err := objects.Resource(resource).Namespace(ns).Create(t.Context(), o,
 					metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 				must(t, err)
-				eventually(t, "its Pods are Ready", func(ctx context.Context) error {
+				eventually(t, "the Pods of the sample are Ready", func(ctx context.Context) error {
 					list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 					if err != nil {
 						return err
 					}
 					if len(list.Items) == 0 {
-						return errors.New("there is no Pod")
+						return errors.New("no Pod exists")
 					}
 					for i := range list.Items {
 						if !module.IsReady(&list.Items[i]) {
@@ -87,7 +87,7 @@ func TestSamples(t *testing.T) {
 			})
 		}
 	}
-	if tried < 3 {
-		t.Errorf("only %d samples were tried", tried)
+	if applied < 3 {
+		t.Errorf("%d samples were applied, want at least 3", applied)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// One controller serves bases of both tunnels and of every generation of the
-// runtime (behaviour 2).
+// One controller serves bases with both tunnels and all generations of the Koupleless runtime.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -28,45 +27,45 @@ func TestTunnels(t *testing.T) {
 		for _, faithful := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %s faithful=%t", c.label, c.generation, faithful), func(t *testing.T) {
 				t.Parallel()
-				ns, name := namespace(t), kind()
+				ns, name := namespace(t), uniqueName()
 				b := c.start(t, fakebase.Options{Name: name, Generation: c.generation, Faithful: faithful})
-				pod(t, ns, "m", one("m", "1.0.0", name))
+				createPod(t, ns, "m", singleModule("m", "1.0.0", name))
 				readyPod(t, ns, "m")
 				n, err := client.CoreV1().Nodes().Get(t.Context(), b.node(), metav1.GetOptions{})
 				must(t, err)
 				if got := n.Labels["vnode.koupleless.io/tunnel"]; got != c.label {
-					t.Errorf("the tunnel's label is %q", got)
+					t.Errorf("the Node has the tunnel label %q", got)
 				}
-				has(t, b, "m:1.0.0 ACTIVATED")
-				remove(t, ns, "m")
-				gone(t, ns, "m")
-				has(t, b)
+				waitModules(t, b, "m:1.0.0 ACTIVATED")
+				deletePod(t, ns, "m")
+				waitDeleted(t, ns, "m")
+				waitModules(t, b)
 			})
 		}
 	}
 }
 
-// A base that speaks over both tunnels is one Node, and each module is installed once.
-func TestBothTunnelsOfOneBase(t *testing.T) {
+// A base that uses both tunnels has one Node, and each module is installed once.
+func TestBaseWithBothTunnels(t *testing.T) {
 	t.Parallel()
-	ns, name := namespace(t), kind()
-	high, low := number()
+	ns, name := namespace(t), uniqueName()
+	high, low := nextAddress()
 	ip := fmt.Sprintf("127.77.%d.%d", high, low)
 	b := start(t, fakebase.Options{
 		Name: name, IP: ip, Env: mqtt.Env,
-		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: heart},
+		HTTP: &fakebase.HTTPOptions{Addr: net.JoinHostPort(ip, "0"), HeartbeatEndpoint: heartbeatURL},
 		MQTT: &fakebase.MQTTOptions{Broker: "tcp://" + mqtt.Addr, Username: "base", Password: mqtt.Passwords.Base,
 			ClientPrefix: mqtt.ClientPrefix},
 	})
 	nodesReady(t, b)
 	for i := range 5 {
 		app := fmt.Sprintf("m%d", i)
-		pod(t, ns, app, one(app, "1.0.0", name))
+		createPod(t, ns, app, singleModule(app, "1.0.0", name))
 	}
 	for i := range 5 {
 		app := fmt.Sprintf("m%d", i)
 		readyPod(t, ns, app)
-		if n := b.times(app+":1.0.0", fakebase.StateResolved); n != 1 {
+		if n := b.countChanges(app+":1.0.0", fakebase.StateResolved); n != 1 {
 			t.Errorf("%s was installed %d times", app, n)
 		}
 	}
@@ -74,15 +73,15 @@ func TestBothTunnelsOfOneBase(t *testing.T) {
 		metav1.ListOptions{LabelSelector: "base.koupleless.io/name=" + name})
 	must(t, err)
 	if len(list.Items) != 1 {
-		t.Errorf("there are %d Nodes of the base", len(list.Items))
+		t.Errorf("%d Nodes of the base, want 1", len(list.Items))
 	}
 	owner := list.Items[0].Labels["vnode.koupleless.io/tunnel"]
-	remove(t, ns, "m0")
-	gone(t, ns, "m0")
-	eventually(t, "the owner is the same", func(ctx context.Context) error {
+	deletePod(t, ns, "m0")
+	waitDeleted(t, ns, "m0")
+	eventually(t, "the tunnel of the Node has not changed", func(ctx context.Context) error {
 		n, err := client.CoreV1().Nodes().Get(ctx, b.node(), metav1.GetOptions{})
 		if err == nil {
-			err = same(owner, n.Labels["vnode.koupleless.io/tunnel"])
+			err = diffError(owner, n.Labels["vnode.koupleless.io/tunnel"])
 		}
 		return err
 	})

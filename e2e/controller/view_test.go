@@ -21,24 +21,23 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// The Modules of a base are listed by its address and by its name, with a state
-// in one word (behaviour 12).
+// Modules can be selected by the address and the host name of their base. Their status is one word.
 func TestModuleView(t *testing.T) {
 	t.Parallel()
-	ns, name := namespace(t), kind()
+	ns, name := namespace(t), uniqueName()
 	host := "host-" + name
 	b := overMQTT(t, fakebase.Options{Name: name, HostName: host})
-	pod(t, ns, "pair", template("pair", name, module.Container("left", "1.0.0"), module.Container("right", "3.1.4")))
-	bad := one("bad", "1.0.0", name)
-	bad.Spec.Containers[0].Env = nil // so it has no version
-	pod(t, ns, "bad", bad)
+	createPod(t, ns, "pair", template("pair", name, module.Container("left", "1.0.0"), module.Container("right", "3.1.4")))
+	bad := singleModule("bad", "1.0.0", name)
+	bad.Spec.Containers[0].Env = nil // without the variable of the version
+	createPod(t, ns, "bad", bad)
 	readyPod(t, ns, "pair")
-	views, err := dynamic.NewForConfig(config)
+	dynamicClient, err := dynamic.NewForConfig(config)
 	must(t, err)
-	modules := views.Resource(
+	modules := dynamicClient.Resource(
 		schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
 	want := map[string]string{"pair.left": "Available", "pair.right": "Available", "bad.bad": "Failed"}
-	lists := func(want map[string]string) {
+	requireModules := func(want map[string]string) {
 		t.Helper()
 		for selector, want := range map[string]map[string]string{
 			"koupleless.alipay.com/base-instance-ip=" + b.ip:    want,
@@ -57,26 +56,26 @@ func TestModuleView(t *testing.T) {
 						return err
 					}
 				}
-				return same(want, got)
+				return diffError(want, got)
 			})
 		}
 	}
-	lists(want)
-	remove(t, ns, "pair")
-	gone(t, ns, "pair")
-	lists(map[string]string{"bad.bad": "Failed"})
+	requireModules(want)
+	deletePod(t, ns, "pair")
+	waitDeleted(t, ns, "pair")
+	requireModules(map[string]string{"bad.bad": "Failed"})
 }
 
-// A failure reaches the robot as a message that it can show, although another
-// robot, the first in the list, never answers (behaviour 13).
+// A failed install is reported to the webhook in the message format of DingTalk, although the first webhook in the list
+// never answers.
 func TestReportHook(t *testing.T) {
 	t.Parallel()
-	ns, name := namespace(t), kind()
+	ns, name := namespace(t), uniqueName()
 	b := overMQTT(t, fakebase.Options{Name: name})
 	b.inject(t, fault.Fault{Kind: fault.KindDeaf, Count: 1, Match: fault.Match{Commands: []string{"installBiz"}}})
-	spec := one("m", "1.0.0", name)
+	spec := singleModule("m", "1.0.0", name)
 	spec.Labels["trace.koupleless.io/id"] = "trace-" + name
-	pod(t, ns, "m", spec)
+	createPod(t, ns, "m", spec)
 	readyPod(t, ns, "m")
 	type message struct {
 		Type     string `json:"msgtype"`
@@ -99,29 +98,29 @@ func TestReportHook(t *testing.T) {
 		"- 解决方案: 请重试",
 		fmt.Sprintf("- 部署信息: base=%s, module=m:1.0.0, namespace=%s, node=%s, pod=m", b.Identity(), ns, b.node()),
 	}, "\n")
-	eventually(t, "the robot has the message", func(context.Context) error {
-		var mine []message
-		for _, text := range hook.all() {
+	eventually(t, "the webhook has received the message", func(context.Context) error {
+		var received []message
+		for _, text := range hook.received() {
 			var m message
 			if err := json.Unmarshal([]byte(text), &m); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(m.Markdown.Text, b.Identity()) {
-				mine = append(mine, m)
+				received = append(received, m)
 			}
 		}
-		return same([]message{want}, mine)
+		return diffError([]message{want}, received)
 	})
 }
 
-// robot is a web hook that keeps the messages it gets.
-type robot struct {
+// recordingHook is a webhook that records the messages that it receives.
+type recordingHook struct {
 	mu       sync.Mutex
 	messages []string
 }
 
-// ServeHTTP takes one message.
-func (r *robot) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+// ServeHTTP records a message.
+func (r *recordingHook) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -132,8 +131,8 @@ func (r *robot) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.messages = append(r.messages, string(body))
 }
 
-// all are the messages so far.
-func (r *robot) all() []string {
+// received returns the messages that the webhook has received.
+func (r *recordingHook) received() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.messages)

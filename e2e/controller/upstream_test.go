@@ -22,80 +22,80 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// What the existing module controller left is taken over as it is: the Node with its Pod, the module
-// that is installed. Its retained commands go (docs: come-from-the-existing-controller).
-func TestComingFromTheExistingController(t *testing.T) {
+// The bundled controller takes over the Node, the Pod and the installed module of ModuleController V2 (upstream) without
+// changing them, and clears its retained commands.
+func TestMigrationFromUpstream(t *testing.T) {
 	t.Parallel()
-	a, ns, name := newArea(t), namespace(t), kind()
-	identity, spec := envconf.RandomName("b", 16), one("kept", "1.0.0", name)
+	a, ns, name := newArea(t), namespace(t), uniqueName()
+	identity, spec := envconf.RandomName("b", 16), singleModule("kept", "1.0.0", name)
 	install := "koupleless_" + a.env + "/" + identity + "/installBiz"
 	payload := fmt.Sprintf(`{"bizName":"kept","bizVersion":"1.0.0","bizUrl":%q}`, spec.Spec.Containers[0].Image)
 	// The message is published before the base subscribes, because mochi-mqtt has a data race between a retained message
 	// and a subscription with a wildcard.
-	if token := atBroker(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) ||
+	if token := connectMQTT(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) ||
 		token.Error() != nil {
 		t.Fatalf("publishing: %v", token.Error())
 	}
 	b := a.base(t, fakebase.Options{Identity: identity, Name: name, Activation: fakebase.ActivateNewModule})
-	has(t, b, "kept:1.0.0 ACTIVATED")
-	installs := b.times("kept:1.0.0", fakebase.StateResolved)
+	waitModules(t, b, "kept:1.0.0 ACTIVATED")
+	installs := b.countChanges("kept:1.0.0", fakebase.StateResolved)
 
 	nodeName := "vnode." + identity + "." + a.env
-	node := theirNode(t, a, nodeName, name)
+	node := createUpstreamNode(t, a, nodeName, name)
 	spec.Spec.NodeName = nodeName
-	pod(t, ns, "kept", spec)
+	createPod(t, ns, "kept", spec)
 
 	a.controller(t, "ours", map[string]string{"HEALTH_INTERVAL": "1s", "LIST_INTERVAL": "1s"})
 	readyPod(t, ns, "kept")
 	live, err := client.CoreV1().Nodes().Get(t.Context(), nodeName, metav1.GetOptions{})
 	must(t, err)
 	if live.UID != node.UID || live.Annotations[labels.Holder] != "ours" {
-		t.Errorf("the Node of the existing controller has the UID %s and the holder %q", live.UID,
+		t.Errorf("after the migration, the Node has the UID %s and the holder %q", live.UID,
 			live.Annotations[labels.Holder])
 	}
-	must(t, nodeGone(t.Context(), b.node()))
-	if n := b.times("kept:1.0.0", fakebase.StateResolved); n != installs {
-		t.Errorf("the module was installed %d times, and %d times before", n, installs)
+	must(t, nodeDeleted(t.Context(), b.node()))
+	if n := b.countChanges("kept:1.0.0", fakebase.StateResolved); n != installs {
+		t.Errorf("the module was installed %d times; before the migration, %d times", n, installs)
 	}
-	late := atBroker(t, a, "late")
-	eventually(t, "the broker has forgotten the command", func(context.Context) error {
+	lateClient := connectMQTT(t, a, "late")
+	eventually(t, "the broker does not retain the command", func(context.Context) error {
 		got := make(chan paho.Message, 10)
-		if token := late.Subscribe(install, 1,
+		if token := lateClient.Subscribe(install, 1,
 			func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(time.Second) || token.Error() != nil {
 			return fmt.Errorf("subscribing: %w", token.Error())
 		}
-		defer late.Unsubscribe(install)
-		if token := late.Publish(install, 1, false, "marker"); !token.WaitTimeout(time.Second) || token.Error() != nil {
+		defer lateClient.Unsubscribe(install)
+		if token := lateClient.Publish(install, 1, false, "marker"); !token.WaitTimeout(time.Second) || token.Error() != nil {
 			return fmt.Errorf("publishing: %w", token.Error())
 		}
 		select {
 		case m := <-got:
 			if m.Retained() {
-				return fmt.Errorf("it still has %s", m.Payload())
+				return fmt.Errorf("the broker retains %s", m.Payload())
 			}
 			return nil
 		case <-time.After(time.Second):
-			return errors.New("nothing came")
+			return errors.New("no message arrived")
 		}
 	})
 }
 
-// The documented way back: the Leases of the environment's Nodes go by their labels, those of Nodes that
-// were taken over too, and then the Nodes that this controller made. What is installed stays, and the
-// Pods of Nodes with the existing controller's names stay bound there.
-func TestGoingBackToTheExistingController(t *testing.T) {
+// The documented way back to ModuleController V2 (upstream) deletes the Leases of all Nodes in the environment by label,
+// and the Nodes that the bundled controller created. Modules stay installed. Pods on Nodes with upstream names keep
+// their Nodes.
+func TestMigrationBackToUpstream(t *testing.T) {
 	t.Parallel()
 	a, ns := newArea(t), namespace(t)
-	takenName, addedName := kind(), kind()
+	takenName, addedName := uniqueName(), uniqueName()
 	taken := a.base(t, fakebase.Options{Name: takenName, Activation: fakebase.ActivateNewModule})
-	node := theirNode(t, a, "vnode."+taken.Identity()+"."+a.env, takenName)
+	node := createUpstreamNode(t, a, "vnode."+taken.Identity()+"."+a.env, takenName)
 	added := a.base(t, fakebase.Options{Name: addedName, Activation: fakebase.ActivateNewModule})
 	ours := a.controller(t, "ours", nil)
-	pod(t, ns, "taken", one("taken", "1.0.0", takenName))
-	pod(t, ns, "added", one("added", "1.0.0", addedName))
+	createPod(t, ns, "taken", singleModule("taken", "1.0.0", takenName))
+	createPod(t, ns, "added", singleModule("added", "1.0.0", addedName))
 	uid := readyPod(t, ns, "taken").UID
 	if p := readyPod(t, ns, "added"); p.Spec.NodeName != added.node() {
-		t.Fatalf("it is on %s, not on %s", p.Spec.NodeName, added.node())
+		t.Fatalf("the Pod is on Node %s, want %s", p.Spec.NodeName, added.node())
 	}
 
 	ours.signal(t, syscall.SIGTERM)
@@ -106,15 +106,15 @@ func TestGoingBackToTheExistingController(t *testing.T) {
 	}))
 	for _, name := range []string{node.Name, added.node()} {
 		if _, err := leases.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("the Lease of Node %s is there: %v", name, err)
+			t.Errorf("the Lease of Node %s was not deleted: %v", name, err)
 		}
 	}
 	must(t, client.CoreV1().Nodes().Delete(t.Context(), added.node(), metav1.DeleteOptions{}))
-	gone(t, ns, "added") // Kubernetes collects the Pods of Nodes that are gone
-	has(t, taken, "taken:1.0.0 ACTIVATED")
-	has(t, added, "added:1.0.0 ACTIVATED")
+	waitDeleted(t, ns, "added") // Kubernetes deletes the Pods of deleted Nodes
+	waitModules(t, taken, "taken:1.0.0 ACTIVATED")
+	waitModules(t, added, "added:1.0.0 ACTIVATED")
 	for b, id := range map[*base]string{taken: "taken:1.0.0", added: "added:1.0.0"} {
-		if n := b.times(id, fakebase.StateResolved); n != 1 {
+		if n := b.countChanges(id, fakebase.StateResolved); n != 1 {
 			t.Errorf("%s was installed %d times", id, n)
 		}
 	}
@@ -122,12 +122,12 @@ func TestGoingBackToTheExistingController(t *testing.T) {
 	p, err := client.CoreV1().Pods(ns).Get(t.Context(), "taken", metav1.GetOptions{})
 	must(t, err)
 	if p.UID != uid || p.Spec.NodeName != node.Name || p.DeletionTimestamp != nil {
-		t.Errorf("it is another Pod, on another Node, or it goes: %s", describe(p))
+		t.Errorf("the Pod was replaced, moved or deleted: %s", describe(p))
 	}
 }
 
-// theirNode is a Node as the existing controller writes it, with its Lease, which it holds for 4 s.
-func theirNode(t *testing.T, a area, nodeName, baseName string) *corev1.Node {
+// createUpstreamNode creates a Node as ModuleController V2 (upstream) does, with a Lease of 4 s.
+func createUpstreamNode(t *testing.T, a area, nodeName, baseName string) *corev1.Node {
 	t.Helper()
 	list := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}
 	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
@@ -152,7 +152,8 @@ func theirNode(t *testing.T, a area, nodeName, baseName string) *corev1.Node {
 	return node
 }
 
-func atBroker(t *testing.T, a area, id string) paho.Client {
+// connectMQTT returns a client of the area's broker, which is disconnected when the test ends.
+func connectMQTT(t *testing.T, a area, id string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://127.0.0.1:" + a.port).SetClientID(id))
 	if token := c.Connect(); !token.WaitTimeout(10*time.Second) || token.Error() != nil {

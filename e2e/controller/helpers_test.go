@@ -26,22 +26,22 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-const patience = check.Patience
+const timeout = check.Patience
 
 var eventually = check.Soon
 
 // must fails the test on an error.
 var must = check.Must
 
-// same compares what is wanted with what there is, as an error.
-func same(want, got any) error {
+// diffError returns an error with the difference if want and got are not equal.
+func diffError(want, got any) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)
 	}
 	return nil
 }
 
-// namespace makes a namespace that goes with the test.
+// namespace creates a namespace that is deleted when the test ends.
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("rule", 12)
@@ -50,16 +50,16 @@ func namespace(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the controller's log ends:\n%s", tail(shared.Log("module-controller"), 30))
+			t.Logf("last lines of the controller's log:\n%s", tail(shared.Log("module-controller"), 30))
 		}
 		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("removing the namespace: %v", err)
+			t.Errorf("deleting the namespace: %v", err)
 		}
 	})
 	return name
 }
 
-// tail is the last lines of a file.
+// tail returns the last lines of a file, or the text of the error.
 func tail(file string, lines int) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -69,22 +69,23 @@ func tail(file string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// base is a simulated base that a test drives directly.
+// base is a simulated base in the process of the test. It records its events.
 type base struct {
 	*fakebase.Base
 	ip   string
-	stop func() // ends it and waits
+	stop func() // stops the base and waits until it has ended
 
 	mu     sync.Mutex
 	events []fakebase.Event
 }
 
-// numbers makes the addresses of bases unique. No client connects to the addresses of MQTT bases, and the loopback network
-// is large enough for the others.
-var numbers atomic.Uint32
+// lastBase is the number of the last base, from which its unique address is derived. No client connects to the addresses of
+// MQTT bases. The addresses of other bases are in the loopback network.
+var lastBase atomic.Uint32
 
-func number() (high, low uint32) {
-	n := numbers.Add(1)
+// nextAddress returns the last two bytes of an unused address.
+func nextAddress() (high, low uint32) {
+	n := lastBase.Add(1)
 	return n / 250, n%250 + 1
 }
 
@@ -98,17 +99,17 @@ func overMQTT(t *testing.T, o fakebase.Options) *base {
 
 func overMQTTAt(t *testing.T, env string, at *fakebase.MQTTOptions, o fakebase.Options) *base {
 	t.Helper()
-	high, low := number()
+	high, low := nextAddress()
 	o.IP, o.MQTT, o.Env = fmt.Sprintf("198.19.%d.%d", 200+high, low), at, env
 	return start(t, o)
 }
 
-// overHTTP starts a base that tells the shared controller of itself over HTTP.
+// overHTTP starts a base that sends heartbeats to the shared controller over HTTP.
 func overHTTP(t *testing.T, o fakebase.Options) *base {
 	t.Helper()
-	high, low := number()
+	high, low := nextAddress()
 	o.IP = fmt.Sprintf("127.77.%d.%d", high, low)
-	o.HTTP = &fakebase.HTTPOptions{Addr: net.JoinHostPort(o.IP, "0"), HeartbeatEndpoint: heart}
+	o.HTTP = &fakebase.HTTPOptions{Addr: net.JoinHostPort(o.IP, "0"), HeartbeatEndpoint: heartbeatURL}
 	return start(t, o)
 }
 
@@ -117,10 +118,10 @@ func start(t *testing.T, o fakebase.Options) *base {
 	if o.Identity == "" {
 		o.Identity = envconf.RandomName("b", 16)
 	}
-	o.Catalogue = catalogue(o.Catalogue)
-	made, err := fakebase.New(o)
+	o.Catalogue = withoutFetch(o.Catalogue)
+	fake, err := fakebase.New(o)
 	must(t, err)
-	b := &base{Base: made, ip: o.IP}
+	b := &base{Base: fake, ip: o.IP}
 	b.Watch(func(e fakebase.Event) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -128,7 +129,7 @@ func start(t *testing.T, o fakebase.Options) *base {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- made.Start(ctx) }()
+	go func() { done <- fake.Start(ctx) }()
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -139,8 +140,8 @@ func start(t *testing.T, o fakebase.Options) *base {
 	return b
 }
 
-// catalogue has no base fetch jars.
-func catalogue(c *fakebase.Catalogue) *fakebase.Catalogue {
+// withoutFetch returns the catalogue, or an empty one, with downloads of jars disabled.
+func withoutFetch(c *fakebase.Catalogue) *fakebase.Catalogue {
 	if c == nil {
 		c = &fakebase.Catalogue{}
 	}
@@ -157,14 +158,14 @@ func (b *base) inject(t *testing.T, f fault.Fault) string {
 	return id
 }
 
-// history is what has happened so far.
+// history returns the recorded events.
 func (b *base) history() []fakebase.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.events)
 }
 
-// modules are the installed ones as name:version STATE, sorted.
+// modules returns the installed modules as name:version STATE, sorted.
 func (b *base) modules() []string {
 	list := []string{}
 	for _, m := range b.Status().Biz {
@@ -174,8 +175,8 @@ func (b *base) modules() []string {
 	return list
 }
 
-// times counts the changes of a module, as name:version, to a state.
-func (b *base) times(id string, to fakebase.State) int {
+// countChanges returns the number of changes of a module, given as name:version, to a state.
+func (b *base) countChanges(id string, to fakebase.State) int {
 	n := 0
 	for _, e := range b.history() {
 		if e.Kind == fakebase.EventBiz && e.Biz+":"+e.Version == id && e.To == to {
@@ -185,8 +186,8 @@ func (b *base) times(id string, to fakebase.State) int {
 	return n
 }
 
-// kind is a name of bases that no other test has.
-func kind() string { return envconf.RandomName("kind", 12) }
+// uniqueName returns a name for bases or an environment that no other test uses.
+func uniqueName() string { return envconf.RandomName("kind", 12) }
 
 // nodesReady waits until the Nodes of bases are Ready.
 func nodesReady(t *testing.T, bases ...*base) {
@@ -214,20 +215,20 @@ func nodeIs(ctx context.Context, b *base, t corev1.NodeConditionType, want corev
 	return fmt.Errorf("condition %s of Node %s is not %s: %+v", t, n.Name, want, n.Status.Conditions)
 }
 
-// template is a Pod with modules, for bases of a name only.
+// template returns a Pod template with modules for bases with the given name.
 func template(app, baseName string, containers ...corev1.Container) corev1.PodTemplateSpec {
 	t := module.Template(app, containers...)
 	t.Spec.NodeSelector = map[string]string{module.LabelBaseName: baseName}
 	return t
 }
 
-// one is a Pod with one module.
-func one(app, version, baseName string) corev1.PodTemplateSpec {
+// singleModule returns a Pod template with one module.
+func singleModule(app, version, baseName string) corev1.PodTemplateSpec {
 	return template(app, baseName, module.Container(app, version))
 }
 
-// pod makes a bare Pod.
-func pod(t *testing.T, ns, name string, spec corev1.PodTemplateSpec) {
+// createPod creates a Pod without a workload.
+func createPod(t *testing.T, ns, name string, spec corev1.PodTemplateSpec) {
 	t.Helper()
 	_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, name, spec), metav1.CreateOptions{})
 	must(t, err)
@@ -247,12 +248,12 @@ func readyPod(t *testing.T, ns, name string) *corev1.Pod {
 	return p
 }
 
-// has waits until a base has exactly these modules.
-func has(t *testing.T, b *base, want ...string) {
+// waitModules waits until a base has exactly these modules.
+func waitModules(t *testing.T, b *base, want ...string) {
 	t.Helper()
 	want = append([]string{}, want...)
 	eventually(t, "base "+b.Identity()+" has its modules",
-		func(context.Context) error { return same(want, b.modules()) })
+		func(context.Context) error { return diffError(want, b.modules()) })
 }
 
 // describe returns the state of a Pod in one line.
@@ -266,10 +267,10 @@ func describe(p *corev1.Pod) string {
 	return text
 }
 
-// gone waits until a Pod has left the API.
-func gone(t *testing.T, ns, name string) {
+// waitDeleted waits until a Pod no longer exists.
+func waitDeleted(t *testing.T, ns, name string) {
 	t.Helper()
-	eventually(t, "Pod "+name+" is gone", func(ctx context.Context) error {
+	eventually(t, "Pod "+name+" is deleted", func(ctx context.Context) error {
 		p, err := client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -281,23 +282,25 @@ func gone(t *testing.T, ns, name string) {
 	})
 }
 
-func remove(t *testing.T, ns, name string) {
+func deletePod(t *testing.T, ns, name string) {
 	t.Helper()
 	must(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-func nodeGone(ctx context.Context, name string) error {
+// nodeDeleted returns an error if the Node exists.
+func nodeDeleted(ctx context.Context, name string) error {
 	_, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err == nil {
-		err = fmt.Errorf("node %s is there", name)
+		err = fmt.Errorf("Node %s exists", name)
 	}
 	return err
 }
 
-func ask(ctx context.Context, url string) error {
+// getOK returns an error unless the response of the URL has the status 200.
+func getOK(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -306,7 +309,7 @@ func ask(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = response.Body.Close() }() // what counts has been read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", response.Status, body)
