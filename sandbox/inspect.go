@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 			return status, nil
 		}
 	}
-	if !dir.Used() {
+	if !dir.InUse() {
 		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}
 	return dead(dir)
@@ -64,7 +64,7 @@ func List(ctx context.Context, home string) ([]*Status, error) {
 	}
 	list := []*Status{}
 	for _, name := range names {
-		if !state.Home(home).Dir(name).Used() {
+		if !state.Home(home).Dir(name).InUse() {
 			continue // nothing but the logs of a failed up
 		}
 		status, err := Inspect(ctx, home, name, false)

@@ -27,8 +27,8 @@ const (
 
 // RunDaemon is the other side of Up, in the process that it starts: the daemon of the sandbox with
 // that state folder. It blocks until the sandbox has been taken down, or ctx has ended.
-func RunDaemon(ctx context.Context, folder string, programs Programs, logger *slog.Logger) error {
-	return daemon.New(daemon.Options{Dir: state.Dir(folder), Programs: programs, Logger: logger}).Start(ctx)
+func RunDaemon(ctx context.Context, folder string, programs Binaries, logger *slog.Logger) error {
+	return daemon.New(daemon.Options{Dir: state.Dir(folder), Binaries: programs, Logger: logger}).Start(ctx)
 }
 
 type process struct {
@@ -55,8 +55,8 @@ func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 		return nil, fmt.Errorf("opening the daemon's log: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the daemon has its own
-	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
-		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller, "--base", o.Programs.Base)
+	cmd := exec.Command(o.Binaries.Daemon, "daemon", "--dir", string(dir),
+		"--controlplane", o.Binaries.ControlPlane, "--controller", o.Binaries.Controller, "--base", o.Binaries.Base)
 	cmd.Env = supervise.DaemonEnviron(os.Environ(), daemon.EffectiveProvider(o.Config) == v1alpha1.ProviderExisting)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -12,18 +12,18 @@ import (
 
 // The names of the programs.
 const (
-	ControlPlaneProgram = "koup-controlplane"
-	ControllerProgram   = "module-controller"
-	BaseProgram         = "fakebase"
+	ControlPlaneBinary = "koup-controlplane"
+	ControllerBinary   = "module-controller"
+	BaseBinary         = "fakebase"
 )
 
 // Programs are the paths of the programs of a sandbox.
-type Programs = daemon.Programs
+type Binaries = daemon.Binaries
 
-// FindPrograms looks for the programs in bin (empty = nowhere), then beside self, the
+// FindBinaries looks for the programs in bin (empty = nowhere), then beside self, the
 // path of koupsandbox, and beside the file that self links to, then in $PATH. What it
 // does not find stays empty.
-func FindPrograms(self, bin string) Programs {
+func FindBinaries(self, bin string) Binaries {
 	if abs, err := filepath.Abs(bin); bin != "" && err == nil {
 		bin = abs // the programs start elsewhere
 	}
@@ -45,8 +45,8 @@ func FindPrograms(self, bin string) Programs {
 		}
 		return ""
 	}
-	return Programs{Daemon: self, ControlPlane: find(ControlPlaneProgram), Controller: find(ControllerProgram),
-		Base: find(BaseProgram)}
+	return Binaries{Daemon: self, ControlPlane: find(ControlPlaneBinary), Controller: find(ControllerBinary),
+		Base: find(BaseBinary)}
 }
 
 func executable(path string) bool {
@@ -54,16 +54,16 @@ func executable(path string) bool {
 	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
 }
 
-func checkPrograms(p Programs, config *v1alpha1.Sandbox) error {
+func checkPrograms(p Binaries, config *v1alpha1.Sandbox) error {
 	provider, bases := daemon.EffectiveProvider(config), config.Spec.Bases
 	for _, needed := range []struct {
 		name, path string
 		by         bool
 	}{
 		{"koupsandbox", p.Daemon, true},
-		{ControlPlaneProgram, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
-		{ControllerProgram, p.Controller, true},
-		{BaseProgram, p.Base, bases.Runtime == v1alpha1.RuntimeCluster && bases.Image == ""},
+		{ControlPlaneBinary, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
+		{ControllerBinary, p.Controller, true},
+		{BaseBinary, p.Base, bases.Runtime == v1alpha1.RuntimeCluster && bases.Image == ""},
 	} {
 		switch {
 		case !needed.by || executable(needed.path):

@@ -22,7 +22,7 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 	err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
-	if dir.Used() {
+	if dir.InUse() {
 		earlier, err = effective(dir)
 		if err != nil {
 			return nil, nil, err

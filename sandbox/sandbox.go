@@ -73,9 +73,9 @@ type Options struct {
 	// in spec.broker.passwordFile.
 	BrokerPassword string
 	// Programs to run. Required.
-	Programs Programs
-	// Held takes a sandbox that this Up starts down when the process ends, or Close is called. Default: it stays up.
-	Held bool
+	Binaries Binaries
+	// DownOnClose takes a sandbox that this Up starts down when the process ends, or Close is called. Default: it stays up.
+	DownOnClose bool
 	// Progress gets the steps. Default: nothing is told.
 	Progress func(Event)
 }
@@ -91,7 +91,7 @@ type Sandbox struct {
 	Result *Result
 
 	process *process // nil when the daemon was there before
-	letGo   func()   // of what Held holds
+	letGo   func()   // of what DownOnClose holds
 }
 
 // Close ends the connections to the daemon.
@@ -131,7 +131,7 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 // Up brings a sandbox up, or brings a running one in line with the configuration, and blocks until everything is ready.
 // When it fails, or ctx ends, it stops what it has started. If it failed, it keeps the logs, and the error has their path.
 // It keeps a cluster of an earlier run. A concurrent Up of the same name fails with state.ErrBusy. For a folder that
-// koupsandbox has not created, Up returns state.ErrForeign and changes nothing.
+// koupsandbox has not created, Up returns state.ErrNotOwned and changes nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -187,7 +187,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
 		s.Result, err = s.Up(ctx, request, o.Progress)
-		if err == nil && o.Held {
+		if err == nil && o.DownOnClose {
 			err = s.hold(ctx)
 		}
 		if err != nil {
@@ -215,13 +215,13 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	if err != nil {
 		return fmt.Errorf("cleaning up after an earlier run: %w", err)
 	}
-	if dir.Used() {
+	if dir.InUse() {
 		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
 	}
-	if err := checkPrograms(o.Programs, o.Config); err != nil {
+	if err := checkPrograms(o.Binaries, o.Config); err != nil {
 		return err
 	}
-	if err := checkVersions(ctx, o.Programs); err != nil {
+	if err := checkVersions(ctx, o.Binaries); err != nil {
 		return err
 	}
 	return dir.Create()
@@ -247,7 +247,7 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 				"or give it up with: koupsandbox down --name %s",
 			cause, dir, s.Name), err)
 	}
-	if dir.Used() { // a daemon that was killed has left more than processes
+	if dir.InUse() { // a daemon that was killed has left more than processes
 		if _, forgetErr := forget(ctx, dir); forgetErr != nil {
 			return errors.Join(cause, err, forgetErr) // the folder stays for a down
 		}
@@ -292,7 +292,7 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 			return nil, err
 		}
 		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
-	case dir.Used():
+	case dir.InUse():
 		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s",
 			name, ErrNotUp, name)
 	default:
@@ -316,7 +316,7 @@ type DownOptions struct {
 // Down stops a sandbox and removes its state folder. It reports whether there was a sandbox. Without the
 // daemon, it uses the run records. A concurrent Up of the same sandbox fails. If a process, an object in a
 // cluster or a kind cluster cannot be removed, Down keeps the folder, so that another Down tries again; with
-// Force it removes the folder. For a folder that koupsandbox has not created, Down returns state.ErrForeign and
+// Force it removes the folder. For a folder that koupsandbox has not created, Down returns state.ErrNotOwned and
 // changes nothing.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
@@ -344,7 +344,7 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 		return true, errors.Join(err, lockErr)
 	}
 	defer unlock()
-	used := dir.Used()
+	used := dir.InUse()
 	if _, cleanErr := supervise.CleanStale(ctx, dir.Run()); cleanErr != nil {
 		if o.Force == nil { // the run records are all that leads to the processes
 			return used, errors.Join(err, cleanErr, kept(dir, o.Name))

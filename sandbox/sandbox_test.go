@@ -35,7 +35,7 @@ import (
 func TestMain(m *testing.M) {
 	program := filepath.Base(os.Args[0])
 	// TestChildrenHaveACleanEnvironment reads it
-	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram {
+	if program == "koupsandbox" || program == sandbox.ControlPlaneBinary {
 		_ = os.WriteFile(os.Args[0]+".environ", []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	}
 	switch program {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		folder := os.Args[slices.Index(os.Args, "--dir")+1]
-		programs := sandbox.Programs{Daemon: os.Args[0],
+		programs := sandbox.Binaries{Daemon: os.Args[0],
 			ControlPlane: os.Args[slices.Index(os.Args, "--controlplane")+1],
 			Controller:   os.Args[slices.Index(os.Args, "--controller")+1]}
 		if err := sandbox.RunDaemon(ctx, folder, programs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
@@ -51,13 +51,13 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
-	case sandbox.ControlPlaneProgram:
+	case sandbox.ControlPlaneBinary:
 		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), "patient")); err == nil {
 			select {} // killed from outside
 		}
 		fmt.Fprintln(os.Stderr, "the disk is on fire")
 		os.Exit(7)
-	case sandbox.ControllerProgram:
+	case sandbox.ControllerBinary:
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -72,7 +72,7 @@ func bench(t *testing.T, patient bool) sandbox.Options {
 	self, err := os.Executable()
 	check.Must(t, err)
 	bin := t.TempDir()
-	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneProgram, sandbox.ControllerProgram} {
+	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneBinary, sandbox.ControllerBinary} {
 		check.Must(t, os.Symlink(self, filepath.Join(bin, name)))
 	}
 	if patient {
@@ -83,7 +83,7 @@ func bench(t *testing.T, patient bool) sandbox.Options {
 	config.Spec.Wait = &metav1.Duration{Duration: 30 * time.Second}
 	v1alpha1.SetDefaults(config)
 	return sandbox.Options{Home: home, Config: config,
-		Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
+		Binaries: sandbox.FindBinaries(filepath.Join(bin, "koupsandbox"), "")}
 }
 
 func nothingRuns(t *testing.T, o sandbox.Options) {
@@ -206,7 +206,7 @@ func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
 	dir := state.Home(o.Home).Dir("koup")
 	check.Must(t, dir.Create())
 	part := supervise.New(supervise.Options{Dir: dir.Run()})
-	check.Must(t, part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
+	check.Must(t, part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Binaries.ControlPlane}))
 	t.Cleanup(func() {
 		if err := part.StopAll(context.Background()); err != nil {
 			t.Error(err)
@@ -244,7 +244,7 @@ func TestDeadDaemon(t *testing.T) {
 	check.Must(t, dir.Create())
 	check.Must(t, state.WriteFile(dir.Config(), []byte("spec: {provider: embedded}\n")))
 	left := supervise.New(supervise.Options{Dir: dir.Run()})
-	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
+	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Binaries.ControlPlane}))
 	status, err := sandbox.Inspect(t.Context(), o.Home, "koup", true)
 	check.Must(t, err)
 	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 ||
@@ -260,8 +260,8 @@ func TestDeadDaemon(t *testing.T) {
 		t.Errorf("down: %t, %v", was, err)
 	}
 	nothingRuns(t, o)
-	if dir.Used() || !dir.Exists() {
-		t.Errorf("after down with logs kept: used %t, exists %t", dir.Used(), dir.Exists())
+	if dir.InUse() || !dir.Exists() {
+		t.Errorf("after down with logs kept: used %t, exists %t", dir.InUse(), dir.Exists())
 	}
 }
 
@@ -275,13 +275,13 @@ func TestForeignFolder(t *testing.T) {
 		check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		check.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
+	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrNotOwned) {
 		t.Errorf("up: %v", err)
 	}
 	for _, keepLogs := range []bool{false, true} {
 		if was, err := sandbox.Down(t.Context(),
 			sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was ||
-			!errors.Is(err, state.ErrForeign) {
+			!errors.Is(err, state.ErrNotOwned) {
 			t.Errorf("down: %t, %v", was, err)
 		}
 	}
@@ -330,8 +330,8 @@ esac
 	}
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
-		!strings.Contains(err.Error(), "device is busy") || !dir.Used() {
-		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+		!strings.Contains(err.Error(), "device is busy") || !dir.InUse() {
+		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.InUse())
 	}
 	check.Must(t, os.Remove(busy))
 	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
@@ -349,8 +349,8 @@ func TestDownWithoutItsCluster(t *testing.T) {
 	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
-		!strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
-		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+		!strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.InUse() {
+		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.InUse())
 	}
 	var left error
 	o.Force = func(err error) { left = err }
@@ -364,33 +364,33 @@ func TestDownWithoutItsCluster(t *testing.T) {
 
 func TestFindPrograms(t *testing.T) {
 	o := bench(t, false)
-	bin := filepath.Dir(o.Programs.ControlPlane)
-	elsewhere := sandbox.FindPrograms("/nowhere/koupsandbox", bin)
-	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerProgram) {
+	bin := filepath.Dir(o.Binaries.ControlPlane)
+	elsewhere := sandbox.FindBinaries("/nowhere/koupsandbox", bin)
+	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerBinary) {
 		t.Errorf("found %+v", elsewhere)
 	}
 	named := t.TempDir()
-	other := filepath.Join(named, sandbox.ControllerProgram)
+	other := filepath.Join(named, sandbox.ControllerBinary)
 	check.Must(t, os.WriteFile(other, nil, 0o700))
-	want := sandbox.FindPrograms(o.Programs.Daemon, "")
+	want := sandbox.FindBinaries(o.Binaries.Daemon, "")
 	want.Controller = other
-	if diff := cmp.Diff(want, sandbox.FindPrograms(o.Programs.Daemon, named)); diff != "" {
+	if diff := cmp.Diff(want, sandbox.FindBinaries(o.Binaries.Daemon, named)); diff != "" {
 		t.Errorf("a folder that was named comes first (-want +got):\n%s", diff)
 	}
 	t.Chdir(filepath.Dir(named))
-	if p := sandbox.FindPrograms(o.Programs.Daemon, filepath.Base(named)); p.Controller != other {
+	if p := sandbox.FindBinaries(o.Binaries.Daemon, filepath.Base(named)); p.Controller != other {
 		t.Errorf("found in a folder named from here %+v, want %s", p, other)
 	}
 	t.Setenv("PATH", bin)
-	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin,
-		sandbox.ControlPlaneProgram) {
+	if p := sandbox.FindBinaries("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin,
+		sandbox.ControlPlaneBinary) {
 		t.Errorf("found in $PATH %+v", p)
 	}
 	t.Setenv("PATH", "")
-	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
+	if p := sandbox.FindBinaries("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
 		t.Errorf("found nowhere %+v", p)
 	}
-	o.Programs.ControlPlane = ""
+	o.Binaries.ControlPlane = ""
 	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "koup-controlplane") {
 		t.Errorf("up without a control plane: %v", err)
 	}
@@ -502,7 +502,7 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	if _, err := sandbox.Up(t.Context(), o); err == nil {
 		t.Fatal("up went well")
 	}
-	for _, path := range []string{o.Programs.Daemon, o.Programs.ControlPlane} {
+	for _, path := range []string{o.Binaries.Daemon, o.Binaries.ControlPlane} {
 		text, err := os.ReadFile(path + ".environ")
 		if err != nil || !strings.Contains(string(text), "PATH=") {
 			t.Errorf("the environment of %s: %q, %v", path, text, err)

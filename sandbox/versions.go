@@ -35,8 +35,8 @@ var (
 )
 
 // VersionsOf asks the programs for their versions, concurrently, and blocks until they have answered.
-func VersionsOf(ctx context.Context, p Programs) Versions {
-	v := Versions{Koupsandbox: cmp.Or(version.Of(), version.OfModule()), Commit: version.Commit()}
+func VersionsOf(ctx context.Context, p Binaries) Versions {
+	v := Versions{Koupsandbox: cmp.Or(version.String(), version.ModuleVersion()), Commit: version.Commit()}
 	ask := func(path, argument string, pattern *regexp.Regexp, into ...*string) func() error {
 		return func() error {
 			if path == "" {
@@ -62,15 +62,15 @@ func VersionsOf(ctx context.Context, p Programs) Versions {
 }
 
 // checkVersions fails if programs of other versions were found beside this one.
-func checkVersions(ctx context.Context, p Programs) error {
-	if version.Of() == "" {
+func checkVersions(ctx context.Context, p Binaries) error {
+	if version.String() == "" {
 		return nil // nothing to compare with
 	}
 	v := VersionsOf(ctx, p)
 	err := errors.Join(
-		version.Agree(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
-		version.Agree(p.Controller, v.Controller, v.Koupsandbox),
-		version.Agree(p.Base, v.Base, v.Koupsandbox),
+		version.CheckCompatible(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
+		version.CheckCompatible(p.Controller, v.Controller, v.Koupsandbox),
+		version.CheckCompatible(p.Base, v.Base, v.Koupsandbox),
 	)
 	if err == nil {
 		return nil
@@ -81,10 +81,10 @@ func checkVersions(ctx context.Context, p Programs) error {
 
 // fits fails if the daemon of a sandbox that is up is of another version.
 func fits(name string, s *Status) error {
-	if version.Agree("", s.Koupsandbox, version.Of()) == nil {
+	if version.CheckCompatible("", s.Koupsandbox, version.String()) == nil {
 		return nil
 	}
 	return fmt.Errorf("sandbox %q was brought up by koupsandbox %s, and this is %s: take it down with: koupsandbox "+
 		"down --name %s, and bring it up again",
-		name, s.Koupsandbox, version.Of(), name)
+		name, s.Koupsandbox, version.String(), name)
 }

@@ -97,8 +97,8 @@ func (d *fakeDaemon) StartTraffic(_ context.Context, group string, s traffic.Spe
 	return d.call("traffic %q %s %s/%s %s %d", group, s.Name, s.Namespace, s.Service, s.Module, *s.Rate)
 }
 
-func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffic.End, error) {
-	e := &traffic.End{}
+func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffic.StreamResult, error) {
+	e := &traffic.StreamResult{}
 	e.Sent, e.Lost = 10, 1
 	return e, d.call("stop %q %s", group, name)
 }

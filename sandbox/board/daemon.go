@@ -21,7 +21,7 @@ type daemon interface {
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
-	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
+	StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error)
 	SetFault(ctx context.Context, i fault.Injection) (string, error)
 	ClearFaults(ctx context.Context, r sandbox.FaultSelector) error
 	Act(ctx context.Context, r sandbox.ActRequest) error

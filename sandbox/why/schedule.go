@@ -76,7 +76,7 @@ func (p *placement) unmatched() *Answer {
 			Cause: fmt.Sprintf("no base is named %q; base names in this cluster: %s", strings.Join(r.values, " or "),
 				some(names)),
 			Advice: fmt.Sprintf("change %s in the %s to the name of a base, or start a base of that name%s", r.key,
-				r.where(), plain.Meant(r.values[0], names))}
+				r.where(), plain.DidYouMean(r.values[0], names))}
 	case isVersion && len(r.values) > 0:
 		return &Answer{Reason: WrongBaseVersion,
 			Cause: fmt.Sprintf("no base that fits otherwise has the version %s; their versions are %s",

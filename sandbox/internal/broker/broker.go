@@ -120,8 +120,8 @@ type Stats struct {
 	Retained         int64 `json:"retained"`         // kept for later subscribers; a controller should keep none
 }
 
-// Trouble is nil: nothing lies between the broker and its clients.
-func (b *Broker) Trouble() error { return nil }
+// Err is nil: nothing lies between the broker and its clients.
+func (b *Broker) Err() error { return nil }
 
 // Stats returns the counters.
 func (b *Broker) Stats() *Stats {

@@ -19,9 +19,9 @@ import (
 const (
 	// answerTime is how long the broker may take for one answer.
 	answerTime = 10 * time.Second
-	// AloneFor is the time without messages after which an environment is treated as unused. It is longer than the period
+	// IdleWait is the time without messages after which an environment is treated as unused. It is longer than the period
 	// of heartbeats, which is 10 s (protocol 3).
-	AloneFor = 12 * time.Second
+	IdleWait = 12 * time.Second
 )
 
 // CheckOptions of External.Check.
@@ -30,13 +30,13 @@ type CheckOptions struct {
 	Env string
 	// ClientPrefix begins the client id, as it does those of controller and bases.
 	ClientPrefix string
-	// AloneFor is how long nobody else may be heard in Env. Default: 0, it is not
+	// IdleWait is how long nobody else may be heard in Env. Default: 0, it is not
 	// looked whether somebody is.
-	AloneFor time.Duration
+	IdleWait time.Duration
 }
 
 // Check does at the broker what the controller and bases do: it connects, subscribes, publishes and receives. With
-// AloneFor, it also waits that long for messages of other clients. It retains no message. The error contains the fix.
+// IdleWait, it also waits that long for messages of other clients. It retains no message. The error contains the fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err := c.subscribe(ctx); err != nil {
 		return err
 	}
-	if err := c.echo(ctx); err != nil || o.AloneFor == 0 {
+	if err := c.echo(ctx); err != nil || o.IdleWait == 0 {
 		return err
 	}
 	return c.alone(ctx)
@@ -162,7 +162,7 @@ func (c *check) rights(what string) error {
 		"where that is granted with --env", c.URL, who, what, c.root)
 }
 
-// subscribe subscribes to the topics of the controller and of bases. With AloneFor, it subscribes to all topics
+// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics
 // of the environment, because other controllers retain their commands. It sends one packet for all topics.
 // Mochi refuses a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client,
 // although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
@@ -172,7 +172,7 @@ func (c *check) subscribe(ctx context.Context) error {
 	for _, filter := range required {
 		filters[filter] = 1
 	}
-	if c.AloneFor > 0 {
+	if c.IdleWait > 0 {
 		filters[c.root+"+/+"] = 1
 	}
 	token := c.client.SubscribeMultiple(filters, nil).(*paho.SubscribeToken)
@@ -225,7 +225,7 @@ func (c *check) echo(ctx context.Context) error {
 
 // alone returns an error if it receives a message of another client in the environment.
 func (c *check) alone(ctx context.Context) error {
-	timer := time.NewTimer(c.AloneFor)
+	timer := time.NewTimer(c.IdleWait)
 	defer timer.Stop()
 	for {
 		select {
@@ -243,7 +243,7 @@ func (c *check) alone(ctx context.Context) error {
 
 // stranger is the error for a message of somebody else's.
 func (c *check) stranger(m paho.Message) error {
-	if c.AloneFor == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
+	if c.IdleWait == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
 		return nil
 	}
 	what := "there is a message on "

@@ -230,7 +230,7 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 			if tc.retained {
 				<-ended
 			}
-			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", AloneFor: patience})
+			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", IdleWait: patience})
 			cancel()
 			<-ended
 			if err == nil || !strings.Contains(err.Error(), tc.topic) ||
@@ -245,7 +245,7 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 	}
 	_, settings := theirs(t, broker.Options{})
 	if err := external(t, settings).Check(t.Context(),
-		broker.CheckOptions{Env: "dev", AloneFor: time.Millisecond}); err != nil {
+		broker.CheckOptions{Env: "dev", IdleWait: time.Millisecond}); err != nil {
 		t.Errorf("alone: %v", err)
 	}
 }
@@ -366,7 +366,7 @@ func TestRelay(t *testing.T) {
 	}
 	again, _ := relay(t, to, r.Addr())
 	connect(t, throughRelay(t, b, again, "tcp", false))
-	if err := again.Trouble(); err != nil {
+	if err := again.Err(); err != nil {
 		t.Errorf("trouble: %v", err)
 	}
 }
@@ -377,7 +377,7 @@ func TestRelayInTrouble(t *testing.T) {
 	check.Must(t, err)
 	_ = l.Close() // so that nothing listens there for now
 	r, _ := relay(t, external(t, v1alpha1.Broker{URL: "mqtt://" + l.Addr().String()}), "")
-	if err := r.Trouble(); err != nil {
+	if err := r.Err(); err != nil {
 		t.Errorf("trouble before the first connection: %v", err)
 	}
 	near, err := net.Dial("tcp", r.Addr())
@@ -386,12 +386,12 @@ func TestRelayInTrouble(t *testing.T) {
 		t.Errorf("a connection to nowhere gave %v", err)
 	}
 	_ = near.Close()
-	if err := r.Trouble(); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := r.Err(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("trouble: %v", err)
 	}
 	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{Addr: l.Addr().String()}})
 	connect(t, throughRelay(t, b, r, "base", true))
-	if err := r.Trouble(); err != nil {
+	if err := r.Err(); err != nil {
 		t.Errorf("trouble after it came up: %v", err)
 	}
 }

@@ -58,8 +58,8 @@ type server interface {
 	Dial(ctx context.Context) (net.Conn, error)
 	Pause()
 	Resume()
-	// Trouble says why the broker cannot be reached; nil if it can.
-	Trouble() error
+	// Err says why the broker cannot be reached; nil if it can.
+	Err() error
 	// Stats are nil where they are not ours to read.
 	Stats() *Stats
 }
@@ -265,7 +265,7 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	case l.paused:
 		c.State, c.Ready, c.Reason = supervise.Paused, false, l.said("paused", "stalled")
 	default:
-		if err := l.running.server.Trouble(); err != nil {
+		if err := l.running.server.Err(); err != nil {
 			c.Ready, c.Reason = false, err.Error()
 		}
 	}

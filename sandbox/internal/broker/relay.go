@@ -77,8 +77,8 @@ func (r *Relay) note(err error) {
 // Stats is nil: the relay does not know the counters of the broker.
 func (r *Relay) Stats() *Stats { return nil }
 
-// Trouble returns the error of the last attempt to reach the broker.
-func (r *Relay) Trouble() error {
+// Err returns the error of the last attempt to reach the broker.
+func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.trouble

@@ -57,8 +57,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Names reports an error for each word that is not in the text.
-func Names(t testing.TB, text, words string) {
+// ContainsWords reports an error for each word that is not in the text.
+func ContainsWords(t testing.TB, text, words string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(words) {
 		if !strings.Contains(text, word) {

@@ -159,7 +159,7 @@ func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, 
 }
 
 // StopTraffic stops a stream, waits for its open requests, and returns the result.
-func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
+func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }
 

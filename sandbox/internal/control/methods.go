@@ -27,7 +27,7 @@ const (
 	MethodWatch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
 	MethodStartTraffic   rpc.Unary[StartTrafficRequest, rpc.None]        = "StartTraffic"
 	MethodTraffic        rpc.Unary[GroupRequest, []traffic.Summary]      = "Traffic"
-	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.End]          = "StopTraffic"
+	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.StreamResult] = "StopTraffic"
 	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 

@@ -239,7 +239,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 			return nil, err
 		}
 		if bases.Image == "" {
-			b.podImage, err = pods.Image(d.o.Programs.Base, string(d.o.Dir))
+			b.podImage, err = pods.Image(d.o.Binaries.Base, string(d.o.Dir))
 			if err != nil {
 				return nil, err
 			}
@@ -288,7 +288,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	p := b.cluster.Properties()
 	o.Token = token
 	o.Program = &host.Controller{
-		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
+		Token: token, Sandbox: common, Path: d.o.Binaries.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
 		Serving: b.cluster.Serving,
 	}
 	return host.New(o), nil

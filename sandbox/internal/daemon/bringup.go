@@ -107,7 +107,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	}
 	var err error
 	b.cluster, err = d.o.open(clusterOptions{
-		dir: d.o.Dir, config: b.config, programs: d.o.Programs, supervisor: d.supervisor, note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: b.config, programs: d.o.Binaries, supervisor: d.supervisor, note: steps.Note, log: d.log,
 	})
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 		}
 		o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
 		if !b.request.OwnEnv && !spec.Broker.Consent {
-			o.AloneFor = broker.AloneFor
+			o.IdleWait = broker.IdleWait
 		}
 		return b.external.Check(ctx, o)
 	})
@@ -172,7 +172,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 
 // loadControllerImage loads the image of the controllers into the nodes, unless the controllers cannot run there.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
-	nodes, location, program := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location, b.d.o.Programs.Controller
+	nodes, location, program := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location, b.d.o.Binaries.Controller
 	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckProgram(program) == nil
 	if nodes == nil || !possible {
 		return nil
@@ -184,7 +184,7 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
 	return b.step(ctx, "Starting broker", func(ctx context.Context) (err error) {
-		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
+		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Binaries.Controller, b.steps.Note)
 		if err := d.saveConfig(b.config); err != nil {
 			return err
 		}

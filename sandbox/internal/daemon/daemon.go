@@ -42,7 +42,7 @@ var (
 )
 
 // Programs are the paths of the programs of a sandbox. Empty = not found.
-type Programs struct {
+type Binaries struct {
 	// Daemon is koupsandbox, or a program that has its hidden commands. It also runs in a node, to send requests from there.
 	Daemon string
 	// ControlPlane is koup-controlplane; required for the provider embedded.
@@ -58,7 +58,7 @@ type Options struct {
 	// Dir is the sandbox's state folder, which exists. Required.
 	Dir state.Dir
 	// Programs to run. Required.
-	Programs Programs
+	Binaries Binaries
 	// Logger of the daemon. Default: nothing is logged.
 	Logger *slog.Logger
 

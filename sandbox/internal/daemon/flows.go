@@ -50,13 +50,13 @@ func (i *inside) all(group string, matches func(*fleet.Member) bool) bool {
 func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source, error) {
 	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.bases(group) }, nil
+		return spec, func() (traffic.TargetSet, <-chan struct{}) { return i.bases(group) }, nil
 	}
 	if !i.all(group, (*fleet.Member).Routed) {
 		spec.Inside = true
 		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpoints(route) },
-			i.gateway.Settle(ctx, route)
+		return spec, func() (traffic.TargetSet, <-chan struct{}) { return i.endpoints(route) },
+			i.gateway.WaitForEndpoint(ctx, route)
 	}
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {
@@ -68,7 +68,7 @@ func (i *inside) complete(ctx context.Context, group string, spec traffic.Spec) 
 	return spec, nil, err
 }
 
-func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) {
+func (i *inside) bases(group string) (c traffic.TargetSet, change <-chan struct{}) {
 	change = i.fleet.Changed() // first, so that nothing is missed
 	for _, m := range i.fleet.Group(group) {
 		c.Targets = append(c.Targets, reached(m))
@@ -76,8 +76,8 @@ func (i *inside) bases(group string) (c traffic.Choice, change <-chan struct{}) 
 	return c, change
 }
 
-func (i *inside) endpoints(r traffic.Route) (traffic.Choice, <-chan struct{}) {
-	c, change := i.gateway.Choice(r)
+func (i *inside) endpoints(r traffic.Route) (traffic.TargetSet, <-chan struct{}) {
+	c, change := i.gateway.Targets(r)
 	for n, t := range c.Targets {
 		if m, ok := i.fleet.ByIP(t.IP); ok {
 			c.Targets[n] = reached(m).On(t.Port)
@@ -94,7 +94,7 @@ func (i *inside) leaving(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, toldTime)
 	defer cancel()
-	i.Told(ctx)
+	i.SyncTargets(ctx)
 }
 
 func reached(m *fleet.Member) traffic.Target {
@@ -114,13 +114,13 @@ func (f *flows) Begin(ctx context.Context, group string, spec traffic.Spec) erro
 		}
 	}
 	if !f.inside.takes(group) {
-		return f.here.Begin(ctx, group, spec)
+		return f.here.StartStream(ctx, group, spec)
 	}
 	spec, source, err := f.inside.complete(ctx, group, spec)
 	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	return f.inside.Begin(ctx, group, spec, source)
+	return f.inside.StartStream(ctx, group, spec, source)
 }
 
 // Summaries counts the streams of a group, in order of their start.
@@ -134,7 +134,7 @@ func (f *flows) Summaries(ctx context.Context, group string) []traffic.Summary {
 }
 
 // Stop ends a stream and returns what it has led to.
-func (f *flows) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
+func (f *flows) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	end, err := f.here.Stop(ctx, group, name)
 	if f.inside != nil && errors.Is(err, traffic.ErrNoStream) {
 		return f.inside.Stop(ctx, group, name)
@@ -174,7 +174,7 @@ type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 func (b *bringUp) launcher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
-			p, err := nodes.Launch(ctx, b.d.o.Programs.Daemon, log, agent.Command)
+			p, err := nodes.Launch(ctx, b.d.o.Binaries.Daemon, log, agent.Command)
 			if err != nil {
 				return nil, err // and no interface with a nil in it
 			}

@@ -20,10 +20,10 @@ const (
 // askTime bounds the question whether an engine answers: one that hangs is none.
 const askTime = 5 * time.Second
 
-// ErrNone is returned, wrapped, when no container engine can be used on this machine.
-var ErrNone = errors.New("no container engine")
+// ErrNoEngine is returned, wrapped, when no container engine can be used on this machine.
+var ErrNoEngine = errors.New("no container engine")
 
-// Reasons why an engine cannot be used, which ErrNone comes with.
+// Reasons why an engine cannot be used, which ErrNoEngine comes with.
 var (
 	ErrNotInstalled = errors.New("is not installed")
 	ErrNotRunning   = errors.New("is installed, but does not run")
@@ -53,7 +53,7 @@ type Engine struct {
 }
 
 // Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that answers within some
-// seconds. An error that wraps ErrNone says why none can be used.
+// seconds. An error that wraps ErrNoEngine says why none can be used.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []error
 	for _, known := range []struct {
@@ -71,11 +71,11 @@ func Find(ctx context.Context, name string) (*Engine, error) {
 	}
 	switch len(reasons) {
 	case 0:
-		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNone, name)
+		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNoEngine, name)
 	case 1:
-		return nil, fmt.Errorf("%w: %w", ErrNone, reasons[0])
+		return nil, fmt.Errorf("%w: %w", ErrNoEngine, reasons[0])
 	}
-	return nil, fmt.Errorf("%w: %w; %w", ErrNone, reasons[0], reasons[1])
+	return nil, fmt.Errorf("%w: %w; %w", ErrNoEngine, reasons[0], reasons[1])
 }
 
 func askDocker(ctx context.Context) (*Engine, error) {

@@ -211,7 +211,7 @@ func TestOfProgramIsNamedForItsContent(t *testing.T) {
 		"localhost/box/base":         "^localhost/box/base:[0-9a-f]{12}$",
 		"localhost:5000/box/base:v1": "^localhost:5000/box/base:v1$",
 	} {
-		i, err := OfProgram(name, program, dir, "--stdio")
+		i, err := FromBinary(name, program, dir, "--stdio")
 		check.Must(t, err)
 		if !regexp.MustCompile(want).MatchString(i.Name) {
 			t.Errorf("of name %s: %s, want %s", name, i.Name, want)

@@ -110,8 +110,8 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Folder adds an empty directory.
-func (f *Files) Folder(name string, mode int64) error {
+// Dir adds an empty directory.
+func (f *Files) Dir(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 

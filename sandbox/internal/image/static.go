@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// Nobody is the user and group of programs, as in images of distroless.
-	Nobody = "65532:65532"
+	// NonRoot is the user and group of programs, as in images of distroless.
+	NonRoot = "65532:65532"
 	// tagLength is how much of a layer's digest makes a tag.
 	tagLength = 12
 )
 
-// OfProgram returns an image of a static program, which runs with args as Nobody and has the last part of the image
+// FromBinary returns an image of a static program, which runs with args as NonRoot and has the last part of the image
 // name as its name. The layer is written to dir. A name without a tag gets a tag that depends on the content.
-func OfProgram(name, program, dir string, args ...string) (*Image, error) {
+func FromBinary(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
 	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false,
 		func(f *Files) error { return f.Copy(inside, 0o755, program) })
@@ -30,7 +30,7 @@ func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	if !tagged {
 		name += ":" + layer.Digest.Encoded()[:tagLength]
 	}
-	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: Nobody}, layer)
+	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: NonRoot}, layer)
 }
 
 // IsStatic says why a file is no program that runs on Linux by itself, in an image without anything

@@ -75,5 +75,5 @@ func isPolicy(o *object) bool {
 
 // meant returns the fix of a misspelt name; empty if no name is similar.
 func meant(name string, names []string) string {
-	return strings.TrimPrefix(plain.Meant(name, names), "; ")
+	return strings.TrimPrefix(plain.DidYouMean(name, names), "; ")
 }

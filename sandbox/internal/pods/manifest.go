@@ -49,7 +49,7 @@ func Image(program, dir string) (*image.Image, error) {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
 			program, err)
 	}
-	return image.OfProgram(imageName, program, dir)
+	return image.FromBinary(imageName, program, dir)
 }
 
 // Ensure has the cluster run at least number Pods, and all that are known, with the settings of now.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// ErrForeign is returned, wrapped with what to do, for a folder that koupsandbox has not made.
-var ErrForeign = errors.New("was not made by koupsandbox, and is left alone")
+// ErrNotOwned is returned, wrapped with what to do, for a folder that koupsandbox has not made.
+var ErrNotOwned = errors.New("was not made by koupsandbox, and is left alone")
 
 const (
 	markFile = ".made-by-koupsandbox"
@@ -19,7 +19,7 @@ const (
 
 // Owned reports whether the folder exists and has the mark that koupsandbox writes when it creates a folder. It
 // returns false without an error if the folder does not exist or is empty, so that a sandbox can use it. For
-// any other folder it returns an error that wraps ErrForeign; do not change anything in such a folder. A folder
+// any other folder it returns an error that wraps ErrNotOwned; do not change anything in such a folder. A folder
 // of another user gives the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
 	if err := d.CheckOwner(); err != nil {
@@ -46,7 +46,7 @@ func (d Dir) Owned() (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d,
-		ErrForeign)
+		ErrNotOwned)
 }
 
 // CheckOwner returns an error if another user owns the folder or its home. That user could read the files of

@@ -97,7 +97,7 @@ const (
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create makes the folder, marks it, and makes the folders in it. It returns ErrForeign if koupsandbox has not created an
+// Create makes the folder, marks it, and makes the folders in it. It returns ErrNotOwned if koupsandbox has not created an
 // existing folder.
 func (d Dir) Create() error {
 	if _, err := d.Owned(); err != nil {
@@ -125,9 +125,9 @@ func (d Dir) Create() error {
 	return nil
 }
 
-// Place identifies this folder, as "me@laptop:/home/me/.koupsandbox/koup". The first call writes it into the folder, which
+// Location identifies this folder, as "me@laptop:/home/me/.koupsandbox/koup". The first call writes it into the folder, which
 // must exist, so that it does not change with the name of the machine.
-func (d Dir) Place() (string, error) {
+func (d Dir) Location() (string, error) {
 	if text, err := os.ReadFile(d.file(placeFile)); err == nil && len(text) > 0 {
 		return string(text), nil
 	}
@@ -213,15 +213,15 @@ func (d Dir) Exists() bool {
 	return err == nil && info.IsDir()
 }
 
-// Used reports whether the sandbox was brought up and not taken down since; logs
+// InUse reports whether the sandbox was brought up and not taken down since; logs
 // alone do not count.
-func (d Dir) Used() bool {
+func (d Dir) InUse() bool {
 	owned, _ := d.Owned() // a folder that cannot be read is not used
 	_, err := os.Stat(d.Config())
 	return owned && err == nil
 }
 
-// Remove deletes the folder and the folder of the socket; keepLogs keeps the logs. It returns ErrForeign if koupsandbox has
+// Remove deletes the folder and the folder of the socket; keepLogs keeps the logs. It returns ErrNotOwned if koupsandbox has
 // not created the folder. It removes the mark last, so that an interrupted Remove can be repeated.
 func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {

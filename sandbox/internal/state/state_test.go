@@ -46,7 +46,7 @@ func TestPlace(t *testing.T) {
 	places := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
 		check.Must(t, dir.Create())
-		place, err := dir.Place()
+		place, err := dir.Location()
 		check.Must(t, err)
 		host, err := os.Hostname()
 		if err != nil || !strings.HasSuffix(place, "@"+host+":"+string(dir)) {
@@ -54,7 +54,7 @@ func TestPlace(t *testing.T) {
 		}
 		moved := state.Dir(filepath.Join(t.TempDir(), "b"))
 		check.Must(t, os.Rename(string(dir), string(moved)))
-		if now, err := moved.Place(); err != nil || now != place {
+		if now, err := moved.Location(); err != nil || now != place {
 			t.Errorf("its place is %s after it was moved (%v), before it was %s", now, err, place)
 		}
 		places[place] = true
@@ -82,7 +82,7 @@ func TestCheckOwner(t *testing.T) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 		}
-		if dir.Used() {
+		if dir.InUse() {
 			t.Error("it is used")
 		}
 		check.Must(t, os.Chown(string(dir), 0, 0))
@@ -103,13 +103,13 @@ func TestRemove(t *testing.T) {
 		for _, path := range []string{dir.Config(), dir.Log("etcd")} {
 			check.Must(t, state.WriteFile(path, []byte("x")))
 		}
-		if !dir.Used() {
+		if !dir.InUse() {
 			t.Error("a folder with a configuration does not count as used")
 		}
 		check.Must(t, dir.Remove(keepLogs))
 		_, err := os.Stat(dir.Log("etcd"))
-		if dir.Used() || dir.Exists() != keepLogs || (err == nil) != keepLogs {
-			t.Errorf("keepLogs %t: used %t, exists %t, log: %v", keepLogs, dir.Used(), dir.Exists(), err)
+		if dir.InUse() || dir.Exists() != keepLogs || (err == nil) != keepLogs {
+			t.Errorf("keepLogs %t: used %t, exists %t, log: %v", keepLogs, dir.InUse(), dir.Exists(), err)
 		}
 		if err := dir.Remove(false); err != nil {
 			t.Errorf("removing it again: %v", err)
@@ -169,7 +169,7 @@ func TestOwned(t *testing.T) {
 			tc.put(t, dir)
 			is, err := dir.Owned()
 			got := map[bool]string{true: owned, false: nobody}[is]
-			if errors.Is(err, state.ErrForeign) {
+			if errors.Is(err, state.ErrNotOwned) {
 				got = foreign
 			} else if err != nil {
 				t.Fatal(err)
@@ -178,14 +178,14 @@ func TestOwned(t *testing.T) {
 				t.Errorf("it is %s, want %s", got, tc.want)
 			}
 			for _, keepLogs := range []bool{true, false} {
-				if err := dir.Remove(keepLogs); errors.Is(err, state.ErrForeign) != (tc.want == foreign) {
+				if err := dir.Remove(keepLogs); errors.Is(err, state.ErrNotOwned) != (tc.want == foreign) {
 					t.Errorf("removing it: %v", err)
 				}
 			}
 			if _, err := os.Lstat(string(dir)); (err == nil) != tc.stays {
 				t.Errorf("after Remove: %v", err)
 			}
-			if err := dir.Create(); errors.Is(err, state.ErrForeign) != (tc.want == foreign) ||
+			if err := dir.Create(); errors.Is(err, state.ErrNotOwned) != (tc.want == foreign) ||
 				tc.want != foreign && err != nil {
 				t.Errorf("making it: %v", err)
 			}
@@ -205,10 +205,10 @@ func TestLinkedFolder(t *testing.T) {
 				check.Must(t, os.WriteFile(filepath.Join(elsewhere, "main.go"), nil, 0o600))
 			}
 			check.Must(t, os.Symlink(elsewhere, string(dir)))
-			if err := dir.Create(); errors.Is(err, state.ErrForeign) != theirs {
+			if err := dir.Create(); errors.Is(err, state.ErrNotOwned) != theirs {
 				t.Errorf("making it: %v", err)
 			}
-			if err := dir.Remove(false); errors.Is(err, state.ErrForeign) != theirs {
+			if err := dir.Remove(false); errors.Is(err, state.ErrNotOwned) != theirs {
 				t.Errorf("removing it: %v", err)
 			}
 			entries, err := os.ReadDir(elsewhere)

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Choice is what a stream may pick from.
-type Choice struct {
+// TargetSet is what a stream may pick from.
+type TargetSet struct {
 	// Targets has each address once.
 	Targets []Target `json:"targets,omitempty"`
 	// Affinity is how long a stream stays with its endpoint; 0 = not at all.
 	Affinity time.Duration `json:"affinity,omitempty"`
 	// None says why there are no Targets.
-	None string `json:"none,omitempty"`
+	EmptyReason string `json:"emptyReason,omitempty"`
 }
 
 // choices are the targets of a stream that does not follow Services and bases itself. Its methods may be called
 // concurrently.
 type choices struct {
 	mu     sync.Mutex
-	choice Choice
+	choice TargetSet
 	stick  stick
 }
 
 // set replaces the targets, which do not change afterwards.
-func (p *choices) set(c Choice) {
+func (p *choices) set(c TargetSet) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.choice = c
@@ -44,7 +44,7 @@ func (p *choices) pick(draw func(n int) int) (Target, error) {
 	defer p.mu.Unlock()
 	all := p.choice.Targets
 	if len(all) == 0 {
-		return Target{}, fmt.Errorf("%w: %s", ErrNoEndpoint, p.choice.None)
+		return Target{}, fmt.Errorf("%w: %s", ErrNoEndpoint, p.choice.EmptyReason)
 	}
 	if draw == nil {
 		draw = rand.IntN

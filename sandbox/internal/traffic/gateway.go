@@ -212,9 +212,9 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 }
 
-// Settle waits until the Services are known, which is an error if ctx ends before, and then, for up
+// WaitForEndpoint waits until the Services are known, which is an error if ctx ends before, and then, for up
 // to 2 s, until one has an endpoint: a Pod is Ready some moments before its Service knows.
-func (g *Gateway) Settle(ctx context.Context, r Route) error {
+func (g *Gateway) WaitForEndpoint(ctx context.Context, r Route) error {
 	if err := g.Ready(ctx); err != nil {
 		return err
 	}
@@ -308,13 +308,13 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-// Choice returns the targets among which Pick chooses, with address, port and Pod only, and a channel
-// that is closed when that may have changed. It does not wait; see Settle.
-func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
+// TargetSet returns the targets among which Pick chooses, with address, port and Pod only, and a channel
+// that is closed when that may have changed. It does not wait; see WaitForEndpoint.
+func (g *Gateway) Targets(r Route) (c TargetSet, change <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p, affinity, none := g.endpoints(r)
-	c.Affinity, c.None = affinity, none
+	c.Affinity, c.EmptyReason = affinity, none
 	if none == "" {
 		c.Targets = make([]Target, len(p.endpoints))
 		for i, e := range p.endpoints {

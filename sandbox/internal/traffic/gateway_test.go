@@ -220,7 +220,7 @@ func TestStreamViaService(t *testing.T) {
 			offer(t, r.client, at("198.18.0.1", "pod-1", ready))
 			check.Must(t, r.gateway.Ready(t.Context()))
 			picks(t, r.gateway, "pod-1")
-			if err := r.generator.Begin(t.Context(), "g",
+			if err := r.generator.StartStream(t.Context(), "g",
 				spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	check.Must(t, r.gateway.Ready(t.Context()))
 	began := make(chan error, 1)
 	go func() {
-		began <- r.generator.Begin(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
+		began <- r.generator.StartStream(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
 	}()
 	select {
 	case err := <-began:

@@ -17,7 +17,7 @@ var ErrNoStream = errors.New("no such stream")
 // ErrStreamExists is returned, wrapped, for a second stream of a name.
 var ErrStreamExists = errors.New("there is such a stream already")
 
-// errNotRunning is returned by Begin after the end of Start.
+// errNotRunning is returned by StartStream after the end of Start.
 var errNotRunning = errors.New("the traffic generator does not run")
 
 // GeneratorOptions of a Generator.
@@ -72,16 +72,16 @@ func (g *Generator) Start(ctx context.Context) error {
 // settleTime is how long a stream waits for the first endpoint of its Service.
 const settleTime = 2 * time.Second
 
-// Begin starts a stream of a group. It waits for Start, and until the gateway knows the Services. Via bases, it waits
+// StartStream starts a stream of a group. It waits for Start, and until the gateway knows the Services. Via bases, it waits
 // until each base listens. Via a Service, it waits up to 2 s for the first endpoint or answer, because a Pod becomes
 // Ready before its Service has its endpoint. Names are unique in a group, including stopped streams.
-func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
-	return g.BeginWith(ctx, group, spec, nil)
+func (g *Generator) StartStream(ctx context.Context, group string, spec Spec) error {
+	return g.StartStreamWith(ctx, group, spec, nil)
 }
 
-// BeginWith starts a stream with the targets of first, which Choose replaces later. It does not wait for them. If first is
-// nil, it is Begin.
-func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, first *Choice) error {
+// StartStreamWith starts a stream with the targets of first, which SetTargets replaces later. It does not wait for them. If first is
+// nil, it is StartStream.
+func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec, first *TargetSet) error {
 	var told *choices
 	if first != nil {
 		told = &choices{choice: *first}
@@ -143,7 +143,7 @@ func (g *Generator) settle(ctx context.Context, r *requester, told *choices) err
 		defer cancel()
 		r.reach(settling)
 	case p.Route() == RouteGateway:
-		return g.o.Gateway.Settle(ctx, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
+		return g.o.Gateway.WaitForEndpoint(ctx, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
 	}
 	return nil
 }
@@ -237,15 +237,15 @@ func (g *Generator) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
 }
 
-// Choose replaces the targets of a stream that BeginWith has started. It ignores a stream that does not exist.
-func (g *Generator) Choose(group, name string, c Choice) {
+// SetTargets replaces the targets of a stream that StartStreamWith has started. It ignores a stream that does not exist.
+func (g *Generator) SetTargets(group, name string, c TargetSet) {
 	if s, err := g.find(group, name); err == nil && s.told != nil {
 		s.told.set(c)
 	}
 }
 
 // Stop ends a stream, waits for open requests until ctx ends, and returns the result. A second Stop returns the same.
-func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) {
+func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult, error) {
 	s, err := g.find(group, name)
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) 
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	end := &End{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}
+	end := &StreamResult{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}
 	end.BinWidth, end.Bins = s.ledger.bins(time.Duration(len(end.Seconds)) * time.Second)
 	return end, nil
 }

@@ -121,8 +121,8 @@ type Bin struct {
 	Versions map[string]int `json:"versions,omitempty"`
 }
 
-// End is what a stream has led to.
-type End struct {
+// StreamResult is what a stream has led to.
+type StreamResult struct {
 	Summary
 	// Seconds from the start of the stream on, without gaps.
 	Seconds []Second `json:"seconds,omitempty"`

@@ -72,14 +72,14 @@ func eventually(t testing.TB, look func() error) {
 }
 
 // run sends a stream to its own end.
-func (r *rig) run(t testing.TB, spec Spec) *End {
+func (r *rig) run(t testing.TB, spec Spec) *StreamResult {
 	t.Helper()
-	check.Must(t, r.generator.Begin(t.Context(), "g", spec))
+	check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
 // finish waits for the end of a stream.
-func (r *rig) finish(t testing.TB, name string) *End {
+func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	t.Helper()
 	s, err := r.generator.find("g", name)
 	check.Must(t, err)

@@ -10,11 +10,11 @@ import (
 // What the linker sets; empty in other builds.
 var koupsandbox, commit, kubernetes string
 
-// Of is the version of koupsandbox, such as "v1.2.3".
-func Of() string { return koupsandbox }
+// String is the version of koupsandbox, such as "v1.2.3".
+func String() string { return koupsandbox }
 
-// OfModule is the version of the module that go install or go build found; empty if they found none.
-func OfModule() string {
+// ModuleVersion is the version of the module that go install or go build found; empty if they found none.
+func ModuleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -34,10 +34,10 @@ var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
 // Released reports whether a version is that of a release.
 func Released(version string) bool { return released.MatchString(version) }
 
-// Agree says in a sentence why the thing called what, which is of the version theirs, does not go together
+// CheckCompatible says in a sentence why the thing called what, which is of the version theirs, does not go together
 // with what is of the version ours. Versions of builds between releases go together with all: who builds
 // programs one by one knows what goes together.
-func Agree(what, theirs, ours string) error {
+func CheckCompatible(what, theirs, ours string) error {
 	if !Released(theirs) || !Released(ours) || theirs == ours {
 		return nil
 	}

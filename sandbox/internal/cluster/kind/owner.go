@@ -163,7 +163,7 @@ func Forget(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := p.findEngine(ctx); errors.Is(err, engine.ErrNone) {
+	if err := p.findEngine(ctx); errors.Is(err, engine.ErrNoEngine) {
 		return nil
 	} else if err != nil {
 		return err

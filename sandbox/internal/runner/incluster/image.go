@@ -15,7 +15,7 @@ func BuildImage(program, dir string) (*image.Image, error) {
 	if err := CheckProgram(program); err != nil {
 		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)
 	}
-	return image.OfProgram(ImageName, program, dir)
+	return image.FromBinary(ImageName, program, dir)
 }
 
 // CheckProgram says why a program cannot be the image's, and what to do.

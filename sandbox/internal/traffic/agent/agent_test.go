@@ -109,11 +109,11 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 // begin starts a stream of group g to an address.
 func (r *rig) begin(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
-	check.Must(t, r.Begin(t.Context(), "g", spec(name, address, change...), nil))
+	check.Must(t, r.StartStream(t.Context(), "g", spec(name, address, change...), nil))
 }
 
 // finish waits until a stream has ended by itself, and returns its end.
-func (r *rig) finish(t *testing.T, name string) *traffic.End {
+func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 	t.Helper()
 	eventually(t, func() error {
 		for _, s := range r.Summaries(t.Context(), "g") {
@@ -304,7 +304,7 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	}
 
 	// The next stream has another agent.
-	if err := r.Begin(t.Context(), "g", spec("s", "127.0.0.1:1"), nil); !errors.Is(err, traffic.ErrStreamExists) {
+	if err := r.StartStream(t.Context(), "g", spec("s", "127.0.0.1:1"), nil); !errors.Is(err, traffic.ErrStreamExists) {
 		t.Errorf("a second stream of the name gave %v", err)
 	}
 	r.begin(t, "next", serve(t, answers))
@@ -322,7 +322,7 @@ func TestDrop(t *testing.T) {
 	r.begin(t, "s", serve(t, hangs))
 	r.begin(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
 	<-r.lost
-	check.Must(t, r.Begin(t.Context(), "other", spec("s", serve(t, answers)), nil))
+	check.Must(t, r.StartStream(t.Context(), "other", spec("s", serve(t, answers)), nil))
 	r.Drop(t.Context(), "g")
 	told := len(r.lost)
 	if _, err := r.Stop(t.Context(), "g", "s"); !errors.Is(err, traffic.ErrNoStream) {
@@ -349,15 +349,15 @@ func TestBeginRefuses(t *testing.T) {
 		{spec("s", ""), "Services"},
 		{spec("s", "stock:80"), `"stock:80"`},
 	} {
-		if err := r.Begin(t.Context(), "g", c.spec, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := r.StartStream(t.Context(), "g", c.spec, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}
 	r.begin(t, "s", serve(t, answers)) // the name is free, and an agent runs by now
 	r.stop()
 	<-r.agents[0].done
-	if err := r.Begin(t.Context(), "g", spec("late", "127.0.0.1:1"), nil); !errors.Is(err, errNotRunning) {
-		t.Errorf("after the end, Begin gave %v", err)
+	if err := r.StartStream(t.Context(), "g", spec("late", "127.0.0.1:1"), nil); !errors.Is(err, errNotRunning) {
+		t.Errorf("after the end, StartStream gave %v", err)
 	}
 	if l := len(r.lost); l != 0 {
 		t.Errorf("%d lost requests were told", l)

@@ -18,17 +18,17 @@ import (
 // source is what somebody says who can follow Services and bases.
 type source struct {
 	mu     sync.Mutex
-	choice traffic.Choice
+	choice traffic.TargetSet
 	change chan struct{}
 }
 
-func (s *source) get() (traffic.Choice, <-chan struct{}) {
+func (s *source) get() (traffic.TargetSet, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.choice, s.change
 }
 
-func (s *source) set(c traffic.Choice) {
+func (s *source) set(c traffic.TargetSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.choice = c
@@ -58,9 +58,9 @@ func TestStreamToWhatIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, from := newRig(t), &source{}
 			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
-			from.set(traffic.Choice{Targets: []traffic.Target{one}})
+			from.set(traffic.TargetSet{Targets: []traffic.Target{one}})
 			s := spec("s", "", change, inside)
-			check.Must(t, r.Begin(t.Context(), "g", s, from.get))
+			check.Must(t, r.StartStream(t.Context(), "g", s, from.get))
 			answered := func(version string) {
 				t.Helper()
 				eventually(t, func() error {
@@ -75,12 +75,12 @@ func TestStreamToWhatIsTold(t *testing.T) {
 				})
 			}
 			answered("1")
-			from.set(traffic.Choice{Targets: []traffic.Target{one, two}})
+			from.set(traffic.TargetSet{Targets: []traffic.Target{one, two}})
 			if !s.Reuse { // a connection that stays has its endpoint
 				answered("2")
 			}
-			from.set(traffic.Choice{None: "nobody is there"})
-			r.Told(t.Context())
+			from.set(traffic.TargetSet{EmptyReason: "nobody is there"})
+			r.SyncTargets(t.Context())
 			if s.Reuse {
 				return
 			}
@@ -92,7 +92,7 @@ func TestStreamToWhatIsTold(t *testing.T) {
 			if err != nil || end.Route != s.Route() {
 				t.Errorf("the end is %+v, error %v", end, err)
 			}
-			r.Told(t.Context()) // nobody is to be told any more
+			r.SyncTargets(t.Context()) // nobody is to be told any more
 		})
 	}
 }
@@ -104,13 +104,13 @@ func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) 
 func TestToldBeforeItLeaves(t *testing.T) {
 	r, from := newRig(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
-	from.choice = traffic.Choice{Targets: []traffic.Target{gone, stays}}
+	from.choice = traffic.TargetSet{Targets: []traffic.Target{gone, stays}}
 	s := spec("s", "", inside, func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases })
-	check.Must(t, r.Begin(t.Context(), "g", s, from.get))
+	check.Must(t, r.StartStream(t.Context(), "g", s, from.get))
 	from.mu.Lock()
-	from.choice = traffic.Choice{Targets: []traffic.Target{stays}}
+	from.choice = traffic.TargetSet{Targets: []traffic.Target{stays}}
 	from.mu.Unlock()
-	r.Told(t.Context())
+	r.SyncTargets(t.Context())
 	before := r.Summaries(t.Context(), "g")[0]
 	eventually(t, func() error {
 		now := r.Summaries(t.Context(), "g")[0]
@@ -123,5 +123,5 @@ func TestToldBeforeItLeaves(t *testing.T) {
 		return nil
 	})
 	r.Drop(t.Context(), "g")
-	r.Told(t.Context())
+	r.SyncTargets(t.Context())
 }

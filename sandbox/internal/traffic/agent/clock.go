@@ -20,7 +20,7 @@ func (s *session) record(r traffic.Record) traffic.Record {
 	return r
 }
 
-func (s *session) end(e *traffic.End) {
+func (s *session) end(e *traffic.StreamResult) {
 	s.here(&e.Started, &e.Ended)
 	for i := range e.Seconds {
 		s.here(&e.Seconds[i].Start)

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// errNotRunning is returned by Begin after the end of Start.
+// errNotRunning is returned by StartStream after the end of Start.
 var errNotRunning = errors.New("no traffic agent can be started now")
 
 // Options of a Remote.
@@ -110,7 +110,7 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	s = newSession(p)
 	theirs, err := ask(ctx, s, of, rpc.None{})
 	if err == nil {
-		err = version.Agree("the traffic agent", theirs, version.Of())
+		err = version.CheckCompatible("the traffic agent", theirs, version.String())
 	}
 	if err == nil {
 		s.ahead, err = s.client.Ahead(ctx)
@@ -159,9 +159,9 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 	}
 }
 
-// Begin starts a stream of a group in the agent, and starts the agent if none runs. The Spec has an Address, or is
-// Inside: then source returns the targets until the stream is stopped. It waits for Start. See traffic.Generator.Begin.
-func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, source Source) error {
+// StartStream starts a stream of a group in the agent, and starts the agent if none runs. The Spec has an Address, or is
+// Inside: then source returns the targets until the stream is stopped. It waits for Start. See traffic.Generator.StartStream.
+func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 	request := beginRequest{Group: group, Spec: spec}
 	if source != nil {
 		x.telling = newTelling(s, streamRequest{group, spec.Name}, source)
-		request.Choice = x.telling.first()
+		request.TargetSet = x.telling.first()
 	}
 	if err := r.add(group, x); err != nil {
 		return err
@@ -257,7 +257,7 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 
 // Stop ends a stream, after all its lost requests were reported. It returns an error if the agent has ended. See
 // traffic.Generator.Stop.
-func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
+func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	x, err := r.find(group, name)
 	if err != nil {
 		return nil, err
@@ -277,8 +277,8 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, er
 	return end.Answer, nil
 }
 
-// Told blocks until the agents know what their streams may pick from now, or ctx ends.
-func (r *Remote) Told(ctx context.Context) {
+// SyncTargets blocks until the agents know what their streams may pick from now, or ctx ends.
+func (r *Remote) SyncTargets(ctx context.Context) {
 	r.mu.Lock()
 	var all []*telling
 	for _, streams := range r.groups {

@@ -37,23 +37,23 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 				return rpc.None{},
 					errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
 			}
-			return rpc.None{}, g.Begin(ctx, r.Group, r.Spec)
+			return rpc.None{}, g.StartStream(ctx, r.Group, r.Spec)
 		}
-		return rpc.None{}, g.BeginWith(ctx, r.Group, r.Spec, &r.Choice)
+		return rpc.None{}, g.StartStreamWith(ctx, r.Group, r.Spec, &r.TargetSet)
 	})
 	rpc.HandleClock(mux)
-	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.Of(), nil })
+	of.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.String(), nil })
 	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.None, error) {
-		g.Choose(r.Group, r.Name, r.Choice)
+		g.SetTargets(r.Group, r.Name, r.TargetSet)
 		return rpc.None{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) {
 		return g.Summaries(group),
 			nil
 	})
-	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.End], error) {
+	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.StreamResult], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
-		return rpc.After[*traffic.End]{Answer: end, Count: told.Count()}, err
+		return rpc.After[*traffic.StreamResult]{Answer: end, Count: told.Count()}, err
 	})
 	drop.Handle(mux, func(_ context.Context, group string) (rpc.After[rpc.None], error) {
 		g.Drop(group)

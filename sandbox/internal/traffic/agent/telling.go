@@ -15,10 +15,10 @@ const look = time.Second
 
 // Source returns what a stream may pick from now, and a channel that is closed at the next change. The channel
 // is nil if the source does not report changes. A Source does not block.
-type Source func() (traffic.Choice, <-chan struct{})
+type Source func() (traffic.TargetSet, <-chan struct{})
 
-func equal(a, b traffic.Choice) bool {
-	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.None == b.None
+func equal(a, b traffic.TargetSet) bool {
+	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.EmptyReason == b.EmptyReason
 }
 
 // telling keeps an agent informed of what one of its streams may pick from.
@@ -26,7 +26,7 @@ type telling struct {
 	on     *session
 	of     streamRequest
 	source Source
-	known  traffic.Choice // to the agent
+	known  traffic.TargetSet // to the agent
 	asked  chan chan struct{}
 
 	done chan struct{} // closed when nothing more is told
@@ -38,7 +38,7 @@ func newTelling(on *session, of streamRequest, source Source) *telling {
 }
 
 // first is what the agent is told when the stream begins.
-func (t *telling) first() traffic.Choice {
+func (t *telling) first() traffic.TargetSet {
 	t.known, _ = t.source()
 	return t.known
 }

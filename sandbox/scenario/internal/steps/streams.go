@@ -22,7 +22,7 @@ type Stream struct {
 	// Spec is what it sends.
 	Spec v1alpha1.Traffic
 	// End is what it has led to; nil while it runs.
-	End *traffic.End
+	End *traffic.StreamResult
 	// Failure says why its judge is not true; nil when it is, or while it runs.
 	Failure *Failure
 }
@@ -124,7 +124,7 @@ var (
 )
 
 // judge returns why the judge of a stream is not true, or nil.
-func (e *Env) judge(t v1alpha1.Traffic, end *traffic.End) *Failure {
+func (e *Env) judge(t v1alpha1.Traffic, end *traffic.StreamResult) *Failure {
 	if end.Sent == 0 {
 		return Fail("traffic %s sent nothing, so it proves nothing", t.Name).because(ErrNothingSent)
 	}

@@ -44,7 +44,7 @@ func (s *commands) runDemo(c *cli.Context) error {
 	ready := sync.OnceFunc(printer.Close)
 	defer ready()
 	options := demo.Options{
-		Home: folder, Name: name, Programs: sandbox.FindPrograms(s.Self, c.String(binFlag)), Keep: c.Bool("keep"),
+		Home: folder, Name: name, Binaries: sandbox.FindBinaries(s.Self, c.String(binFlag)), Keep: c.Bool("keep"),
 		Progress: printer.Event, Ready: ready, Out: s.Out, Color: s.Color,
 	}
 	if s.Screen {

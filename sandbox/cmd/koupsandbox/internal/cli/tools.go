@@ -51,7 +51,7 @@ func (s *commands) doctor() *cli.Command {
 				return err
 			}
 			checks := doctor.Run(c.Context, folder, c.String(engineFlag),
-				sandbox.FindPrograms(s.Self, c.String(binFlag)))
+				sandbox.FindBinaries(s.Self, c.String(binFlag)))
 			err = s.show(c, checks, func(bool) { s.tellChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
 				err = errFailed

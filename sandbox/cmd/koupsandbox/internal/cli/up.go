@@ -49,7 +49,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 		return err
 	}
 	foreground, start := c.Bool("foreground"), time.Now()
-	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, KeepBases: keepBases, Held: foreground})
+	up, err := s.startSandbox(c, sandbox.Options{Home: folder, Config: config, KeepBases: keepBases, DownOnClose: foreground})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.San
 	printer := progress.NewPrinter(s.Err,
 		progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	defer printer.Close()
-	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Self,
+	o.BrokerPassword, o.Binaries, o.Progress = os.Getenv(brokerPassword), sandbox.FindBinaries(s.Self,
 		c.String(binFlag)), printer.Event
 	return sandbox.Up(c.Context, o)
 }

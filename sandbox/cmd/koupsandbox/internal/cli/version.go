@@ -16,7 +16,7 @@ func (s *commands) version() *cli.Command {
 		Usage: "print the versions of all programs",
 		Flags: []cli.Flag{output(formatJSON, formatYAML)},
 		Action: alone(func(c *cli.Context) error {
-			v := sandbox.VersionsOf(c.Context, sandbox.FindPrograms(s.Self, c.String(binFlag)))
+			v := sandbox.VersionsOf(c.Context, sandbox.FindBinaries(s.Self, c.String(binFlag)))
 			return s.show(c, v, func(bool) { s.tellVersions(v) })
 		}),
 	}
@@ -32,8 +32,8 @@ func (s *commands) tellVersions(v sandbox.Versions) {
 	for _, program := range []struct{ name, version string }{
 		{"kubernetes", v.Kubernetes},
 		{"etcd", v.Etcd},
-		{sandbox.ControllerProgram, v.Controller},
-		{sandbox.BaseProgram, v.Base},
+		{sandbox.ControllerBinary, v.Controller},
+		{sandbox.BaseBinary, v.Base},
 	} {
 		say(s.Out, "%s %s\n", program.name, cmp.Or(program.version, "(not found)"))
 	}

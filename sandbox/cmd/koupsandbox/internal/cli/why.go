@@ -141,7 +141,7 @@ func theNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error)
 	}
 	if name := c.String(contextFlag); name != "" && raw.Contexts[name] == nil {
 		return "", fmt.Errorf("the kubeconfig has no context %q%s", name,
-			plain.Meant(name, slices.Collect(maps.Keys(raw.Contexts))))
+			plain.DidYouMean(name, slices.Collect(maps.Keys(raw.Contexts))))
 	}
 	if namespace := c.String(namespaceFlag); namespace != "" {
 		return namespace, nil

@@ -102,7 +102,7 @@ func noCommand(of []*cli.Command, before, word string) error {
 		}
 	}
 	return usageError{fmt.Errorf("there is no command %q%s", strings.TrimSpace(before+" "+word),
-		plain.Meant(word, names))}
+		plain.DidYouMean(word, names))}
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
@@ -119,7 +119,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 			names = append(names, dashed(n))
 		}
 	}
-	return usageError{fmt.Errorf("there is no flag %s here%s", dashed(name), plain.Meant(dashed(name), names))}
+	return usageError{fmt.Errorf("there is no flag %s here%s", dashed(name), plain.DidYouMean(dashed(name), names))}
 }
 
 // valueErrors is how urfave/cli, and package flag below it, say that a value cannot be read.

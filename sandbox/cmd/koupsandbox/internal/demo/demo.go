@@ -39,7 +39,7 @@ type Options struct {
 	// Name of the demo's sandbox; there must be none of it. Required.
 	Name string
 	// Programs of the sandbox. Required.
-	Programs sandbox.Programs
+	Binaries sandbox.Binaries
 	// Keep leaves the sandbox up, with the bases and Pods of the demo. Default: it
 	// is taken down.
 	Keep bool
@@ -72,14 +72,14 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
 	one := 1 // the scenarios bring their own
 	config.Spec.Bases.Count, config.Spec.Wait = &one, &metav1.Duration{Duration: waitTime}
-	if o.Programs.ControlPlane != "" {
+	if o.Binaries.ControlPlane != "" {
 		config.Spec.Provider = v1alpha1.ProviderEmbedded // there in seconds; kind, the default where it can be, is not
 	}
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
 	}
 	up, err := sandbox.Up(ctx,
-		sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Held: !o.Keep, Progress: o.Progress})
+		sandbox.Options{Home: o.Home, Config: config, Binaries: o.Binaries, DownOnClose: !o.Keep, Progress: o.Progress})
 	if o.Ready != nil {
 		o.Ready()
 	}

@@ -44,10 +44,10 @@ type Check struct {
 
 // Run does all checks for sandboxes in home; containerEngine is docker or podman, or empty for
 // either.
-func Run(ctx context.Context, home, containerEngine string, programs sandbox.Programs) []Check {
+func Run(ctx context.Context, home, containerEngine string, programs sandbox.Binaries) []Check {
 	return []Check{
-		program(sandbox.ControlPlaneProgram, programs.ControlPlane),
-		program(sandbox.ControllerProgram, programs.Controller),
+		program(sandbox.ControlPlaneBinary, programs.ControlPlane),
+		program(sandbox.ControllerBinary, programs.Controller),
 		provider(programs),
 		engine(ctx, containerEngine),
 		writable(home),
@@ -67,12 +67,12 @@ func program(name, path string) Check {
 	return c
 }
 
-func provider(programs sandbox.Programs) Check {
+func provider(programs sandbox.Binaries) Check {
 	c := Check{Name: "provider", OK: true,
 		Detail: fmt.Sprintf("%s is at hand; %s needs --context", v1alpha1.ProviderEmbedded, v1alpha1.ProviderExisting)}
 	if programs.ControlPlane == "" {
 		c.OK = false
-		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneProgram)
+		c.Detail = fmt.Sprintf("%s needs %s", v1alpha1.ProviderEmbedded, sandbox.ControlPlaneBinary)
 		c.Fix = "install it, or use --provider existing with --context"
 	}
 	return c

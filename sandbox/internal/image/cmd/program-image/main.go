@@ -26,7 +26,7 @@ func run() error {
 	arch := flag.String("arch", "", "`ARCHITECTURE` of the programs, as Go names it")
 	output := flag.String("output", "", "`FILE` that gets the image, for docker load")
 	// Whoever the user is may write in /tmp; what a person mounts is in the directory of work.
-	config := ocispec.ImageConfig{User: image.Nobody, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
+	config := ocispec.ImageConfig{User: image.NonRoot, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
 	flag.Func("env", "`NAME=VALUE` of the environment; may be repeated", func(v string) error {
 		config.Env = append(config.Env, v)
 		return nil
@@ -37,7 +37,7 @@ func run() error {
 		return errors.New("it takes --name, --arch, --output and programs, the first of which the image runs")
 	}
 	layer, err := image.WriteLayer(*output+".layer", false, func(f *image.Files) error {
-		errs := []error{f.Folder("tmp", 0o1777), f.Folder("work", 0o1777)}
+		errs := []error{f.Dir("tmp", 0o1777), f.Dir("work", 0o1777)}
 		for _, program := range programs {
 			if err := image.IsStatic(program); err != nil {
 				return fmt.Errorf("%s: %w", program, err)

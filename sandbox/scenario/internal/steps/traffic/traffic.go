@@ -87,5 +87,5 @@ func known(ctx context.Context, e *steps.Env, service string) error {
 		}
 	}
 	return steps.Fail("there is no Service %s: apply it before traffic to it starts%s", service,
-		plain.Meant(service, names))
+		plain.DidYouMean(service, names))
 }

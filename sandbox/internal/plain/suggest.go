@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Meant returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
-func Meant(name string, names []string) string {
+// DidYouMean returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
+func DidYouMean(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
 		if d := distance(strings.ToLower(name), strings.ToLower(candidate)); d < least {
