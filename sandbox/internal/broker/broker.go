@@ -42,7 +42,7 @@ type Options struct {
 type Broker struct {
 	*listener
 	server    *mqtt.Server
-	lobby     *lobby
+	memoryServer     *memoryServer
 	passwords Passwords
 }
 
@@ -77,11 +77,11 @@ func New(o Options) (*Broker, error) {
 
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: l.log}
 	earlier := &takeover{clients: server.Clients}
-	lobby := newLobby(&forMemory, hook, earlier)
+	memoryServer := newMemoryServer(&forMemory, hook, earlier)
 	l.serve = func(_ context.Context, conn net.Conn, memory bool) {
 		var err error
 		if memory {
-			err = lobby.establish(conn)
+			err = memoryServer.establish(conn)
 		} else {
 			err = server.EstablishConnection("", conn)
 		}
@@ -90,7 +90,7 @@ func New(o Options) (*Broker, error) {
 	if err := errors.Join(server.AddHook(hook, nil), server.AddHook(earlier, nil)); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the broker: %w", err), l.tcp.Close())
 	}
-	return &Broker{listener: l, server: server, lobby: lobby, passwords: passwords}, nil
+	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }
 
 // Start serves until ctx ends; then it cuts all connections and returns nil. It can be called once.
@@ -99,7 +99,7 @@ func (b *Broker) Start(ctx context.Context) error {
 		return fmt.Errorf("running the broker: %w", err)
 	}
 	b.run(ctx)
-	b.lobby.close()
+	b.memoryServer.close()
 	if err := b.server.Close(); err != nil {
 		return fmt.Errorf("closing the broker: %w", err)
 	}

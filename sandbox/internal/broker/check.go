@@ -45,9 +45,9 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	// The id has the maximum length of a client id in a sandbox: controllers in an existing cluster have the
 	// longest client ids.
 	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
-	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
+	c := &check{External: e, CheckOptions: o, conn: &recordingConn{Conn: conn}, name: name,
 		id:   cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name,
-		root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100),
+		root: "koupleless_" + strings.ToLower(o.Env) + "/", messages: make(chan paho.Message, 100),
 		done: make(chan struct{})}
 	defer close(c.done)
 	options := paho.NewClientOptions().AddBroker("tcp://" + e.Addr). // which is dialled already
@@ -55,7 +55,7 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 			func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
 		SetClientID(c.id).SetProtocolVersion(4).
 		SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
-		SetDefaultPublishHandler(c.hear)
+		SetDefaultPublishHandler(c.receive)
 	if e.Username != "" {
 		options.SetUsername(e.Username).SetPassword(e.Password)
 	}
@@ -70,26 +70,26 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err := c.echo(ctx); err != nil || o.IdleWait == 0 {
 		return err
 	}
-	return c.alone(ctx)
+	return c.checkUnused(ctx)
 }
 
 // check is one Check under way.
 type check struct {
 	*External
 	CheckOptions
-	conn   *witness
+	conn   *recordingConn
 	client paho.Client
 	name   string // of a base that there is not
 	id     string // the MQTT client id
 	root   string
-	heard  chan paho.Message
+	messages chan paho.Message
 	done   chan struct{}
 }
 
 // hear is called in the connection's reading goroutine.
-func (c *check) hear(_ paho.Client, m paho.Message) {
+func (c *check) receive(_ paho.Client, m paho.Message) {
 	select {
-	case c.heard <- m:
+	case c.messages <- m:
 	case <-c.done:
 	}
 }
@@ -120,7 +120,7 @@ func (c *check) connect(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if ended := c.conn.why(); ended != nil {
+	if ended := c.conn.readError(); ended != nil {
 		return c.explain(ended)
 	}
 	return fmt.Errorf("the broker %s does not complete the MQTT connection: %w", c.URL, err)
@@ -153,7 +153,7 @@ func (c *check) refused(code byte) error {
 		c.URL, code, cmp.Or(reason, "no known reason"))
 }
 
-func (c *check) rights(what string) error {
+func (c *check) permissionError(what string) error {
 	who := fmt.Sprintf("the user %q", c.Username)
 	if c.Username == "" {
 		who = "a client without a name"
@@ -181,7 +181,7 @@ func (c *check) subscribe(ctx context.Context) error {
 	for _, filter := range required {
 		// failure code of MQTT 3.1.1 [MQTT-3.9.3-2] and MQTT 5 [section 3.9.3]
 		if code, answered := granted[filter]; answered && code >= 0x80 {
-			return c.rights("subscribe to " + filter)
+			return c.permissionError("subscribe to " + filter)
 		}
 	}
 	if err != nil {
@@ -200,15 +200,15 @@ func (c *check) echo(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			return c.rights("publish to " + topic)
+			return c.permissionError("publish to " + topic)
 		}
 	}
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
 	for len(missing) > 0 {
 		select {
-		case m := <-c.heard:
-			if err := c.stranger(m); err != nil {
+		case m := <-c.messages:
+			if err := c.foreignMessage(m); err != nil {
 				return err
 			}
 			delete(missing, m.Topic())
@@ -216,7 +216,7 @@ func (c *check) echo(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-timer.C:
 			for topic := range missing {
-				return c.rights("hear what is published to " + topic)
+				return c.permissionError("hear what is published to " + topic)
 			}
 		}
 	}
@@ -224,13 +224,13 @@ func (c *check) echo(ctx context.Context) error {
 }
 
 // alone returns an error if it receives a message of another client in the environment.
-func (c *check) alone(ctx context.Context) error {
+func (c *check) checkUnused(ctx context.Context) error {
 	timer := time.NewTimer(c.IdleWait)
 	defer timer.Stop()
 	for {
 		select {
-		case m := <-c.heard:
-			if err := c.stranger(m); err != nil {
+		case m := <-c.messages:
+			if err := c.foreignMessage(m); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -242,7 +242,7 @@ func (c *check) alone(ctx context.Context) error {
 }
 
 // stranger is the error for a message of somebody else's.
-func (c *check) stranger(m paho.Message) error {
+func (c *check) foreignMessage(m paho.Message) error {
 	if c.IdleWait == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
 		return nil
 	}
@@ -255,16 +255,16 @@ func (c *check) stranger(m paho.Message) error {
 		c.Env, c.URL, what, m.Topic())
 }
 
-// witness records the first bytes that came from a connection and how reading ended, which paho does not
+// recordingConn records the first bytes that came from a connection and how reading ended, which paho does not
 // report.
-type witness struct {
+type recordingConn struct {
 	net.Conn
 	mu    sync.Mutex
 	first []byte // up to the code of a CONNACK
 	err   error
 }
 
-func (w *witness) Read(p []byte) (int, error) {
+func (w *recordingConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.mu.Lock()
 	w.first = append(w.first, p[:min(n, connackCode+1-len(w.first))]...)
@@ -280,7 +280,7 @@ func (w *witness) Read(p []byte) (int, error) {
 // connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
 const connackCode = 3
 
-func (w *witness) connack() (code byte, found bool) {
+func (w *recordingConn) connack() (code byte, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.first) <= connackCode || w.first[0]>>4 != packets.Connack {
@@ -289,7 +289,7 @@ func (w *witness) connack() (code byte, found bool) {
 	return w.first[connackCode], true
 }
 
-func (w *witness) why() error {
+func (w *recordingConn) readError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err

@@ -38,13 +38,13 @@ type LinkOptions struct {
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// To is the broker of the user's that the link leads to. nil = a broker of the sandbox's own.
 	To *External
-	// Bypassed says that controllers and bases reach that one themselves, and only what is on this
+	// Direct says that controllers and bases reach that one themselves, and only what is on this
 	// machine comes this way: nothing is done to it as a component. Default: all come this way.
-	Bypassed bool
+	Direct bool
 	// View disturbs the connections, through all lives of the broker. Default: nothing does.
 	View *mqttfault.View
 	// Note is the file that tells bases from outside how to reach the broker. Required.
-	Note string
+	InfoFile string
 	// Logger for what the broker has to say. Required.
 	Logger *slog.Logger
 	// Changed is told of every new state. It must not block, nor call the Link. Required.
@@ -75,7 +75,7 @@ type Link struct {
 	o                LinkOptions
 	controller, base Login
 	caFile           string
-	note             map[string]any
+	info             map[string]any
 	open             func(addr string) (server, error)
 
 	mu        sync.Mutex
@@ -112,14 +112,14 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.caFile = caFile
 		serving = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	l.note = map[string]any{"tls": serving != nil, "caFile": l.caFile, "clientPrefix": o.ClientPrefix, "env": o.Env}
+	l.info = map[string]any{"tls": serving != nil, "caFile": l.caFile, "clientPrefix": o.ClientPrefix, "env": o.Env}
 	if e := o.To; e != nil { // whose password stays where the user keeps it
 		l.controller = Login{e.Username, e.Password}
 		l.base = l.controller
 		l.open = func(addr string) (server, error) {
 			return NewRelay(e, ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger})
 		}
-		l.note["url"], l.note["username"] = e.URL, e.Username
+		l.info["url"], l.info["username"] = e.URL, e.Username
 		return l, nil
 	}
 	passwords := NewPasswords()
@@ -128,7 +128,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		return New(Options{ListenOptions: ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger},
 			Env: o.Env, Passwords: passwords})
 	}
-	l.note["passwords"] = passwords
+	l.info["passwords"] = passwords
 	return l, nil
 }
 
@@ -140,10 +140,10 @@ func (l *Link) Open(ctx context.Context) error {
 		}
 		return err
 	}
-	l.note["addr"] = l.Addr()
-	text, err := json.MarshalIndent(l.note, "", "  ")
+	l.info["addr"] = l.Addr()
+	text, err := json.MarshalIndent(l.info, "", "  ")
 	if err == nil {
-		err = state.WriteFile(l.o.Note, text)
+		err = state.WriteFile(l.o.InfoFile, text)
 	}
 	if err != nil {
 		return fmt.Errorf("noting the broker's address: %w", err)
@@ -210,7 +210,7 @@ func (l *Link) Close() error {
 	}
 	r.cancel()
 	<-r.done
-	l.running, l.exit = nil, l.said("stopped", "cut")
+	l.running, l.exit = nil, l.reason("stopped", "cut")
 	l.o.Changed(supervise.Exited, l.exit)
 	return r.err
 }
@@ -246,7 +246,7 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 }
 
 // said chooses the word for what was done to the broker, or to the relay.
-func (l *Link) said(own, relay string) string {
+func (l *Link) reason(own, relay string) string {
 	if l.o.To == nil {
 		return own
 	}
@@ -263,7 +263,7 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	case l.running == nil:
 		c.State, c.Ready, c.PID, c.Reason, c.Exit = supervise.Exited, false, 0, l.exit, l.exit
 	case l.paused:
-		c.State, c.Ready, c.Reason = supervise.Paused, false, l.said("paused", "stalled")
+		c.State, c.Ready, c.Reason = supervise.Paused, false, l.reason("paused", "stalled")
 	default:
 		if err := l.running.server.Err(); err != nil {
 			c.Ready, c.Reason = false, err.Error()
@@ -287,7 +287,7 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	if l.o.Bypassed {
+	if l.o.Direct {
 		return supervise.Refuse(
 			"%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action,
 			l.URL())

@@ -11,12 +11,12 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// lobby serves bases of this process in place of mochi's EstablishConnection, with which each client has a stack of
+// memoryServer serves bases of this process in place of mochi's EstablishConnection, with which each client has a stack of
 // 32 KB after a packet. Here an idle client has 4 KB, and shared workers handle the packets. This saves a quarter
 // of the memory of 1,000 bases.
 //
 // The bases are clients of MQTT 3.1.1 with a clean session and without a will.
-type lobby struct {
+type memoryServer struct {
 	server   *mqtt.Server
 	access   *access
 	takeover *takeover
@@ -25,26 +25,26 @@ type lobby struct {
 	waiting chan struct{}  // holds one element for each idle worker
 }
 
-// workersAProcessor is the number of idle workers that are kept per CPU.
-const workersAProcessor = 4
+// workersPerCPU is the number of idle workers that are kept per CPU.
+const workersPerCPU = 4
 
-func newLobby(server *mqtt.Server, access *access, takeover *takeover) *lobby {
-	return &lobby{
+func newMemoryServer(server *mqtt.Server, access *access, takeover *takeover) *memoryServer {
+	return &memoryServer{
 		server: server, access: access, takeover: takeover,
-		packets: make(chan *incoming), waiting: make(chan struct{}, workersAProcessor*runtime.GOMAXPROCS(0)),
+		packets: make(chan *incoming), waiting: make(chan struct{}, workersPerCPU*runtime.GOMAXPROCS(0)),
 	}
 }
 
 // establish serves a connection until it ends, and returns why it has ended.
-func (l *lobby) establish(conn net.Conn) error {
+func (l *memoryServer) establish(conn net.Conn) error {
 	cl := l.server.NewClient(conn, "", "", false)
 	defer cl.Stop(nil)
-	in := &incoming{cl: cl, handle: l.letIn, handled: make(chan error)}
+	in := &incoming{cl: cl, handle: l.handleConnect, handled: make(chan error)}
 	if err := l.next(in); err != nil {
 		return err
 	}
-	defer l.forget(cl)
-	in.handle = l.process
+	defer l.unregister(cl)
+	in.handle = l.handlePacket
 	for {
 		if err := l.next(in); err != nil {
 			cl.Stop(err)
@@ -53,8 +53,8 @@ func (l *lobby) establish(conn net.Conn) error {
 	}
 }
 
-// letIn answers the first packet of a client, and registers the client.
-func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
+// handleConnect answers the first packet of a client, and registers the client.
+func (l *memoryServer) handleConnect(cl *mqtt.Client, pk packets.Packet) error {
 	if pk.FixedHeader.Type != packets.Connect {
 		return packets.ErrProtocolViolationRequireFirstConnect
 	}
@@ -81,13 +81,13 @@ func (l *lobby) letIn(cl *mqtt.Client, pk packets.Packet) error {
 		cl.WriteLoop()
 	}()
 	if err := <-answered; err != nil {
-		l.forget(cl)
+		l.unregister(cl)
 		return fmt.Errorf("answering CONNECT: %w", err)
 	}
 	return nil
 }
 
-func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
+func (l *memoryServer) handlePacket(cl *mqtt.Client, pk packets.Packet) error {
 	if err := l.server.InjectPacket(cl, pk); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (l *lobby) process(cl *mqtt.Client, pk packets.Packet) error {
 	return nil
 }
 
-func (l *lobby) forget(cl *mqtt.Client) {
+func (l *memoryServer) unregister(cl *mqtt.Client) {
 	atomic.AddInt64(&l.server.Info.ClientsConnected, -1)
 	if now, there := l.server.Clients.Get(cl.ID); !there || now != cl {
 		return // the next connection with its client id has come
@@ -117,7 +117,7 @@ type incoming struct {
 }
 
 // next waits for a packet, and for a worker to handle it. Packets are large, so they are not on this stack.
-func (l *lobby) next(in *incoming) error {
+func (l *memoryServer) next(in *incoming) error {
 	if in.cl.Closed() {
 		return packets.CodeDisconnect
 	}
@@ -138,7 +138,7 @@ func (l *lobby) next(in *incoming) error {
 }
 
 // work handles a packet and then those of other clients.
-func (l *lobby) work(in *incoming) {
+func (l *memoryServer) work(in *incoming) {
 	for {
 		pk, err := in.cl.ReadPacket(&in.head)
 		if err == nil {
@@ -160,4 +160,4 @@ func (l *lobby) work(in *incoming) {
 }
 
 // close ends the workers. No connection is left.
-func (l *lobby) close() { close(l.packets) }
+func (l *memoryServer) close() { close(l.packets) }

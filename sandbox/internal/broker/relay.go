@@ -20,7 +20,7 @@ type Relay struct {
 	to *External
 
 	mu      sync.Mutex
-	trouble error // of the last dial
+	dialErr error // of the last dial
 }
 
 // NewRelay opens the port. Connections are accepted after Start.
@@ -46,7 +46,7 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	defer cancel()
 	far, err := r.to.Dial(dialling)
 	if ctx.Err() == nil {
-		r.note(err)
+		r.recordDial(err)
 	}
 	if err != nil {
 		return
@@ -62,16 +62,16 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 }
 
 // note records whether the broker can be reached.
-func (r *Relay) note(err error) {
+func (r *Relay) recordDial(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err != nil && r.trouble == nil:
+	case err != nil && r.dialErr == nil:
 		r.log.Warn("the broker cannot be reached", "broker", r.to.URL, "err", err)
-	case err == nil && r.trouble != nil:
+	case err == nil && r.dialErr != nil:
 		r.log.Info("the broker can be reached again", "broker", r.to.URL)
 	}
-	r.trouble = err
+	r.dialErr = err
 }
 
 // Stats is nil: the relay does not know the counters of the broker.
@@ -81,5 +81,5 @@ func (r *Relay) Stats() *Stats { return nil }
 func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.trouble
+	return r.dialErr
 }

@@ -16,8 +16,8 @@ type takeover struct {
 }
 
 const (
-	takeoverWithin = time.Second // the old connection only has to clean up
-	takeoverLook   = time.Millisecond
+	takeoverTimeout = time.Second // the old connection only has to clean up
+	takeoverPoll   = time.Millisecond
 )
 
 // ID names the hook.
@@ -29,7 +29,7 @@ func (*takeover) Provides(moment byte) bool { return moment == mqtt.OnSessionEst
 // OnSessionEstablish is called when a client has been let in, before mochi looks for an earlier
 // connection. It blocks no other client.
 func (t *takeover) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
-	for until := time.Now().Add(takeoverWithin); time.Now().Before(until); time.Sleep(takeoverLook) {
+	for until := time.Now().Add(takeoverTimeout); time.Now().Before(until); time.Sleep(takeoverPoll) {
 		before, there := t.clients.Get(cl.ID)
 		if !there || !before.Properties.Clean || before.Properties.ProtocolVersion >= 5 { // its session may outlive it
 			return

@@ -63,10 +63,10 @@ func (b *bringUp) newLink() (*broker.Link, error) {
 	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
-		View: b.mqttFaults, Bypassed: b.topology.BrokerBypassed(),
+		View: b.mqttFaults, Direct: b.topology.BrokerBypassed(),
 		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external,
-		Note:   d.o.Dir.Broker(),
-		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
+		InfoFile: d.o.Dir.Broker(),
+		Logger:   d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}
 	if spec.Broker.TLS {
 		o.Serving = b.cluster.Serving

@@ -5,28 +5,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// What can be asked of an agent. Stop and Drop count when the lost requests that the agent knew of
-// have been told.
+// Methods of an agent. The answers of Stop and Drop have the number of lost requests that the agent has
+// reported before.
 const (
-	of        rpc.Unary[rpc.None, string]                                = "Version"
-	begin     rpc.Unary[beginRequest, rpc.None]                          = "Begin"
-	tell      rpc.Unary[tellRequest, rpc.None]                           = "Tell"
-	summaries rpc.Unary[string, []traffic.Summary]                       = "Summaries" // of a group
-	stop      rpc.Unary[streamRequest, rpc.After[*traffic.StreamResult]] = "Stop"
-	drop      rpc.Unary[string, rpc.After[rpc.None]]                     = "Drop" // a group
-	records   rpc.Stream[streamRequest, traffic.Record]                  = "Records"
-	lost      rpc.Stream[rpc.None, traffic.LostRequest]                  = "Lost"
+	getVersion  rpc.Unary[rpc.None, string]                                = "Version"
+	startStream rpc.Unary[startStreamRequest, rpc.None]                    = "StartStream"
+	setTargets  rpc.Unary[setTargetsRequest, rpc.None]                     = "SetTargets"
+	summaries   rpc.Unary[string, []traffic.Summary]                       = "Summaries" // of a group
+	stop        rpc.Unary[streamRequest, rpc.After[*traffic.StreamResult]] = "Stop"
+	drop        rpc.Unary[string, rpc.After[rpc.None]]                     = "Drop" // a group
+	records     rpc.Stream[streamRequest, traffic.Record]                  = "Records"
+	lost        rpc.Stream[rpc.None, traffic.LostRequest]                  = "Lost"
 )
 
-type beginRequest struct {
+type startStreamRequest struct {
 	Group string       `json:"group"`
 	Spec  traffic.Spec `json:"spec"`
-	// TargetSet is what the stream may pick from at first, if it is sent to bases.
+	// TargetSet has the initial targets, if the stream is sent to bases.
 	TargetSet traffic.TargetSet `json:"choice,omitzero"`
 }
 
-// tellRequest sets what a stream may pick from.
-type tellRequest struct {
+// setTargetsRequest replaces the targets of a stream.
+type setTargetsRequest struct {
 	streamRequest
 	TargetSet traffic.TargetSet `json:"choice"`
 }
