@@ -1,4 +1,4 @@
-# `make up` sets a sandbox up, `make test` runs every test; `make help` lists the rest.
+# `make up` creates a sandbox, `make test` runs the tests, `make help` lists all targets.
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -13,39 +13,39 @@ IMAGE      ?= koupsandbox/fakebase:$(VERSION)
 SANDBOX_IMAGE ?= koupsandbox/koupsandbox:$(VERSION)
 CONTROLLER_IMAGE ?= koupsandbox/module-controller:$(VERSION)
 PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
-# The pages of docs have generated sections; what the Chinese ones say stands in docs/chinese.yaml.
+# The pages in docs have generated sections. docs/chinese.yaml has their Chinese text.
 GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
 
 COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
 
-# Without an id of the build the same sources give the same bytes.
+# Without a build ID, the same sources give the same binaries.
 LDFLAGS := -s -w -buildid=
-# Tests: without what only a debugger reads, a quarter less to link.
+# Without debug information, linking a test takes a quarter less time.
 TEST := go test -race -ldflags "-s -w"
 OF := github.com/koupleless/koupsandbox/sandbox/internal/version
 KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X $(OF).koupsandbox=$(VERSION) -X $(OF).commit=$(COMMIT) -X $(OF).kubernetes=$(KUBERNETES)
-# The version that the embedded control plane reports, and the one in the user agents of its clients.
-# "archive" is upstream's word for sources that come without their git tree, as a Go module does.
+# The version that the embedded control plane reports, and the version in the user agents of its clients. Upstream uses
+# "archive" for sources without a Git tree, such as a Go module.
 KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
   -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=36 -X $(package).gitTreeState=archive)
-# Nobody writes debug information that LDFLAGS leave out: a tenth less to compile.
+# LDFLAGS remove debug information, so the compiler does not write it: a tenth less time to compile.
 COMPILE := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
-# Tests and linters of the control plane must compile its thousand packages as build does, or they compile them all anew.
+# Tests and linters of the control plane use the flags of build. With other flags, Go compiles its thousand packages again.
 KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="$(COMPILE)" go
 
 ##@ Use it
 .PHONY: up down
-up: build ## Set a sandbox up: make up BASES=10
+up: build ## Create a sandbox: make up BASES=10
 	$(BIN)/koupsandbox up --name $(NAME) --bases $(BASES)
 
-down: ## Take it down, with everything that it left
+down: ## Delete the sandbox and its files
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
 .PHONY: build cross release images image-sandbox image-controller image-fakebase node-image
-build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase) ## Build the programs into bin/
+build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase) ## Build the binaries into bin/
 
-# Go knows what has to be compiled anew.
+# Go decides what to compile again.
 .PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)
 $(BIN)/koupsandbox:
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
@@ -54,11 +54,11 @@ $(BIN)/module-controller:
 $(BIN)/fakebase:
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
-# Else make takes bin/fakebase for up to date once it is there.
+# Without this rule, make treats an existing bin/fakebase as up to date.
 bin/%: $(BIN)/% ;
 
-# The upstream control plane: some minutes from an empty cache, then only when its versions change. The modules of the
-# other programs are downloaded meanwhile.
+# The upstream control plane takes some minutes to compile with an empty cache. Later it is compiled only when its versions
+# change. The Go modules of the other binaries are downloaded in parallel.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
 	@echo "Compiling Kubernetes: some minutes the first time."
 	@go list -deps ./sandbox/cmd/koupsandbox ./controller/cmd/module-controller ./fakebase/cmd/fakebase >/dev/null 2>&1 & \
@@ -79,7 +79,7 @@ RELEASE ?= dist/release
 BUILDS ?= dist/build
 URL ?= https://github.com/koupleless/koupsandbox/releases/download/$(VERSION)
 RELEASE_TOOLS := $(addprefix $(BIN)/,goreleaser go-licenses cyclonedx-gomod)
-# GoReleaser packs the binaries in the order in which their builds end. One build at a time gives the same archives every time.
+# GoReleaser packs the binaries in the order in which their builds end. With one build at a time, the archives are reproducible.
 release: export PATH := $(BIN):$(PATH)
 release: export RELEASE_VERSION := $(VERSION:v%=%)
 release: export RELEASE_URL := $(URL)
@@ -99,10 +99,10 @@ release: $(RELEASE_TOOLS) ## Write the files of a release to dist/release: make 
 release-check: $(RELEASE_TOOLS) ## Build a release in two directories and compare the files
 	tools/release/check
 
-licenses: $(BIN)/go-licenses ## Check the licenses of all modules in the binaries
+licenses: $(BIN)/go-licenses ## Check the licenses of all Go modules in the binaries
 	PATH=$(BIN):$$PATH tools/release/licenses
 
-# Of static programs and nothing else, from nothing but this repository. An engine that answers gets those of its own architecture.
+# The images contain static binaries only and need no base image. If docker answers, the images of its architecture are loaded.
 ARCHES ?= amd64 arm64
 IMAGES ?= dist/images
 images: image-sandbox image-controller image-fakebase ## Write the container images to dist/images, and load them if docker answers
@@ -110,15 +110,15 @@ images: image-sandbox image-controller image-fakebase ## Write the container ima
 image-sandbox: PROGRAM := koupsandbox
 image-sandbox: EXTRA := koup-controlplane module-controller fakebase
 image-sandbox: SETTINGS := --env KOUPSANDBOX_FOREGROUND=true --env KOUPSANDBOX_API_LISTEN=0.0.0.0:8443
-image-sandbox: ## Build an image with a whole sandbox: make image-sandbox SANDBOX_IMAGE=NAME
+image-sandbox: ## Build an image with all binaries of a sandbox: make image-sandbox SANDBOX_IMAGE=NAME
 	$(call image,$(SANDBOX_IMAGE))
 
 image-controller: PROGRAM := module-controller
-image-controller: ## Build an image with the module controller alone: make image-controller CONTROLLER_IMAGE=NAME
+image-controller: ## Build an image with the module controller: make image-controller CONTROLLER_IMAGE=NAME
 	$(call image,$(CONTROLLER_IMAGE))
 
 image-fakebase: PROGRAM := fakebase
-image-fakebase: ## Build an image with the fakebase program alone: make image-fakebase IMAGE=NAME
+image-fakebase: ## Build an image with fakebase: make image-fakebase IMAGE=NAME
 	$(call image,$(IMAGE))
 
 define image
@@ -133,10 +133,10 @@ define image
 	  ! [ -f $(IMAGES)/$(PROGRAM)_$$arch.tar ] || docker load --input $(IMAGES)/$(PROGRAM)_$$arch.tar
 endef
 
-node-image: ## Build the image of a kind node without a registry: make node-image ENGINE=podman
+node-image: ## Build a kind node image without a registry: make node-image ENGINE=podman
 	go run ./sandbox/internal/nodeimage/cmd/node-image --engine $(ENGINE)
 
-# The real base needs a JDK 17 and Maven; its jars are built anew when their sources change.
+# The real base needs a JDK 17 and Maven. Its jars are built again when their sources change.
 REALBASE := e2e/realbase/target
 $(REALBASE)/base.jar: e2e/realbase/build $(shell find e2e/realbase/java -name target -prune -o -type f ! -name 'deps.log*' -print)
 	e2e/realbase/build
@@ -150,29 +150,29 @@ test: unit e2e ## Run every test that needs no container engine, JVM or browser
 
 # BASE is the commit that the packages are compared with.
 test-quick: export BASE := $(BASE)
-test-quick: build ## Test the packages that you have changed, and run one scenario
+test-quick: build ## Test the changed packages, and run one scenario
 	@tools/test-quick
 
-# gotestsum prints failures as they come, and at the end the skipped tests with their reasons.
+# gotestsum prints failures immediately, and skipped tests with their reasons at the end.
 SUM := $(BIN)/gotestsum --format pkgname-and-test-fails --hide-summary failed -- -race -ldflags "-s -w"
 
 unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the race detector
-	@echo "== Unit tests with the race detector: usually 3 to 6 minutes; packages that have not changed are not tested again"
+	@echo "== Unit tests with the race detector: usually 3 to 6 minutes; results of unchanged packages are cached"
 	$(SUM) -timeout 60m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
-# kind, fleets, real bases, browsers and the proof of the fuzzer have targets of their own. The scenarios take longest, so they
-# start first.
+# kind, fleets, real bases, browsers and the mutation test of the fuzzer have separate targets. The scenarios take longest, so
+# they start first.
 E2E := ./e2e/scenarios $$(go list ./e2e/... | grep -vE '/e2e/(board|scenarios|fleet|fuzz|kind|realbase)$$')
-e2e: build $(BIN)/gotestsum ## Run the tests that drive a running sandbox
-	@echo "== Tests of running sandboxes: the scenarios, the commands, and the commands in the documents: usually 4 to 6 minutes"
+e2e: build $(BIN)/gotestsum ## Run the end-to-end tests with embedded sandboxes
+	@echo "== End-to-end tests with embedded sandboxes (scenarios, commands, documents): usually 4 to 7 minutes"
 	$(SUM) -count=1 -timeout 60m -p 3 $(E2E)
 
-# Tests that need root, as PACKAGE:TESTS. Without root they are skipped. CI runs them with sudo, and a skipped test is a failure.
+# Tests that require root, as PACKAGE:TESTS. They are skipped without root. CI runs them with sudo; a skipped test is a failure.
 ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientRefusesADaemonOfAnotherUser sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \
   sandbox:TestCommandsRefuseAFolderOfAnotherUser e2e/ci:TestOffline
 .PHONY: test-root
-test-root: build ## Run the tests that need root, with sudo if you are not root
+test-root: build ## Run the tests that require root, with sudo if you are not root
 	@sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo env PATH=$$PATH"; \
 	test=$$(mktemp); trap 'rm -f $$test' EXIT; \
 	for one in $(foreach t,$(ROOT_TESTS),'$(t)'); do \
@@ -183,37 +183,37 @@ test-root: build ## Run the tests that need root, with sudo if you are not root
 	done
 
 .PHONY: e2e-long
-e2e-long: build ## Let the broker, the API server, controllers and bases be away for minutes, in scaled time
+e2e-long: build ## Test outages of several minutes, in scaled time
 	E2E_LONG=1 $(TEST) -count=1 -timeout 60m -run 'Long|TestNoPodIsEvicted' ./e2e/scenarios
 
-# Other seeds each time: it prints the one that repeats the run. FUZZ has more flags.
+# Each run uses a random seed and prints it, so that you can repeat the run. FUZZ passes more flags.
 FOR ?= 10m
 FUZZ ?=
 .PHONY: fuzz
 fuzz: build ## Fuzz the controller: make fuzz FOR=1h
 	$(BIN)/koupsandbox fuzz --for $(FOR) --corpus e2e/artifacts/fuzz $(FUZZ)
 
-# Takes half an hour.
+# This takes half an hour.
 .PHONY: fuzz-proof
-fuzz-proof: build ## Break the controller on purpose, in many ways, and let the fuzzer find each
+fuzz-proof: build ## Check that the fuzzer finds each mutation of the controller
 	E2E_FUZZ=1 go test -count=1 -v -timeout 60m ./e2e/fuzz
 
 .PHONY: record e2e-realbase
-record: realbase ## Record the answers of a real base again, for the conformance test
+record: realbase ## Record the responses of a real base again, for the conformance test
 	go test -count=1 -timeout 60m -parallel 5 -run TestRecord ./e2e/realbase -record
 
-e2e-realbase: build realbase ## Let the controller drive real bases
+e2e-realbase: build realbase ## Test the controller with real bases
 	E2E_REALBASE=1 $(TEST) -count=1 -timeout 30m -parallel 4 ./e2e/realbase/
 
 .PHONY: board-web e2e-board
-board-web: ## Check the types of the board's page and run its tests (Node.js 20 or later, npm)
+board-web: ## Check the types of the web UI and run its tests (Node.js 20 or later, npm)
 	cd sandbox/board/web && npm ci --no-audit --no-fund && npx tsc --noEmit && node test/run.mjs
 
-e2e-board: board-web ## Look at the board's page in Chromium, and in Firefox if it is there, without a window
+e2e-board: board-web ## Test the web UI in headless Chromium, and in Firefox if it is installed
 	$(TEST) -count=1 -timeout 30m ./e2e/board
 
-# The scenarios that differ on kind: the controller is a Pod behind kube-proxy, and its restarts take longer. An empty
-# list runs the whole catalogue. E2E_KIND=required turns a missing engine into a failure.
+# The scenarios that behave differently on kind, where the controller is a Pod behind kube-proxy and its restarts take longer.
+# An empty list runs the whole catalogue. With E2E_KIND=required, a missing container engine is a failure.
 KIND_SCENARIOS ?= rolling-update,peer-deployment,baseline,controller-kill,two-controllers,way-to-broker,base-crash
 .PHONY: e2e-kind
 e2e-kind: build ## Test the provider kind, if a container engine answers
@@ -224,33 +224,33 @@ e2e-kind: build ## Test the provider kind, if a container engine answers
 	  echo "*** make e2e-kind IS SKIPPED: neither docker nor podman answers ***" >&2; [[ "$(E2E_KIND)" != required ]]; \
 	fi
 
-# E2E_FLEET_BASES says how many bases; the default is 60.
+# E2E_FLEET_BASES is the number of bases; the default is 60.
 .PHONY: e2e-fleet
 e2e-fleet: build ## Test bases in Pods of a kind cluster and a broker in a container, if docker answers and Mosquitto is installed
 	@if docker ps >/dev/null 2>&1 && { command -v mosquitto || [ -x /usr/sbin/mosquitto ]; } >/dev/null; then \
 	  E2E_FLEET=1 $(TEST) -count=1 -timeout 30m -v ./e2e/fleet; \
 	else \
-	  echo "*** make e2e-fleet IS SKIPPED: docker does not answer, or the program mosquitto is missing ***" >&2; [[ "$(E2E_FLEET)" != required ]]; \
+	  echo "*** make e2e-fleet IS SKIPPED: docker does not answer, or mosquitto is not installed ***" >&2; [[ "$(E2E_FLEET)" != required ]]; \
 	fi
 
-# The scenarios that differ on an external broker. An empty list runs the whole catalogue. E2E_MOSQUITTO=required turns a
-# missing broker into a failure.
+# The scenarios that behave differently with an external broker. An empty list runs the whole catalogue. With
+# E2E_MOSQUITTO=required, a missing broker is a failure.
 MOSQUITTO_SCENARIOS ?= rolling-update,broker-pause,broker-restart,reconnect,way-to-broker,default-activation-over-mqtt,lost-command
 .PHONY: e2e-mosquitto
-e2e-mosquitto: build ## Test an external broker: Mosquitto, if it is installed
+e2e-mosquitto: build ## Test Mosquitto as an external broker, if it is installed
 	@if command -v mosquitto || [ -x /usr/sbin/mosquitto ]; then \
 	  E2E_BROKER=mosquitto E2E_SCENARIOS=$(MOSQUITTO_SCENARIOS) $(TEST) -count=1 -timeout 20m -run 'TestCatalogue|TestBroker' ./e2e/scenarios; \
 	else \
-	  echo "*** make e2e-mosquitto IS SKIPPED: the program mosquitto is missing (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
+	  echo "*** make e2e-mosquitto IS SKIPPED: mosquitto is not installed (apt-get install mosquitto) ***" >&2; [[ "$(E2E_MOSQUITTO)" != required ]]; \
 	fi
 
-# The targets are found, not listed here. What one finds is written below testdata/fuzz of its package. A number of executions, not a
-# time, as a busy machine does nothing in that, and as the end of the time is now and then told as a failure: golang/go#75804.
-# By default Go spends a minute on making an input smaller that only covers something new.
+# This runs all fuzz tests of the repository. Failing inputs are written to testdata/fuzz of their package. FUZZTIME is a number of
+# executions, because a time limit sometimes ends in a failure (golang/go#75804) and proves little on a busy machine.
+# -fuzzminimizetime is lower than its default of a minute for each input that increases coverage.
 FUZZTIME ?= 2000x
 FUZZPARALLEL ?= 1
 .PHONY: fuzz-decoders
-fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZTIME=1000000x
+fuzz-decoders: ## Run the Go fuzz tests of all decoders: make fuzz-decoders FUZZTIME=1000000x
 	@for package in $$(grep -rl --include='*_test.go' '^func Fuzz' controller fakebase sandbox | xargs -n 1 dirname | sort -u); do \
 	  targets=$$(go test -list '^Fuzz' ./$$package | grep '^Fuzz'); \
 	  for target in $$targets; do \
@@ -260,12 +260,12 @@ fuzz-decoders: ## Give every decoder what nobody sends: make fuzz-decoders FUZZT
 	done
 
 .PHONY: soak
-soak: ## Let a hostile base say 50,000 things to a controller, with the race detector
+soak: ## Send 50,000 messages of a hostile base to a controller, with the race detector
 	$(TEST) -count=1 -timeout 20m -v -run TestSoak ./controller -soak
 
-# The checks that CI leaves out, one after the other. They take hours. FOR limits the fuzzer.
+# The tests that CI does not run, one after the other. They take hours. FOR limits the fuzzer.
 .PHONY: test-extended
-test-extended: build ## Run the long and random tests that CI leaves out
+test-extended: build ## Run the long and random tests that CI does not run
 	$(MAKE) e2e-mosquitto MOSQUITTO_SCENARIOS=
 	$(MAKE) e2e-kind KIND_SCENARIOS=
 	$(MAKE) e2e-long
@@ -304,14 +304,14 @@ $(RELEASE_TOOLS): tools/release/go.mod tools/release/go.sum
 	cd tools/release && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ $$(go list tool | grep '/$(@F)\(/v2\)\?$$')
 	touch $@
 
-generate: ## Write generated files anew (JSON schemas, sections of docs)
+generate: ## Update generated files (JSON schemas, sections of docs)
 	CGO_ENABLED=0 go generate ./...
 
 verify: generate ## Check that generated files and go.mod are up to date
 	git diff --exit-code -- $(GENERATED)
 	go mod tidy -diff
 
-ci: lint build verify test ## Everything that must pass: what CI runs
+ci: lint build verify test ## Run the checks of CI that need no engine, JVM or browser
 
 ##@ Help
 .PHONY: help

@@ -1,22 +1,22 @@
 #!/bin/sh
-# Installs koupsandbox, without root, and undoes that again: see usage.
+# Installs or uninstalls koupsandbox. It does not need root. See usage.
 set -eu
 
-# It is a text of its own, since a script that comes through a pipe cannot read itself.
+# The text is not in the comment above, because a script from a pipe cannot read its own file.
 usage() {
   cat <<'TEXT'
-Installs koupsandbox, without root, and undoes that again:
+Installs or uninstalls koupsandbox. It does not need root.
 
   sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
   sh install.sh --uninstall [--dir DIR]
 
-  --version VERSION  such as v1.2.3; one that belongs to a release installs that release by itself
-  --dir DIR          gets lib/koupsandbox and links to it in bin and share; ~/.local by itself
-  --mirror URL       the archive is at URL/VERSION/, with checksums.txt; the releases on GitHub by itself
+  --version VERSION  version to install, such as v1.2.3 (default in the install.sh of a release: that release)
+  --dir DIR          directory for lib/koupsandbox and for links in bin and share (default ~/.local)
+  --mirror URL       mirror with the archive and checksums.txt in URL/VERSION/ (default: the releases on GitHub)
 
-The environment has the same: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR. In addition:
+Environment variables for the same settings: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR. In addition:
 
-  KOUPSANDBOX_CACHE=DIR            keep the archive in DIR; an archive from DIR is verified again
+  KOUPSANDBOX_CACHE=DIR            keep the archive in DIR; a cached archive is verified again
   KOUPSANDBOX_ALLOW_HTTP=1         allow a mirror with an http:// URL
   KOUPSANDBOX_SKIP_ATTESTATION=1   do not verify the attestation, for a release that you built yourself, or
                                    without Internet access
@@ -33,7 +33,7 @@ mirror=${KOUPSANDBOX_MIRROR:-https://github.com/koupleless/koupsandbox/releases/
 cache=${KOUPSANDBOX_CACHE:-}
 uninstall=false
 
-# What is installed: a folder with everything, links to files in it, and the list of folders that were made.
+# Links to the installed files: link, target.
 links='bin/koupsandbox koupsandbox
 share/man/man1/koupsandbox.1 man/man1/koupsandbox.1
 share/bash-completion/completions/koupsandbox completions/koupsandbox.bash
@@ -48,7 +48,7 @@ while [ $# -gt 0 ]; do
     --uninstall) uninstall=true; shift; continue ;;
     -h | --help) usage; exit 0 ;;
     --version | --dir | --mirror) if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi ;;
-    *) fail "there is no argument $1; see: sh install.sh --help" ;;
+    *) fail "unknown argument $1; see: sh install.sh --help" ;;
   esac
   case $1 in
     --version) version=$2 ;;
@@ -58,14 +58,14 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 case $dir in
-  /.local) fail "there is no home folder: name a folder with --dir" ;;
+  /.local) fail "HOME is not set: set a directory with --dir" ;;
   /*) ;;
   *) dir=$PWD/$dir ;;
 esac
 home=$dir/lib/koupsandbox
-made=$home/.made # the mark of this script: the folders that it made, the outermost first
+made=$home/.made # directories that this script created, parents first; its existence marks an installation by this script
 
-# ours PATH: is there our link, or nothing?
+# ours PATH: succeeds if PATH does not exist or is a link of this script
 ours() {
   if [ -h "$1" ]; then
     case $(readlink "$1") in "$home"/*) return 0 ;; *) return 1 ;; esac
@@ -79,42 +79,42 @@ remove_links() {
   done
 }
 
-# remove_empty FOLDERS: removes those that nothing is in, the last first.
+# remove_empty DIRECTORIES: removes the empty directories, the last first
 remove_empty() {
-  echo "$1" | sed '1!G;h;$!d' | while read -r folder; do rmdir "$folder" 2>/dev/null || true; done
+  echo "$1" | sed '1!G;h;$!d' | while read -r directory; do rmdir "$directory" 2>/dev/null || true; done
 }
 
 if $uninstall; then
-  [ -e "$home" ] || fail "nothing is installed in $dir; name the folder with --dir"
-  [ -f "$made" ] || fail "$home was not installed by this script, so it is left alone"
+  [ -e "$home" ] || fail "koupsandbox is not installed in $dir; set its directory with --dir"
+  [ -f "$made" ] || fail "$home was not installed by this script and is not removed"
   remove_links
-  folders=$(cat "$made")
+  directories=$(cat "$made")
   rm -rf "$home"
-  remove_empty "$folders"
-  echo "koupsandbox is gone from $dir. Sandboxes that are up go on; their state is in ~/.koupsandbox."
+  remove_empty "$directories"
+  echo "koupsandbox was uninstalled from $dir. Running sandboxes continue to run; their state is in ~/.koupsandbox."
   exit 0
 fi
 
-[ -n "$version" ] || fail "say which version: --version v1.2.3"
-case $version in v[0-9]*) ;; *) fail "$version is no version: it begins with v, as in v1.2.3" ;; esac
+[ -n "$version" ] || fail "the version is missing: set --version v1.2.3"
+case $version in v[0-9]*) ;; *) fail "$version is not a version: use a version such as v1.2.3" ;; esac
 case $(uname -s) in
   Linux) system=linux ;;
   Darwin) system=darwin ;;
-  *) fail "there are no programs for $(uname -s), only for Linux and macOS" ;;
+  *) fail "$(uname -s) is not supported; supported: Linux and macOS" ;;
 esac
 case $(uname -m) in
   x86_64 | amd64) system=${system}_amd64 ;;
   aarch64 | arm64) system=${system}_arm64 ;;
-  *) fail "there are no programs for the processor $(uname -m), only for amd64 and arm64" ;;
+  *) fail "the architecture $(uname -m) is not supported; supported: amd64 and arm64" ;;
 esac
 for tool in tar gzip; do
-  has "$tool" || fail "$tool is missing: install it"
+  has "$tool" || fail "$tool is not installed: install it"
 done
 protocols='=https'
 case $mirror in
   https://*) ;;
   http://*)
-    [ "${KOUPSANDBOX_ALLOW_HTTP:-}" = 1 ] || fail "the mirror $mirror does not use https: name an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"
+    [ "${KOUPSANDBOX_ALLOW_HTTP:-}" = 1 ] || fail "the mirror $mirror does not use https: use an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"
     protocols='=http,https'
     ;;
   *) fail "the mirror $mirror is not an https:// URL" ;;
@@ -138,7 +138,7 @@ elif has wget; then
     return 1
   }
 else
-  fail "curl is missing, and wget too: install one of them"
+  fail "neither curl nor wget is installed: install one of them"
 fi
 if has sha256sum; then
   sum() { sha256sum "$1"; }
@@ -147,19 +147,19 @@ elif has shasum; then
 elif has openssl; then
   sum() { openssl dgst -sha256 -r "$1"; }
 else
-  fail "sha256sum is missing, and shasum and openssl too: install one of them"
+  fail "none of sha256sum, shasum and openssl is installed: install one of them"
 fi
 
-# Everything is looked at before anything is changed.
-[ ! -e "$home" ] || [ -f "$made" ] || fail "$home is there, and was not made by this script: remove it, or choose another folder with --dir"
+# All checks come before the first change.
+[ ! -e "$home" ] || [ -f "$made" ] || fail "$home exists and was not created by this script: remove it, or set another directory with --dir"
 echo "$links" | while read -r link _; do
-  ours "$dir/$link" || fail "$dir/$link is there, and was not made by this script: remove it, or choose another folder with --dir"
+  ours "$dir/$link" || fail "$dir/$link exists and was not created by this script: remove it, or set another directory with --dir"
 done
 
 name=koupsandbox_${version}_$system
-work=$(mktemp -d) || fail "a temporary folder cannot be made"
+work=$(mktemp -d) || fail "cannot create a temporary directory"
 fresh='' made_now=''
-# Whatever happens: what was installed before is there again, and no empty folder is left.
+# After a failure, the previous installation is restored, and new empty directories are removed.
 clean_up() {
   if [ -n "$fresh" ] && [ -d "$fresh/old" ] && [ ! -e "$home" ]; then mv "$fresh/old" "$home"; fi
   rm -rf "$work" ${fresh:+"$fresh"}
@@ -169,7 +169,7 @@ clean_up() {
 verify() {
   workflow=https://github.com/koupleless/koupsandbox/.github/workflows/release.yml@refs/tags/$version
   if [ "${KOUPSANDBOX_SKIP_ATTESTATION:-}" = 1 ]; then
-    echo "The attestation of $name.tar.gz was not verified: KOUPSANDBOX_SKIP_ATTESTATION is set. The checksum is right."
+    echo "The attestation of $name.tar.gz was not verified: KOUPSANDBOX_SKIP_ATTESTATION is set. The checksum is correct."
     return
   elif has gh && gh attestation verify --help >/dev/null 2>&1; then
     tool=gh
@@ -181,11 +181,11 @@ verify() {
         --certificate-oidc-issuer https://token.actions.githubusercontent.com "$1"
     }
   else
-    echo "The attestation of $name.tar.gz was not verified: install gh or cosign for that. The checksum is right."
+    echo "The attestation of $name.tar.gz was not verified: install gh or cosign to verify it. The checksum is correct."
     return
   fi
   fetch "$url/attestation.json" "$work/attestation.json" ||
-    fail "$url/attestation.json cannot be fetched; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
+    fail "cannot download $url/attestation.json; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
   said=$(attested "$work/archive" "$work/attestation.json" 2>&1) ||
     fail "$tool does not confirm that the release workflow of koupsandbox built $name.tar.gz; nothing was changed. If $tool reaches the servers of Sigstore, do not use this mirror. Without Internet access, compare the checksum with the release on GitHub, and set KOUPSANDBOX_SKIP_ATTESTATION=1. $tool printed: $said"
   echo "$tool has verified the attestation of $name.tar.gz."
@@ -194,7 +194,7 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 url=$mirror/$version
-fetch "$url/checksums.txt" "$work/checksums.txt" || fail "$url/checksums.txt cannot be fetched: is there a release $version, and does the network reach it? --mirror names another place"
+fetch "$url/checksums.txt" "$work/checksums.txt" || fail "cannot download $url/checksums.txt: check the version $version and the network, or set another --mirror"
 wanted=$(awk -v name="$name.tar.gz" '$2 == name || $2 == "*" name {print $1}' "$work/checksums.txt")
 [ -n "$wanted" ] || fail "the release $version has no $name.tar.gz"
 got=''
@@ -203,27 +203,27 @@ if [ -n "$cache" ] && [ -f "$cache/$name.tar.gz" ]; then
   got=$(sum "$work/archive" | awk '{print $1}')
 fi
 if [ "$got" != "$wanted" ]; then
-  [ -z "$got" ] || echo "$cache/$name.tar.gz has the checksum $got, and $wanted is right: it is fetched again."
-  fetch "$url/$name.tar.gz" "$work/archive" || fail "$url/$name.tar.gz cannot be fetched whole; nothing was changed"
+  [ -z "$got" ] || echo "$cache/$name.tar.gz has the checksum $got instead of $wanted: it is downloaded again."
+  fetch "$url/$name.tar.gz" "$work/archive" || fail "cannot download $url/$name.tar.gz completely; nothing was changed"
   got=$(sum "$work/archive" | awk '{print $1}')
 fi
-[ "$got" = "$wanted" ] || fail "$name.tar.gz has the checksum $got, and $wanted is right: nothing was changed. Try again, or another --mirror"
+[ "$got" = "$wanted" ] || fail "$name.tar.gz has the checksum $got instead of $wanted: nothing was changed. Try again, or set another --mirror"
 verify
 if [ -n "$cache" ]; then
-  { mkdir -p "$cache" && cp "$work/archive" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/$name.tar.gz"; } || fail "$cache cannot be written to; nothing was changed"
+  { mkdir -p "$cache" && cp "$work/archive" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/$name.tar.gz"; } || fail "cannot write to $cache; nothing was changed"
 fi
 
-# make_folder PATH: makes a folder with those above it, and prints which it has made.
-make_folder() {
-  [ -d "$1" ] || { make_folder "$(dirname "$1")" && mkdir "$1" && echo "$1"; }
+# make_directory PATH: creates a directory and its parents, and prints the created ones
+make_directory() {
+  [ -d "$1" ] || { make_directory "$(dirname "$1")" && mkdir "$1" && echo "$1"; }
 }
 made_now=$(
-  make_folder "$dir/lib" || exit 1
-  echo "$links" | while read -r link _; do make_folder "$(dirname "$dir/$link")" || exit 1; done
-) || fail "$dir cannot be written to: choose another folder with --dir"
-fresh=$(mktemp -d "$dir/lib/.koupsandbox.XXXXXX") || fail "$dir/lib cannot be written to: choose another folder with --dir"
+  make_directory "$dir/lib" || exit 1
+  echo "$links" | while read -r link _; do make_directory "$(dirname "$dir/$link")" || exit 1; done
+) || fail "cannot write to $dir: set another directory with --dir"
+fresh=$(mktemp -d "$dir/lib/.koupsandbox.XXXXXX") || fail "cannot write to $dir/lib: set another directory with --dir"
 mkdir "$fresh/$name"
-tar -xzf "$work/archive" -C "$fresh/$name" || fail "$name.tar.gz cannot be unpacked; nothing was changed"
+tar -xzf "$work/archive" -C "$fresh/$name" || fail "cannot unpack $name.tar.gz; nothing was changed"
 chmod 755 "$fresh/$name"
 {
   if [ -f "$made" ]; then cat "$made"; fi
@@ -238,7 +238,7 @@ done
 
 echo "koupsandbox $version is installed in $home."
 case :$PATH: in
-  *:"$dir/bin":*) echo "Begin with: koupsandbox up" ;;
+  *:"$dir/bin":*) echo "Start with: koupsandbox up" ;;
   *) # shellcheck disable=SC2016
-    printf 'Begin with:\n  export PATH="%s/bin:$PATH"\n  koupsandbox up\n' "$dir" ;;
+    printf 'Start with:\n  export PATH="%s/bin:$PATH"\n  koupsandbox up\n' "$dir" ;;
 esac

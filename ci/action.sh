@@ -1,6 +1,6 @@
 #!/bin/sh
-# The steps of action.yml, each an argument: install, up, run, down. They are given the action's inputs
-# as variables, and GitHub's own. Everything is in $RUNNER_TEMP, which the runner empties.
+# Runs one step of action.yml: install, up, run or down. The inputs of the action are environment variables. All files are
+# in $RUNNER_TEMP, which the runner deletes.
 set -eu
 
 programs=$RUNNER_TEMP/koupsandbox-programs
@@ -11,7 +11,7 @@ case $1 in
 install) # install.sh verifies the archive, including one from the cache
   KOUPSANDBOX_CACHE=$RUNNER_TEMP/koupsandbox-cache sh "$(dirname "$0")/../install.sh" --dir "$programs"
   koupsandbox version
-  # For the steps of the job that follow.
+  # For the following steps of the job.
   echo "$bin" >>"$GITHUB_PATH"
   echo "KOUPSANDBOX_HOME=$KOUPSANDBOX_HOME" >>"$GITHUB_ENV"
   ;;
@@ -21,22 +21,22 @@ up)
   ;;
 run)
   echo "report=$REPORT" >>"$GITHUB_OUTPUT"
-  # One path a line; a path may have spaces.
+  # One path per line. A path may contain spaces.
   set -f
   IFS='
 '
-  # shellcheck disable=SC2086 # to be split
+  # shellcheck disable=SC2086 # split at newlines
   set -- $SCENARIOS
   status=0
   koupsandbox scenario run --up --report-dir "$REPORT" -- "$@" || status=$?
   [ ! -f "$REPORT/summary.md" ] || cat "$REPORT/summary.md" >>"$GITHUB_STEP_SUMMARY"
   exit "$status"
   ;;
-down) # the run has done so, unless it was cut off
+down) # after a run, this does something only if the run was interrupted
   [ ! -x "$bin/koupsandbox" ] || koupsandbox down
   ;;
 *)
-  echo "action.sh: there is no step $1" >&2
+  echo "action.sh: unknown step $1" >&2
   exit 2
   ;;
 esac
