@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// The methods of the control API. The methods of Client document them.
+// The methods of the control API. See the methods of Client.
 const (
 	MethodStatus         rpc.Unary[StatusRequest, *Status]               = "Status"
 	MethodUp             rpc.Stream[UpRequest, UpStep]                   = "Up"
@@ -31,13 +31,13 @@ const (
 	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 
-// Requests that Client makes of its arguments.
+// Requests that Client builds from its arguments.
 type (
-	// StatusRequest asks for the status, with each base if Bases is true.
+	// StatusRequest requests the status, with each base if Bases is true.
 	StatusRequest struct {
 		Bases bool `json:"bases"`
 	}
-	// GroupRequest names a group. Empty means all.
+	// GroupRequest selects a group. Empty means all groups.
 	GroupRequest struct {
 		Group string `json:"group"`
 	}
@@ -46,7 +46,7 @@ type (
 		Group string       `json:"group"`
 		Spec  traffic.Spec `json:"spec"`
 	}
-	// StreamRequest names a stream of requests of a group.
+	// StreamRequest selects a stream of requests in a group.
 	StreamRequest struct {
 		Group string `json:"group"`
 		Name  string `json:"name"`

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns "; did you mean X?" for the name that is nearest to an unknown one, or nothing.
+// DidYouMean returns "; did you mean X?" with the name that is most similar to an unknown name, or "" if none
+// is similar.
 func DidYouMean(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
@@ -20,7 +21,7 @@ func DidYouMean(name string, names []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// distance counts the letters to add, remove or replace between a and b, or neighbours to exchange.
+// distance returns the number of letters to add, remove, replace or swap with a neighbour to convert a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -21,7 +21,7 @@ func TestDidYouMean(t *testing.T) {
 		{"base", nil, ""},
 	} {
 		if got := plain.DidYouMean(c.name, c.from); got != c.want {
-			t.Errorf("%q of %q: %q, want %q", c.name, c.from, got, c.want)
+			t.Errorf("DidYouMean(%q, %q) = %q, want %q", c.name, c.from, got, c.want)
 		}
 	}
 }

@@ -199,8 +199,8 @@ func TestSyntax(t *testing.T) {
 		"a: 1\n---\na:\n  - 1\n b: 2\n": "f:5: did not find expected key\n    b: 2\n    ^",
 		"a: 1\nb: 'x\nc: 1\n":           "f:2: found unexpected end of stream\n    b: 'x\n       ^",
 		"a: 1\r\nb: *x\r\n":             "f:2: unknown anchor 'x' referenced\n    b: *x\n       ^",
-		"模块: [一, 二 } ]\n": "f:1: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n " +
-			"^",
+		"模块: [一, 二 } ]\n": "f:1: did not find expected ',' or ']'\n    模块: [一, 二 } ]\n" +
+			"              ^",
 		"a: {b: 1}\nc: [{d: ${{ vars.a }}}]\n": "f:2: did not find expected ',' or '}'\n    c: [{d: ${{ vars.a " +
 			"}}}]\n             ^",
 		"{\n \"a\": [\"]\", '}'],\n \"b\" 2\n}": "f:3: did not find expected ',' or '}'\n    \"b\" 2\n        ^",
