@@ -10,26 +10,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 )
 
-// The names of the programs.
+// The names of the binaries.
 const (
 	ControlPlaneBinary = "koup-controlplane"
 	ControllerBinary   = "module-controller"
 	BaseBinary         = "fakebase"
 )
 
-// Programs are the paths of the programs of a sandbox.
+// Binaries are the paths of the binaries of a sandbox.
 type Binaries = daemon.Binaries
 
-// FindBinaries looks for the programs in bin (empty = nowhere), then beside self, the
-// path of koupsandbox, and beside the file that self links to, then in $PATH. What it
-// does not find stays empty.
+// FindBinaries looks for the binaries in the directory bin (if not empty), then in the directory of self, the
+// path of koupsandbox, then in the directory of the file to which self is a symbolic link, and then in $PATH.
+// The path of a missing binary is empty.
 func FindBinaries(self, bin string) Binaries {
 	if abs, err := filepath.Abs(bin); bin != "" && err == nil {
-		bin = abs // the programs start elsewhere
+		bin = abs // the binaries run in other working directories
 	}
 	linked, err := filepath.EvalSymlinks(self)
 	if err != nil {
-		linked = self // it has been removed since it started
+		linked = self // the file was removed after its start
 	}
 	find := func(name string) string {
 		for _, dir := range []string{bin, filepath.Dir(self), filepath.Dir(linked)} {
@@ -68,12 +68,10 @@ func checkPrograms(p Binaries, config *v1alpha1.Sandbox) error {
 		switch {
 		case !needed.by || executable(needed.path):
 		case needed.path == "":
-			return fmt.Errorf(
-				"the program %s is missing: put it beside koupsandbox, or name its folder in $KOUPSANDBOX_BIN",
+			return fmt.Errorf("the binary %s is missing; put it next to koupsandbox, or set $KOUPSANDBOX_BIN to its directory",
 				needed.name)
 		default:
-			return fmt.Errorf(
-				"%s cannot be run as the program %s: build it again, or name another folder in $KOUPSANDBOX_BIN",
+			return fmt.Errorf("%s is not executable; build %s again, or set $KOUPSANDBOX_BIN to another directory",
 				needed.path, needed.name)
 		}
 	}

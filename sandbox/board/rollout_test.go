@@ -103,7 +103,7 @@ func rollouts() *fake.Clientset {
 	)
 }
 
-// What Kubernetes knows of a rollout is shown: limits, batches, what is held back, revisions.
+// The rows of a rollout have its limits, batches, paused Pods and revisions.
 func TestRolloutsAreShown(t *testing.T) {
 	x := serve(t, Options{API: rollouts(), Title: "prod"}, nil).stream(t)
 	x.until("all workloads and revisions",
@@ -141,7 +141,7 @@ func TestRolloutsAreShown(t *testing.T) {
 	}
 }
 
-// Releases are held, approved and taken back on all kinds of workloads.
+// Rollouts of all kinds of workloads can be paused, approved and undone.
 func TestActionsOnRollouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		action, params string

@@ -182,8 +182,8 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	}
 }
 
-// Whoever builds the same image twice has the same archive.
-func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+// Equal files result in equal archives.
+func TestEqualFilesResultInEqualArchives(t *testing.T) {
 	write := func() string {
 		var layers []*Layer
 		for _, name := range []string{"etc/a", "etc/b"} {
@@ -203,7 +203,7 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 	}
 }
 
-func TestOfProgramIsNamedForItsContent(t *testing.T) {
+func TestFromBinaryTagsByContent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	check.Must(t, os.WriteFile(program, []byte("binary"), 0o600))
 	dir := t.TempDir()

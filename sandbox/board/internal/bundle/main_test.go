@@ -29,7 +29,7 @@ type Row struct {
 	Good   bool              `+"`json:\"good\"`"+`
 }
 `))
-	want := `// Written from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" +
+	want := `// Generated from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" +
 		`. Do not edit.
 
 export type Colour = "red" | "blue";
