@@ -22,38 +22,38 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeOf is the Node that an earlier controller of an environment has left of a base.
+// nodeOf returns the Node that a controller of an environment creates for a base.
 func nodeOf(env string, b base.Info) *corev1.Node {
 	return vnode.Settings{Env: env}.Node(base.Snapshot{Info: b}, 0, nil, metav1.Now().Time)
 }
 
-// as is a Node that somebody has changed.
+// as applies a change to a Node and returns it.
 func as(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
 	change(n)
 	return n
 }
 
-// A controller takes up the bases whose Nodes an earlier one left, and serves no Node that no controller
-// can have made: of that it tells once.
+// A controller adopts the bases of existing Nodes. It logs Nodes that no controller can have created once, and ignores
+// them.
 func TestAdopt(t *testing.T) {
 	overMQTT := base.Info{Identity: "m", Name: "base", Version: "1.0.0", Tunnel: tunnel.MQTT, IP: "198.18.0.1"}
 	overHTTP := base.Info{Identity: "h", Name: "base", Version: "1.0.0", Tunnel: tunnel.HTTP, IP: "198.18.0.2",
 		Port: 1238}
 	of := func(identity string, b base.Info) base.Info { b.Identity = identity; return b }
-	noAddress := of("not-heard", overMQTT)
+	noAddress := of("no-heartbeat", overMQTT)
 	noAddress.IP = ""
 	older := as(nodeOf("dev", of("older", overMQTT)),
 		func(n *corev1.Node) { n.Name, n.Annotations = "vnode.older.dev", nil })
-	// the same, served by a controller of ours
+	// the same Node after the bundled controller started serving the base
 	taken := as(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" })
 	good := []*corev1.Node{nodeOf("dev", overMQTT), nodeOf("dev", overHTTP),
 		nodeOf("dev", of("A_b c.Überall", overMQTT)), nodeOf("dev", noAddress), older, taken}
 	want := map[string]base.Info{"m": overMQTT, "h": overHTTP, "A_b c.Überall": of("A_b c.Überall", overMQTT),
-		"not-heard": noAddress, "older": of("older", overMQTT), "taken": of("taken", overMQTT)}
+		"no-heartbeat": noAddress, "older": of("older", overMQTT), "taken": of("taken", overMQTT)}
 
 	others := []*corev1.Node{nodeOf("prod", of("another-environment", overMQTT)),
 		{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}}
-	bad := map[string]*corev1.Node{ // by what is said of it
+	bad := map[string]*corev1.Node{ // by a part of the log line
 		`\"x/+/#\"`:   nodeOf("dev", of("x/+/#", overMQTT)),
 		`\"a\\x00b\"`: nodeOf("dev", of("a\x00b", overMQTT)),
 		`300 bytes`:   nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
@@ -99,14 +99,14 @@ func TestAdopt(t *testing.T) {
 		known += n
 	}
 	if known != len(want) {
-		t.Errorf("%d bases are known, want %d", known, len(want))
+		t.Errorf("%d bases are registered, want %d", known, len(want))
 	}
 	if n := len(events.Events); n != len(bad) {
 		t.Errorf("%d Events, want %d", n, len(bad))
 	}
-	for says, n := range bad {
-		if !strings.Contains(log.String(), fmt.Sprintf("node=%s", n.Name)) || strings.Count(log.String(), says) != 1 {
-			t.Errorf("the log does not say once that %s: %s\n%s", n.Name, says, log.String())
+	for logged, n := range bad {
+		if !strings.Contains(log.String(), fmt.Sprintf("node=%s", n.Name)) || strings.Count(log.String(), logged) != 1 {
+			t.Errorf("the log does not contain one line for Node %s with %q:\n%s", n.Name, logged, log.String())
 		}
 	}
 }

@@ -19,73 +19,73 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// baseChanged passes a change to the parts of the controller. It does not block.
+// baseChanged passes a change of a base to the components of the controller. It does not block.
 func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
-		c.wake()
-		c.expectNewcomer(change.Identity)
-		c.nodeReconciler.Changed(change.Identity)
+		c.requestSweep()
+		c.passBaseline(change.Identity)
+		c.nodeReconciler.Enqueue(change.Identity)
 	case base.InfoChanged, base.LivenessChanged, base.HealthChanged:
-		c.nodeReconciler.Changed(change.Identity)
+		c.nodeReconciler.Enqueue(change.Identity)
 		c.provider.BaseChanged(change)
 	case base.Disappeared, base.ObservedChanged:
-		if change.Silent {
-			c.nodeReconciler.FellSilent(change.Identity)
+		if change.TimedOut {
+			c.nodeReconciler.HeartbeatsTimedOut(change.Identity)
 		}
-		c.nodeReconciler.Changed(change.Identity)
+		c.nodeReconciler.Enqueue(change.Identity)
 		c.provider.BaseChanged(change)
 	case base.ModulesChanged:
 		if b, known := c.registry.Get(change.Identity); known {
-			c.journal.NoteModules(change.Identity, change.Names, b.Modules, time.Now())
+			c.moduleLog.AddModuleStates(change.Identity, change.Names, b.Modules, time.Now())
 		}
 		c.provider.BaseChanged(change)
 	case base.Returned:
-		c.dialog.Lost(change.Identity, "the base was away from the broker when it was asked")
+		c.requests.FailPending(change.Identity, "the base was disconnected from the broker when the request was sent")
 	case base.Restarted:
-		c.dialog.Lost(change.Identity, restarted)
+		c.requests.FailPending(change.Identity, reasonRestarted)
 		c.provider.BaseChanged(change)
 	}
 	if change.Kind == base.LivenessChanged {
-		if change.Liveness == base.Alive {
-			c.dialog.Lost(change.Identity, "the base was silent meanwhile")
+		if change.Liveness == base.Reachable {
+			c.requests.FailPending(change.Identity, "the base was unreachable after the request was sent")
 		}
-		c.logger.Info("a base changed its liveness", "base", change.Identity, "liveness", change.Liveness.String())
-		c.wake()
+		c.logger.Info("the liveness of a base changed", "base", change.Identity, "liveness", change.Liveness.String())
+		c.requestSweep()
 	}
 }
 
-// restarted is the reason why a base does not answer earlier requests.
-const restarted = "the base has restarted"
+// reasonRestarted is the reason why a base does not answer earlier requests.
+const reasonRestarted = "the base has restarted"
 
-// wake causes a sweep soon.
-func (c *Controller) wake() {
+// requestSweep triggers the next sweep. It does not block.
+func (c *Controller) requestSweep() {
 	select {
-	case c.due <- struct{}{}:
-	default: // it will
+	case c.sweepRequested <- struct{}{}:
+	default: // already requested
 	}
 }
 
-// sweepPause is the minimum time between two sweeps. Bases that appear cause sweeps between those of
-// api.SweepInterval.
-const sweepPause = 50 * time.Millisecond
+// minSweepInterval is the minimum time between two sweeps, because requestSweep triggers additional ones.
+const minSweepInterval = 50 * time.Millisecond
 
 // sweep sends the queries that are due, and reports missed heartbeats.
 func (c *Controller) sweep(ctx context.Context) error {
-	tick := time.NewTicker(c.opts.speed().Of(api.SweepInterval))
+	tick := time.NewTicker(c.opts.timeScale().Of(api.SweepInterval))
 	defer tick.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
 		found := c.registry.Sweep()
-		pause.Reset(sweepPause)
-		c.metrics.Missed(found.Missed)
-		for _, n := range found.News {
-			c.tellNews(n)
+		pause.Reset(minSweepInterval)
+		c.metrics.AddMissedHeartbeats(found.Missed)
+		for _, n := range found.Events {
+			c.reportConnectivity(n)
 		}
-		for _, p := range found.Probes {
-			if err := c.dialog.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
-				c.logger.Debug("could not ask a base", "base", p.To.Identity, "command", p.Command, "err", err)
+		for _, p := range found.Queries {
+			if err := c.requests.Send(ctx, p.Tunnel, p.To, arklet.Request{Command: p.Command}); err != nil {
+				c.logger.Debug("could not send a query to a base", "base", p.To.Identity, "command", p.Command, "err",
+					err)
 			}
 		}
 		select {
@@ -97,46 +97,47 @@ func (c *Controller) sweep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-c.due:
+		case <-c.sweepRequested:
 		}
 	}
 }
 
-// tellNews logs and reports the begin and the end of episodes in which missed heartbeats are ignored.
-func (c *Controller) tellNews(n base.News) {
-	at := []any{"reason", string(n.Blind)}
+// reportConnectivity logs and reports the start and the end of a period in which missed heartbeats are ignored.
+func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
+	attrs := []any{"reason", string(n.Reason)}
 	if n.Tunnel != "" {
-		at = append(at, "tunnel", n.Tunnel)
+		attrs = append(attrs, "tunnel", n.Tunnel)
 	}
 	switch {
 	case n.Ended:
-		c.logger.Info("bases are observed again", append(at, "lasted", n.Lasted)...)
+		c.logger.Info("bases are observed again", append(attrs, "lasted", n.Duration)...)
 		return
-	case n.Blind == base.MassSilence:
+	case n.Reason == base.MassOutage:
 		code := errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable
-		text := fmt.Sprintf("%d of %d bases fell silent together: taken for a fault of the way to them", n.Silent,
-			n.Bases)
-		c.logger.Warn(text, append(at, "code", code)...)
+		text := fmt.Sprintf("%d of %d bases stopped responding at the same time; assuming a network failure, "+
+			"not deleting their Nodes", n.Missing, n.Bases)
+		c.logger.Warn(text, append(attrs, "code", code)...)
 		c.reporter.Report(report.Event{
 			Scene: "vnode", Event: "MassSilence", Result: "FAILED", Code: code, Message: text,
 			Labels: map[string]string{"tunnel": n.Tunnel},
 		})
-	case n.Blind == base.ControllerSuspended:
-		c.logger.Warn("this process stood still: bases are asked anew, and have time to answer",
-			append(at, "for", n.Lasted)...)
-	case n.Blind == base.ControllerBehind:
-		c.logger.Warn("what bases say comes late or is lost: this process, or the broker, has too much to do; nothing is concluded from their silence", at...)
+	case n.Reason == base.ControllerSuspended:
+		c.logger.Warn("this process was suspended; missed heartbeats are ignored until bases can answer",
+			append(attrs, "for", n.Duration)...)
+	case n.Reason == base.ControllerBehind:
+		c.logger.Warn("messages of bases arrive late or are lost because this process or the broker is overloaded; "+
+			"missed heartbeats are ignored", attrs...)
 	default:
-		c.logger.Warn("bases cannot be observed: nothing is concluded from their silence", at...)
+		c.logger.Warn("bases cannot be observed; missed heartbeats are ignored", attrs...)
 	}
-	c.metrics.Blind(n.Tunnel, string(n.Blind))
+	c.metrics.AddUnobservable(n.Tunnel, string(n.Reason))
 }
 
 // listener passes messages from the tunnels to the controller. It implements tunnel.Handler.
 type listener struct{ *Controller }
 
 func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
-	if reason, err := l.registry.Heard(from, h); reason != "" {
+	if reason, err := l.registry.HandleHeartbeat(from, h); reason != "" {
 		l.Rejected(from, "heartbeat", reason, err)
 	}
 }
@@ -155,7 +156,7 @@ func (l listener) Health(from tunnel.Origin, h arklet.Health) {
 		return
 	}
 	l.registry.SetHealth(from, h)
-	l.dialog.HealthCame(from.Identity, h)
+	l.requests.HandleHealth(from.Identity, h)
 }
 
 func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
@@ -166,27 +167,29 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 		l.Rejected(from, "simpleBiz", tunnel.Stale, nil)
 		return
 	}
-	l.dialog.Listed(from.Identity)
+	l.requests.HandleList(from.Identity)
 }
 
-// Answer implements tunnel.Handler. An answer that no call waits for was late: its result is in the module list.
+// Answer implements tunnel.Handler. If no call waits for the answer, it arrived late: the next module list shows the
+// result.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.accepts(from, "bizOperation") {
 		return
 	}
-	answered := l.dialog.Answered(from.Identity, a)
-	l.registry.Touch(from.Identity) // afterwards: a base that has Returned gives no answer to what was asked before
+	answered := l.requests.HandleAnswer(from.Identity, a)
+	// Touch comes after HandleAnswer, because Returned fails all pending requests of the base.
+	l.registry.Touch(from.Identity)
 	if !answered {
-		l.registry.AskModules(from.Identity)
-		l.wake()
+		l.registry.RequestModules(from.Identity)
+		l.requestSweep()
 	}
 }
 
-// Unanswered implements tunnel.Handler. The operation may have been done.
+// Unanswered implements tunnel.Handler. The base may have executed the operation.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
-	if !l.dialog.Unanswered(from.Identity, r, err) && !r.Command.IsQuestion() {
-		l.registry.AskModules(from.Identity)
+	if !l.requests.HandleNoAnswer(from.Identity, r, err) && !r.Command.IsQuery() {
+		l.registry.RequestModules(from.Identity)
 	}
 }
 
@@ -195,36 +198,36 @@ func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 		return
 	}
 	l.registry.Touch(from.Identity)
-	l.tellFailed(from.Identity, r.Failed)
-	l.registry.AskModules(from.Identity)
-	l.wake()
+	l.logFailedModules(from.Identity, r.Failed)
+	l.registry.RequestModules(from.Identity)
+	l.requestSweep()
 }
 
-// mostFailed is the number of failed modules of a baseline that are logged individually.
-const mostFailed = 20
+// maxFailedLogged is the number of failed modules of a baseline that are logged individually.
+const maxFailedLogged = 20
 
-func (l listener) tellFailed(identity string, failed map[string]arklet.Answer) {
-	told, say := 0, func(message string, about ...any) {
-		l.logger.Log(context.Background(), l.chat(slog.LevelWarn), message,
-			append([]any{"base", identity}, about...)...)
+func (l listener) logFailedModules(identity string, failed map[string]arklet.Answer) {
+	logged, warn := 0, func(message string, attrs ...any) {
+		l.logger.Log(context.Background(), l.limitedLevel(slog.LevelWarn), message,
+			append([]any{"base", identity}, attrs...)...)
 	}
-	for url, one := range failed {
-		told++
-		if told > mostFailed {
-			say("a base did not install more modules of its baseline", "modules", len(failed)-mostFailed)
+	for url, answer := range failed {
+		logged++
+		if logged > maxFailedLogged {
+			warn("a base did not install more modules of its baseline", "modules", len(failed)-maxFailedLogged)
 			return
 		}
-		say("a base did not install a module of its baseline", "url", url, "code", one.DataCode, "message",
-			one.DataMessage)
+		warn("a base did not install a module of its baseline", "url", url, "code", answer.DataCode, "message",
+			answer.DataMessage)
 	}
 }
 
-// newChatter limits the log lines about messages that bases sent without a request.
-func newChatter() *rate.Limiter { return rate.NewLimiter(10, 500) }
+// newLogLimiter returns the rate limit of log lines about messages that bases send without a request.
+func newLogLimiter() *rate.Limiter { return rate.NewLimiter(10, 500) }
 
-// chat returns the level of such a line: debug beyond the limit.
-func (c *Controller) chat(level slog.Level) slog.Level {
-	if c.chatter.Allow() {
+// limitedLevel returns the level of such a log line: level within the rate limit, debug above it.
+func (c *Controller) limitedLevel(level slog.Level) slog.Level {
+	if c.logLimiter.Allow() {
 		return level
 	}
 	return slog.LevelDebug
@@ -234,10 +237,11 @@ func (l listener) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.
 	if !l.accepts(from, "queryBaseline") {
 		return nil
 	}
-	if l.registry.Recognizes(from) { // otherwise any client could keep a stopped base alive, or fail its installs
+	// Otherwise, any client could make a stopped base look reachable, or fail its installs.
+	if l.registry.Recognizes(from) {
 		l.registry.Touch(from.Identity)
-		l.registry.AskModules(from.Identity) // a base sends this query when it starts, without modules
-		l.dialog.Lost(from.Identity, restarted)
+		l.registry.RequestModules(from.Identity) // a base sends this query when it starts, without modules
+		l.requests.FailPending(from.Identity, reasonRestarted)
 	}
 	return l.baselineFor(base.Info{
 		Identity: from.Identity, Name: m.Name, Version: m.Version, Cluster: m.Cluster, Tunnel: from.Tunnel,
@@ -248,8 +252,8 @@ func (l listener) Rejected(from tunnel.Origin, kind string, reason tunnel.Reject
 	l.rejects.add(from, kind, reason, err)
 }
 
-// rejections counts rejected messages. It logs each reason at most once per hour for each base, or for each
-// address if the base is unknown. So invalid messages do not fill the log.
+// rejections counts rejected messages. It logs each reason at most once per hour for each base, or for each address
+// if the base is unknown, so that invalid messages do not fill the log.
 type rejections struct {
 	metrics *metrics.Metrics
 	logger  *slog.Logger
@@ -272,10 +276,10 @@ func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {
 }
 
 func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejection, err error) {
-	r.metrics.Rejected(string(from.Tunnel), kind, string(reason))
-	one := rejection{cmp.Or(from.Identity, from.IP), reason}
+	r.metrics.AddRejected(string(from.Tunnel), kind, string(reason))
+	key := rejection{cmp.Or(from.Identity, from.IP), reason}
 	if reason == tunnel.TooManyOfAddress { // one line for the address, not for each identity
-		one.from = from.Peer
+		key.from = from.Peer
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -283,10 +287,10 @@ func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejectio
 		r.hour = now
 		clear(r.logged)
 	}
-	if r.logged[one] || len(r.logged) >= maxLogged {
+	if r.logged[key] || len(r.logged) >= maxLogged {
 		return
 	}
-	r.logged[one] = true
-	r.logger.Warn("a message was rejected, or a part of it", "base", from.Identity, "kind", kind, "reason", reason,
+	r.logged[key] = true
+	r.logger.Warn("rejected a message or a part of it", "base", from.Identity, "kind", kind, "reason", reason,
 		"err", err)
 }

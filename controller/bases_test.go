@@ -20,35 +20,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// quietTunnel takes commands to bases that do not answer.
-type quietTunnel struct{ sent chan arklet.Request }
+// unansweredTunnel accepts commands for bases that do not answer.
+type unansweredTunnel struct{ sent chan arklet.Request }
 
-func (quietTunnel) Key() tunnel.Key { return tunnel.MQTT }
+func (unansweredTunnel) Key() tunnel.Key { return tunnel.MQTT }
 
-func (q quietTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
+func (q unansweredTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
 	q.sent <- r
 	return nil
 }
 
-// newListener is a controller without an API, which knows a base over MQTT.
-func newListener(t *testing.T, log *bytes.Buffer) (listener, quietTunnel) {
+// newListener returns a controller without an API, with one base over MQTT.
+func newListener(t *testing.T, log *bytes.Buffer) (listener, unansweredTunnel) {
 	t.Helper()
 	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(),
-		due: make(chan struct{}, 1), chatter: newChatter()}
+		sweepRequested: make(chan struct{}, 1), logLimiter: newLogLimiter()}
 	c.rejects = newRejections(c.metrics, c.logger)
 	c.registry = base.NewRegistry(base.Options{})
-	c.dialog = base.NewDialog(c.registry)
-	q := quietTunnel{make(chan arklet.Request, 1)}
-	c.dialog.Use(q)
+	c.requests = base.NewRequestTracker(c.registry)
+	q := unansweredTunnel{make(chan arklet.Request, 1)}
+	c.requests.AddTunnel(q)
 	l := listener{c}
 	l.Heartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{Name: "base", Active: true})
 	if _, known := c.registry.Get("a"); !known {
-		t.Fatal("the base is not known")
+		t.Fatal("the base is not registered")
 	}
 	return l, q
 }
 
-// rejected are the counts of rejected messages over HTTP, by kind and reason.
+// rejected returns the number of rejected messages over HTTP by kind and reason.
 func rejected(t *testing.T, c *Controller) map[string]string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -63,16 +63,16 @@ func rejected(t *testing.T, c *Controller) map[string]string {
 	return counts
 }
 
-// Whoever reaches the port for heartbeats cannot end a base that came over MQTT, answer for it, or have
-// its commands given up.
-func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
+// A client that can connect to the port for heartbeats cannot end a base over MQTT, answer for it, or cancel its
+// commands.
+func TestMessagesOverOtherTunnelChangeNothing(t *testing.T) {
 	var log bytes.Buffer
 	l, q := newListener(t, &log)
 	install := arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: "m", Version: "1"}}
 	done := make(chan error, 1)
-	ctx, giveUp := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		_, err := l.dialog.Do(ctx, "a", install, nil)
+		_, err := l.requests.Do(ctx, "a", install, nil)
 		done <- err
 	}()
 	<-q.sent
@@ -85,18 +85,18 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 	l.Answer(from, arklet.Answer{Command: install.Command, Module: install.Module, Code: arklet.CodeSuccess})
 	l.BatchAnswer(from, arklet.BatchResult{})
 	if modules := l.BaselineQuery(from, arklet.Metadata{Identity: "a", Name: "base"}); modules != nil {
-		t.Errorf("the baseline is told: %v", modules)
+		t.Errorf("the query returned a baseline: %v", modules)
 	}
 	after, known := l.registry.Get("a")
 	if diff := cmp.Diff(before, after); !known || diff != "" {
-		t.Errorf("the base is known: %t (-before +after):\n%s", known, diff)
+		t.Errorf("registered: %t (-before +after):\n%s", known, diff)
 	}
 	select {
 	case err := <-done:
 		t.Errorf("the command ended: %v", err)
 	default:
 	}
-	giveUp()
+	cancel()
 	if err := <-done; !errors.Is(err, base.ErrNoAnswer) {
 		t.Errorf("the command ended with %v", err)
 	}
@@ -106,14 +106,14 @@ func TestWhatOthersSayOfABaseChangesNothing(t *testing.T) {
 		want[fmt.Sprintf(`{kind=%q,reason="other-tunnel"}`, kind)] = fmt.Sprint(n)
 	}
 	if diff := cmp.Diff(want, rejected(t, l.Controller)); diff != "" {
-		t.Errorf("counted (-want +got):\n%s", diff)
+		t.Errorf("counts of rejected messages (-want +got):\n%s", diff)
 	}
 	if n := strings.Count(log.String(), "reason=other-tunnel"); n != 1 {
-		t.Errorf("said %d times, want once:\n%s", n, log.String())
+		t.Errorf("logged %d times, want once:\n%s", n, log.String())
 	}
 }
 
-func TestRejectionsAreSaidOnceForEachReasonAndBase(t *testing.T) {
+func TestRejectionsAreLoggedOncePerReasonAndBase(t *testing.T) {
 	var log bytes.Buffer
 	r := newRejections(metrics.New(), slog.New(slog.NewTextHandler(&log, nil)))
 	for range 3 {
@@ -124,17 +124,17 @@ func TestRejectionsAreSaidOnceForEachReasonAndBase(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "\n"); n != 4 {
-		t.Errorf("said %d times, want 4:\n%s", n, log.String())
+		t.Errorf("logged %d times, want 4:\n%s", n, log.String())
 	}
 	for i := range 3 * maxLogged {
 		r.add(tunnel.Origin{Identity: fmt.Sprint(i)}, "heart", tunnel.Malformed, nil)
 	}
 	if len(r.logged) > maxLogged || strings.Count(log.String(), "\n") > maxLogged {
-		t.Errorf("%d are remembered, %d lines said", len(r.logged), strings.Count(log.String(), "\n"))
+		t.Errorf("%d rejections are remembered, and %d lines logged", len(r.logged), strings.Count(log.String(), "\n"))
 	}
 }
 
-func TestABaselineThatFailsFillsNoLog(t *testing.T) {
+func TestFailedBaselinesAreLoggedWithLimit(t *testing.T) {
 	var log bytes.Buffer
 	l, _ := newListener(t, &log)
 	failed := map[string]arklet.Answer{}
@@ -142,14 +142,15 @@ func TestABaselineThatFailsFillsNoLog(t *testing.T) {
 		failed[fmt.Sprint(i)] = arklet.Answer{DataCode: "FAILED"}
 	}
 	l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
-	if n := strings.Count(log.String(), "\n"); n != mostFailed+1 || !strings.Contains(log.String(), "modules=980") {
-		t.Errorf("said in %d lines:\n%.500s", n, log.String())
+	if n := strings.Count(log.String(), "\n"); n != maxFailedLogged+1 ||
+		!strings.Contains(log.String(), "modules=980") {
+		t.Errorf("%d lines:\n%.500s", n, log.String())
 	}
-	for range 1000 { // a base that says it again and again
+	for range 1000 { // the base repeats the message
 		l.BatchAnswer(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.BatchResult{Failed: failed})
 	}
 	if n := strings.Count(log.String(), "\n"); n > 2000 {
-		t.Errorf("said in %d lines", n)
+		t.Errorf("%d lines", n)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package controller is the module controller. It shows each base as a Node and each module as a container of a Pod,
-// like ModuleController V2. See ARCHITECTURE.md for its packages.
+// Package controller is the bundled module controller. Like ModuleController V2, it represents each base as a Node and
+// each module as a container of a Pod. ARCHITECTURE.md describes its packages.
 package controller
 
 import (
@@ -39,42 +39,43 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Component is the source of the Events of the controller.
+// Component is the source in the Events of the controller.
 const Component = "module-controller"
 
 // Controller serves the bases of one environment. Create it with New.
 type Controller struct {
-	opts           Options
-	logger         *slog.Logger
-	metrics        *metrics.Metrics
-	client         kubernetes.Interface
-	registry       *base.Registry
-	dialog         *base.Dialog
-	nodeReconciler *vnode.Reconciler
-	provider       *vpod.Provider
-	nodes          corev1informers.NodeInformer // those of bases
-	peers          cache.SharedIndexInformer    // the Leases of controllers
-	events         record.EventBroadcaster
-	recorder       record.EventRecorder
-	mqtt           *mqtt.Tunnel
-	http           *httptunnel.Tunnel
-	reporter       *report.Reporter
-	journal        *kubelet.Journal
-	kubelet        *kubelet.Server                 // nil unless logs and exec are served
-	view           *moduleview.View                // nil unless Modules are shown
-	workloads      informers.SharedInformerFactory // Deployments and DaemonSets
-	baseline       *baseline.Selector              // nil unless baselines are enabled
-	parts          []func(context.Context) error   // optional ones, started with the rest
-	due            chan struct{}                   // a question to a base may be due
-	rejects        *rejections
-	newcomers      *utilcache.LRUExpireCache // modules of baselines by the identity of bases that are not known yet
-	chatter        *rate.Limiter
-	reach          reach
-	networks       tunnel.Networks // in which a base may name any address
-	serving        atomic.Bool     // whether the tunnels run
+	opts                  Options
+	logger                *slog.Logger
+	metrics               *metrics.Metrics
+	client                kubernetes.Interface
+	registry              *base.Registry
+	requests              *base.RequestTracker
+	nodeReconciler        *vnode.Reconciler
+	provider              *vpod.Provider
+	nodes                 corev1informers.NodeInformer // of bases
+	peers                 cache.SharedIndexInformer    // the Leases of controllers
+	events                record.EventBroadcaster
+	recorder              record.EventRecorder
+	mqtt                  *mqtt.Tunnel
+	http                  *httptunnel.Tunnel
+	reporter              *report.Reporter
+	moduleLog             *kubelet.EventLog
+	kubelet               *kubelet.Server                 // nil unless logs and exec are served
+	moduleView            *moduleview.Syncer              // nil unless Modules are shown
+	workloads             informers.SharedInformerFactory // for Deployments and DaemonSets
+	baseline              *baseline.Selector              // nil unless baselines are enabled
+	parts                 []func(context.Context) error   // Start functions of optional components
+	sweepRequested        chan struct{}                   // requests a sweep before the next interval
+	rejects               *rejections
+	modulesAtRegistration *utilcache.LRUExpireCache // baselines of bases without a heartbeat, by identity
+	logLimiter            *rate.Limiter
+	reachability          apiReachability
+	networks              tunnel.Networks // in which a base may report any address
+	serving               atomic.Bool     // true while the tunnels run
 }
 
-// New returns a Controller. It opens the listener of the kubelet API, whose port is in Nodes, and no connections.
+// New returns a Controller. It opens the listener of the kubelet API, because the Nodes contain its port. It opens no
+// other listeners and no connections.
 func New(opts Options) (*Controller, error) {
 	c, err := prepare(opts)
 	if err != nil {
@@ -96,9 +97,9 @@ func prepare(opts Options) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		opts: opts, logger: opts.Logger, metrics: metrics.New(), journal: kubelet.NewJournal(),
-		due:     make(chan struct{}, 1),
-		chatter: newChatter(), newcomers: utilcache.NewLRUExpireCache(maxNewcomers),
+		opts: opts, logger: opts.Logger, metrics: metrics.New(), moduleLog: kubelet.NewEventLog(),
+		sweepRequested: make(chan struct{}, 1),
+		logLimiter:     newLogLimiter(), modulesAtRegistration: utilcache.NewLRUExpireCache(maxRegistering),
 	}
 	c.rejects = newRejections(c.metrics, c.logger)
 	return c, nil
@@ -109,13 +110,13 @@ func (c *Controller) restConfig() *rest.Config {
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = Component
 	if config.QPS == 0 {
-		config.QPS = -1 // the API server's own priority and fairness decides, not a guess made here
+		config.QPS = -1 // API Priority and Fairness of the API server limits the requests
 	}
 	config.Wrap(c.metrics.CountRequests)
-	config.Wrap(c.reach.watch)
+	config.Wrap(c.reachability.watch)
 	config.Wrap(c.guardRequests)
-	config.Wrap(apiwait.Watches)
-	config.Wrap(latest)
+	config.Wrap(apiwait.RetryWatches)
+	config.Wrap(withoutStaleReads)
 	return config
 }
 
@@ -127,14 +128,14 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		HealthInterval: opts.HealthInterval, ListInterval: opts.ListInterval,
 		Grace: opts.ReconnectGrace, Deletions: opts.DeletionsPercent, MaxBases: opts.MaxBases,
 		MaxPerAddress: opts.MaxBasesPerAddress,
-		Mass:          opts.MassSilence,
-		Speed:         opts.speed(),
-		Sees:          c.sees,
-		Behind:        func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Behind() },
-		Acting:        func() bool { return c.nodeReconciler.Acting() }, // it is there when the first sweep comes
+		Mass:          opts.MassOutage,
+		TimeScale:     opts.timeScale(),
+		Connected:     c.isConnected,
+		Delayed:       func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Delayed() },
+		Acting:        func() bool { return c.nodeReconciler.Acting() }, // not nil when the first sweep runs
 		Observer:      c.baseChanged,
 	})
-	c.dialog = base.NewDialog(c.registry)
+	c.requests = base.NewRequestTracker(c.registry)
 	if err := c.wireTunnels(); err != nil {
 		return err
 	}
@@ -153,7 +154,8 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 	return nil
 }
 
-// Start serves until ctx ends or a part fails. It leaves Nodes, Leases and modules as they are.
+// Start runs the controller until ctx is done or a component fails. It does not change Nodes, Leases of Nodes, and
+// modules when it stops.
 func (c *Controller) Start(ctx context.Context) error {
 	watcher := c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
 	defer c.events.Shutdown()
@@ -171,7 +173,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	for _, serve := range servers {
 		group.Go(func() error { return serve(ctx) })
 	}
-	c.untilTheAPIAnswers(ctx)
+	c.waitForAPI(ctx)
 	group.Go(func() error { c.nodes.Informer().RunWithContext(ctx); return nil })
 	group.Go(func() error { c.peers.RunWithContext(ctx); return nil })
 	for _, start := range c.parts {
@@ -184,8 +186,8 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		}
 		if !c.workloadsKnown(ctx) && ctx.Err() == nil {
-			c.logger.Warn("Deployments and DaemonSets could not be read yet; until then the newest of several Pods " +
-				"of a module on a base is to serve")
+			c.logger.Warn("could not list Deployments and DaemonSets yet; until then, the newest of several Pods of " +
+				"a module on a base determines the active version")
 		}
 		c.adopt()
 		return c.serveBases(ctx)
@@ -196,19 +198,19 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// untilTheAPIAnswers blocks until the API server answers or ctx ends. Without it, informers could wait a minute
-// before they try again, which is longer than the Leases of Nodes are valid.
-func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
-	told := false
+// waitForAPI blocks until the API server answers or ctx is done. Informers that start during an outage may wait a
+// minute before they retry, which is longer than the Leases of Nodes are valid.
+func (c *Controller) waitForAPI(ctx context.Context) {
+	logged := false
 	for ctx.Err() == nil {
 		_, err := c.client.Discovery().ServerVersion()
-		// informers say what is not allowed
+		// informers log missing permissions
 		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return
 		}
-		if !told {
+		if !logged {
 			c.logger.Warn("the Kubernetes API does not answer yet", "err", err)
-			told = true
+			logged = true
 		}
 		select {
 		case <-ctx.Done():
@@ -217,7 +219,7 @@ func (c *Controller) untilTheAPIAnswers(ctx context.Context) {
 	}
 }
 
-// serveBases runs the parts that need the state of the cluster.
+// serveBases runs the components that require synchronized informers.
 func (c *Controller) serveBases(ctx context.Context) error {
 	c.serving.Store(true)
 	defer c.serving.Store(false)
@@ -233,8 +235,8 @@ func (c *Controller) serveBases(ctx context.Context) error {
 	return group.Wait()
 }
 
-// adopt adds the bases whose Nodes an earlier controller has left, so that they are queried immediately. It ignores
-// Nodes that no controller has created.
+// adopt adds the bases of existing Nodes to the registry, so that they are queried immediately. It ignores Nodes that
+// no controller has created.
 func (c *Controller) adopt() {
 	for _, obj := range c.nodes.Informer().GetStore().List() {
 		n, ok := obj.(*corev1.Node)
@@ -248,8 +250,8 @@ func (c *Controller) adopt() {
 		info, err := vnode.Check(n, info, c.networks)
 		if err != nil {
 			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase,
-				"no controller has made this node: %v. It is left alone; delete it", err)
-			c.logger.Warn("a node that says it is that of a base is left alone: no controller has made it; delete it",
+				"no controller has created this Node: %v; it is ignored; delete it", err)
+			c.logger.Warn("ignored a Node with the labels of a base, because no controller has created it; delete it",
 				"node", n.Name, "err", err)
 			continue
 		}
@@ -257,9 +259,9 @@ func (c *Controller) adopt() {
 	}
 }
 
-// sees reports whether a tunnel is connected. The HTTP tunnel is connected while it listens, because bases call the
-// controller.
-func (c *Controller) sees(key tunnel.Key) bool {
+// isConnected reports whether a tunnel is connected. The HTTP tunnel is connected while it listens, because bases open
+// the connections for heartbeats.
+func (c *Controller) isConnected(key tunnel.Key) bool {
 	switch {
 	case key == tunnel.MQTT && c.mqtt != nil:
 		return c.mqtt.Connected()
@@ -272,13 +274,13 @@ func (c *Controller) sees(key tunnel.Key) bool {
 
 // Errors of Ready.
 var (
-	errUnread     = errors.New("the Kubernetes API has not been read yet")
+	errUnread     = errors.New("the informers have not synchronized yet")
 	errNotStarted = errors.New("the tunnels have not started yet")
 )
 
-// Ready returns an error unless the controller has read the Kubernetes API and serves bases. It ignores the
-// connection to the MQTT broker: a controller that is not ready gets no heartbeats over HTTP, and blocks the rollout
-// of its Deployment. See Connected.
+// Ready returns an error unless the informers have synchronized and the tunnels run. It ignores the state of the broker
+// connection, because a controller that is not ready gets no heartbeats over HTTP, and blocks the rollout of its
+// Deployment. See Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errUnread
@@ -289,13 +291,13 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// Connected is Ready, and returns an error if there is no connection to the MQTT broker.
+// Connected returns an error unless the controller is ready and connected to the MQTT broker, if it uses one.
 func (c *Controller) Connected() error {
 	if err := c.Ready(); err != nil || c.mqtt == nil {
 		return err
 	}
-	if err := c.mqtt.Trouble(); err != nil {
-		return fmt.Errorf("the MQTT tunnel: %w", err)
+	if err := c.mqtt.ConnectionError(); err != nil {
+		return fmt.Errorf("MQTT tunnel: %w", err)
 	}
 	return nil
 }

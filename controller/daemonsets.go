@@ -15,24 +15,23 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// noticeDaemonSets records an Event for each DaemonSet of modules whose template does not tolerate this environment.
+// warnAboutDaemonSets records an Event for each DaemonSet of modules whose template does not tolerate this environment.
 // The toleration that controllers add to Pods does not help: the DaemonSet controller creates Pods only for Nodes
 // that the template tolerates. DaemonSets with the label of another environment are ignored.
-func noticeDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
-	tell := func(d *appsv1.DaemonSet) {
+func warnAboutDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
+	warn := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
 			recorder.Event(d, corev1.EventTypeWarning, api.ReasonEnvironmentNotTolerated, fmt.Sprintf(
-				"a DaemonSet makes a Pod only where its template tolerates the taints of the Node, and it does not "+
-					"tolerate %s of any base: "+
+				"no base gets a Pod of this DaemonSet, because its template does not tolerate the taint %s; "+
 					"add {key: %[1]s, operator: Equal, value: %s, effect: NoExecute} to spec.template.spec.tolerations",
 				labels.TaintEnv, env))
 		}
 	}
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { tell(obj.(*appsv1.DaemonSet)) },
+		AddFunc: func(obj any) { warn(obj.(*appsv1.DaemonSet)) },
 		UpdateFunc: func(before, obj any) {
 			if d := obj.(*appsv1.DaemonSet); before.(*appsv1.DaemonSet).Generation != d.Generation {
-				tell(d)
+				warn(d)
 			}
 		},
 	})

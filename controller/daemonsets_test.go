@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestDaemonSetsWithoutTheEnvironment(t *testing.T) {
+func TestLacksEnv(t *testing.T) {
 	tolerate := func(key string) func(*appsv1.DaemonSet) {
 		return func(d *appsv1.DaemonSet) {
 			d.Spec.Template.Spec.Tolerations = append(d.Spec.Template.Spec.Tolerations,
@@ -19,14 +19,18 @@ func TestDaemonSetsWithoutTheEnvironment(t *testing.T) {
 		change func(*appsv1.DaemonSet)
 		want   bool
 	}{
-		"names none":             {func(*appsv1.DaemonSet) {}, true},
-		"names this environment": {tolerate("schedule.koupleless.io/node-env"), false},
-		"tolerates everything":   {tolerate(""), false},
-		"no modules":             {func(d *appsv1.DaemonSet) { d.Spec.Template.Labels = nil }, false},
-		"not meant for bases":    {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Tolerations = nil }, false},
-		"of another environment": {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "test" },
+		"no environment":          {func(*appsv1.DaemonSet) {}, true},
+		"this environment":        {tolerate("schedule.koupleless.io/node-env"), false},
+		"tolerates all taints":    {tolerate(""), false},
+		"no modules":              {func(d *appsv1.DaemonSet) { d.Spec.Template.Labels = nil }, false},
+		"does not tolerate bases": {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Tolerations = nil }, false},
+		"label of another environment": {func(d *appsv1.DaemonSet) {
+			d.Labels["virtual-kubelet.koupleless.io/env"] = "test"
+		},
 			false},
-		"of this environment": {func(d *appsv1.DaemonSet) { d.Labels["virtual-kubelet.koupleless.io/env"] = "dev" },
+		"label of this environment": {func(d *appsv1.DaemonSet) {
+			d.Labels["virtual-kubelet.koupleless.io/env"] = "dev"
+		},
 			true},
 	} {
 		d := &appsv1.DaemonSet{

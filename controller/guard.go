@@ -18,15 +18,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-// guarded is a tunnel that sends operations only to bases that this controller serves, and none while it may not act:
-// another controller may serve the base. It sends all queries.
-type guarded struct {
+// guardedTunnel sends operations only to bases that this controller serves, and only while this controller may act,
+// because another controller may serve the base. It sends all queries.
+type guardedTunnel struct {
 	base.Tunnel
-	// mayOperate returns an error if nothing may be sent to a base. It must not block.
-	mayOperate func(identity string) error
+	// checkOperation returns an error if this controller must not send operations to a base. It must not block.
+	checkOperation func(identity string) error
 }
 
-func (c *Controller) mayOperate(identity string) error {
+func (c *Controller) checkOperation(identity string) error {
 	switch {
 	case !c.nodeReconciler.Acting():
 		return vnode.ErrNotActing
@@ -36,11 +36,11 @@ func (c *Controller) mayOperate(identity string) error {
 	return nil
 }
 
-var errNotServed = errors.New("this controller does not serve the base, and another one may")
+var errNotServed = errors.New("this controller does not serve the base; another controller may serve it")
 
-func (g guarded) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
-	if !r.Command.IsQuestion() {
-		if err := g.mayOperate(to.Identity); err != nil {
+func (g guardedTunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Request) error {
+	if !r.Command.IsQuery() {
+		if err := g.checkOperation(to.Identity); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ const requestTimeout = 10 * time.Second
 // guardRequests sets a timeout for requests, and refuses writes of Nodes and Pods while this controller may not act.
 func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodGet && actsOn(r.URL.Path) && !c.nodeReconciler.Acting() {
+		if r.Method != http.MethodGet && requiresActing(r.URL.Path) && !c.nodeReconciler.Acting() {
 			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, vnode.ErrNotActing)
 		}
 		if r.URL.Query().Has("watch") || strings.HasSuffix(r.URL.Path, "/log") {
@@ -70,29 +70,30 @@ func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// latest removes resourceVersion=0 from requests. With it, an API server that lags may return a list from before a
-// release, and a restarted controller would install the old version.
-func latest(next http.RoundTripper) http.RoundTripper {
+// withoutStaleReads removes resourceVersion=0 from requests. With it, an API server that lags may return a list from
+// before a release, and a restarted controller would install the old version.
+func withoutStaleReads(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
 		if r.Method != http.MethodGet || query.Get("resourceVersion") != "0" {
 			return next.RoundTrip(r)
 		}
 		query.Del("resourceVersion")
-		query.Del("resourceVersionMatch") // of no meaning without
+		query.Del("resourceVersionMatch") // invalid without resourceVersion
 		r = r.Clone(r.Context())
 		r.URL.RawQuery = query.Encode()
 		return next.RoundTrip(r)
 	})
 }
 
-// actsOn reports whether only the controller that serves a base may write to a path.
-func actsOn(path string) bool {
+// requiresActing reports whether a path of the Kubernetes API belongs to Nodes or Pods, which only the controller that
+// serves their base may write.
+func requiresActing(path string) bool {
 	kind, _, _ := strings.Cut(metrics.Resource(path), "/")
 	return kind == "nodes" || kind == "pods"
 }
 
-// body ends the timeout of a request when it is closed.
+// body is a response body that cancels the timeout of its request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc

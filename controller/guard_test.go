@@ -16,25 +16,25 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// asked is a tunnel that notes what it carries.
-type asked struct{ commands []arklet.Command }
+// recordingTunnel records the sent commands.
+type recordingTunnel struct{ commands []arklet.Command }
 
-func (a *asked) Key() tunnel.Key { return tunnel.MQTT }
+func (a *recordingTunnel) Key() tunnel.Key { return tunnel.MQTT }
 
-func (a *asked) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
+func (a *recordingTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Request) error {
 	a.commands = append(a.commands, r.Command)
 	return nil
 }
 
-// What changes a base reaches those only that are served here; anybody may be asked.
-func TestOperationsReachServedBasesOnly(t *testing.T) {
+// Operations are sent only to served bases. Queries are sent to all bases.
+func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	commands := []arklet.Command{
 		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth,
 		arklet.CommandQueryAllBiz,
 	}
 	for identity, want := range map[string][]arklet.Command{"ours": commands, "theirs": commands[3:]} {
-		to := &asked{}
-		g := guarded{to, func(identity string) error {
+		to := &recordingTunnel{}
+		g := guardedTunnel{to, func(identity string) error {
 			if identity != "ours" {
 				return errNotServed
 			}
@@ -48,13 +48,13 @@ func TestOperationsReachServedBasesOnly(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, to.commands); diff != "" {
-			t.Errorf("what reaches %s (-want +got):\n%s", identity, diff)
+			t.Errorf("commands for %s (-want +got):\n%s", identity, diff)
 		}
 	}
 }
 
-// No list may be from before what this controller has done; all else is asked as it was.
-func TestNoOldLists(t *testing.T) {
+// Lists are not read from a cache that may be out of date. Other requests do not change.
+func TestListsAreNotStale(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/api/v1/pods?labelSelector=a%3Db&limit=500&resourceVersion=0":      "/api/v1/pods?labelSelector=a%3Db&limit=500",
 		"/api/v1/nodes?resourceVersion=0&resourceVersionMatch=NotOlderThan": "/api/v1/nodes",
@@ -63,7 +63,7 @@ func TestNoOldLists(t *testing.T) {
 		"/api/v1/pods": "/api/v1/pods",
 	} {
 		var got string
-		by := latest(promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		by := withoutStaleReads(promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			got = r.URL.Path
 			if r.URL.RawQuery != "" {
 				got += "?" + r.URL.RawQuery

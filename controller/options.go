@@ -27,16 +27,17 @@ type Options struct {
 	Config *rest.Config
 	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
 	ClientID string
-	// Env is a label and a taint of every Node, and part of every topic [ENV]. It is a lower-case DNS label; default dev.
+	// Env is a label and a taint of every Node, and part of every topic [ENV]. It is a lower-case DNS label; default
+	// dev.
 	Env string
-	// MQTT is the MQTT tunnel [ENABLE_MQTT_TUNNEL], and HTTP the HTTP tunnel [ENABLE_HTTP_TUNNEL]; nil disables it.
+	// MQTT and HTTP configure the tunnels; nil disables the tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
 	MQTT *MQTTOptions
 	HTTP *HTTPOptions
 	// BaseNetworks are CIDRs in which a base may report any address [BASE_NETWORKS]. Over HTTP, a base can also report
 	// the address that its heartbeats come from, unless that is loopback or link-local.
 	BaseNetworks string
-	// MaxBases is the maximum number of bases [MAX_BASES]. MaxBasesPerAddress is the maximum number of those that send
-	// heartbeats from one address over HTTP without a client certificate [MAX_BASES_PER_ADDRESS].
+	// MaxBases is the maximum number of bases [MAX_BASES]. MaxBasesPerAddress is the maximum number of bases that send
+	// heartbeats over HTTP from the same address without a client certificate [MAX_BASES_PER_ADDRESS].
 	MaxBases, MaxBasesPerAddress int
 	// Cluster enables sharing the bases with other controllers [IS_CLUSTER].
 	Cluster bool
@@ -45,21 +46,22 @@ type Options struct {
 	// VNodeWorkers is the number of modules that one base installs or uninstalls concurrently [VNODE_WORKER_NUM].
 	VNodeWorkers int
 
-	// Deployments sets the replicas of peer Deployments, and answers baseline queries
+	// Deployments enables setting the replicas of peer Deployments, and answering baseline queries
 	// [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
 	Deployments bool
-	// ModuleView maintains a Module object for each container of a module Pod [ENABLE_MODULE_VIEW].
+	// ModuleView enables a Module object for each container of a module Pod [ENABLE_MODULE_VIEW].
 	ModuleView bool
-	// Kubelet serves logs and exec of module Pods [KUBELET_PROXY_ENABLED]; nil disables it.
+	// Kubelet configures logs and exec of module Pods; nil disables them [KUBELET_PROXY_ENABLED].
 	Kubelet *KubeletOptions
-	// ReportHooks are webhooks for failures [REPORT_HOOKS]. The fragment of a URL is the secret that signs the messages.
+	// ReportHooks are webhooks for failures [REPORT_HOOKS]. The fragment of a URL is the secret that signs the
+	// messages.
 	ReportHooks []*url.URL
-	// FailedPods selects the Pods that turn Failed when a newer version of their module serves on their base: unowned
-	// (those without a controller), never or always [FAILED_PODS].
+	// FailedPods selects the Pods that turn Failed when a newer version of their module is active on their base:
+	// unowned (Pods without a controller), never or always [FAILED_PODS].
 	FailedPods string
-	// KeepSameVersion never replaces a module by another image of the same version [KEEP_SAME_VERSION].
+	// KeepSameVersion disables replacing a module by another image of the same version [KEEP_SAME_VERSION].
 	KeepSameVersion bool
-	// LeavePodTolerations does not add tolerations to module Pods [LEAVE_POD_TOLERATIONS].
+	// LeavePodTolerations disables changing the tolerations of module Pods [LEAVE_POD_TOLERATIONS].
 	LeavePodTolerations bool
 
 	// LeaseDuration is how long the Lease of this controller is valid [LEASE_DURATION].
@@ -67,35 +69,38 @@ type Options struct {
 	// NodeLease is how long the Lease of a Node is valid [NODE_LEASE_DURATION]. It must be less than
 	// kube-controller-manager's --node-monitor-grace-period.
 	NodeLease time.Duration
-	// UnreachableAfter and DeadAfter are how long a base may miss heartbeats before its Node is Not Ready, and before it
-	// is deleted [BASE_UNREACHABLE_AFTER, BASE_DEAD_AFTER].
+	// UnreachableAfter is how long a base may miss heartbeats before its Node is Not Ready [BASE_UNREACHABLE_AFTER].
+	// DeadAfter is how long it may miss heartbeats before its Node is deleted [BASE_DEAD_AFTER].
 	UnreachableAfter, DeadAfter time.Duration
-	// ReconnectGrace is how long missed heartbeats are ignored after the broker is reachable again; negative means not at
-	// all [RECONNECT_GRACE].
+	// ReconnectGrace is how long missed heartbeats are ignored after the broker connection recovers; a negative value
+	// disables it [RECONNECT_GRACE].
 	ReconnectGrace time.Duration
-	// MassSilence configures the detection of mass outages [MASS_SILENCE_*].
-	MassSilence base.MassOptions
-	// DeletionsPercent is the maximum percentage of bases removed per minute [BASE_DELETIONS_PERCENT].
+	// MassOutage configures the detection of mass outages [MASS_SILENCE_*].
+	MassOutage base.MassOptions
+	// DeletionsPercent is the maximum percentage of bases that are removed per minute because of missed heartbeats
+	// [BASE_DELETIONS_PERCENT].
 	DeletionsPercent int
-	// HealthInterval and ListInterval are how often a base is asked for its health and its modules
-	// [HEALTH_INTERVAL, LIST_INTERVAL].
+	// HealthInterval is the time between two health checks of a base [HEALTH_INTERVAL]. ListInterval is the time
+	// between two module list queries [LIST_INTERVAL].
 	HealthInterval, ListInterval time.Duration
-	// InstallTimeout and UninstallTimeout limit commands [INSTALL_TIMEOUT, UNINSTALL_TIMEOUT].
+	// InstallTimeout and UninstallTimeout are the maximum durations of the commands [INSTALL_TIMEOUT,
+	// UNINSTALL_TIMEOUT].
 	InstallTimeout, UninstallTimeout time.Duration
 	// InstallAttempts is the maximum number of failed installs of a module [INSTALL_ATTEMPTS].
 	InstallAttempts int
-	// Drain is how long the module of a deleted Pod that was Ready stays; negative means not at all [MODULE_DRAIN].
+	// Drain is how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay
+	// [MODULE_DRAIN].
 	Drain time.Duration
 
-	// TimeScale divides every period of the controller, for tests of long outages with bases of the same time scale
+	// TimeScale divides every duration of the controller, for tests of long outages with bases of the same time scale
 	// [TIME_SCALE].
 	TimeScale int
 
-	// MetricsAddr is the address of /metrics [METRICS_ADDR], and HealthAddr that of /healthz, /readyz and /tunnelz
-	// [HEALTH_ADDR]; empty disables it. Profiling adds /debug/pprof to the metrics [PROFILING].
+	// MetricsAddr is the address of /metrics; empty disables it [METRICS_ADDR]. HealthAddr is the address of /healthz,
+	// /readyz and /tunnelz; empty disables it [HEALTH_ADDR]. Profiling serves /debug/pprof at MetricsAddr [PROFILING].
 	MetricsAddr, HealthAddr string
 	Profiling               bool
-	// Logger discards if it is nil.
+	// Logger receives the log; nil discards it.
 	Logger *slog.Logger
 }
 
@@ -107,7 +112,7 @@ type MQTTOptions struct {
 	Port int
 	// Username and Password are sent to the broker [MQTT_USERNAME, MQTT_PASSWORD].
 	Username, Password string
-	// ClientPrefix begins the MQTT client ID [MQTT_CLIENT_PREFIX].
+	// ClientPrefix is the prefix of the MQTT client ID [MQTT_CLIENT_PREFIX].
 	ClientPrefix string
 	// KeepRetained keeps the commands and baselines of Env that the broker has retained [KEEP_RETAINED_COMMANDS].
 	KeepRetained bool
@@ -118,83 +123,85 @@ type MQTTOptions struct {
 
 // HTTPOptions configure the HTTP tunnel.
 type HTTPOptions struct {
-	// Addr is where bases send their heartbeats [HTTP_TUNNEL_LISTEN_HOST, HTTP_TUNNEL_LISTEN_PORT]; default :7777.
+	// Addr is the address that receives heartbeats [HTTP_TUNNEL_LISTEN_HOST, HTTP_TUNNEL_LISTEN_PORT]; default :7777.
 	Addr string
 	// TLS serves HTTPS; nil serves plain HTTP. With ClientAuth, the identity of a base must be the name of its
 	// certificate [HTTP_TUNNEL_TLS_CERT, HTTP_TUNNEL_TLS_KEY, HTTP_TUNNEL_CLIENT_CA].
 	TLS *tls.Config
-	// Token is required from bases, as "Authorization: Bearer TOKEN" or as the first part of the path
-	// [HTTP_TUNNEL_TOKEN].
+	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
+	// empty means none [HTTP_TUNNEL_TOKEN].
 	Token string
-	// Proxy is the http URL of an HTTP proxy that connects to bases by CONNECT [HTTP_TUNNEL_PROXY]. Probes of modules
-	// use it too, over both tunnels.
+	// Proxy is the http URL of an HTTP proxy that supports CONNECT, for commands, and for the probes of modules on
+	// bases of both tunnels; nil means none [HTTP_TUNNEL_PROXY].
 	Proxy *url.URL
 }
 
 // KubeletOptions configure the kubelet API, which the API server calls.
 type KubeletOptions struct {
-	// Host is where to listen, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must reach it, and
-	// must not prefer InternalIP, as kubeadm sets it (--kubelet-preferred-address-types). Required.
+	// Host is the address to listen on, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must be
+	// able to connect to it. It must not prefer InternalIP, which is the default of kubeadm
+	// (--kubelet-preferred-address-types). Required.
 	Host string
-	// Port is where to listen [KUBELET_PROXY_PORT]; 0 selects a free port.
+	// Port is the port to listen on [KUBELET_PROXY_PORT]; 0 selects a free port.
 	Port int
-	// CertFile and KeyFile are the serving certificate [KUBELET_TLS_CERT, KUBELET_TLS_KEY]; default self-signed.
+	// CertFile and KeyFile contain the serving certificate [KUBELET_TLS_CERT, KUBELET_TLS_KEY]; default self-signed.
 	CertFile, KeyFile string
-	// ClientCAFile has the certificate authorities of the callers [KUBELET_CLIENT_CA]. Required.
+	// ClientCAFile contains the CA certificates for the certificates of callers [KUBELET_CLIENT_CA]. Required.
 	ClientCAFile string
 }
 
-// complete sets defaults and returns all errors.
+// complete sets the defaults. Its error joins the errors of all options.
 func (o *Options) complete() error {
 	var errs []error
 	switch {
 	case o.MQTT == nil && o.HTTP == nil:
-		errs = append(errs, errors.New("no tunnel is enabled: set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"))
+		errs = append(errs, errors.New("no tunnel is enabled; set ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL to true"))
 	case o.MQTT != nil && o.MQTT.Broker == "":
-		errs = append(errs, errors.New("MQTT_BROKER is empty: name the broker's host, or its URL"))
+		errs = append(errs, errors.New("MQTT_BROKER is empty; set it to the host name or the URL of the broker"))
 	}
 	o.Env = cmp.Or(o.Env, "dev")
 	if len(validation.IsDNS1123Label(o.Env)) > 0 { // a part of topics, labels and names
 		errs = append(errs, fmt.Errorf(
-			"ENV is %.80q: use at most 63 lower-case letters, digits and -, with a letter or digit at both ends",
+			"ENV is %.80q; use at most 63 lower-case letters, digits and -, with a letter or digit at both ends",
 			o.Env))
 	}
 	switch podstatus.FailedRule(o.FailedPods) {
 	case "", podstatus.FailedUnowned, podstatus.FailedNever, podstatus.FailedAlways:
 	default:
-		errs = append(errs, fmt.Errorf("FAILED_PODS is %q: use unowned, never or always", o.FailedPods))
+		errs = append(errs, fmt.Errorf("FAILED_PODS is %q; use unowned, never or always", o.FailedPods))
 	}
 	if o.UnreachableAfter > 0 && o.DeadAfter > 0 && o.DeadAfter <= o.UnreachableAfter {
-		errs = append(errs, fmt.Errorf("a base must be unreachable (%s) before it is gone (%s)", o.UnreachableAfter,
-			o.DeadAfter))
+		errs = append(errs, fmt.Errorf("BASE_DEAD_AFTER is %s; use more than BASE_UNREACHABLE_AFTER, which is %s",
+			o.DeadAfter, o.UnreachableAfter))
 	}
 	if _, err := tunnel.ParseNetworks(o.BaseNetworks); err != nil {
 		errs = append(errs, fmt.Errorf("BASE_NETWORKS: %w", err))
 	}
 	if o.HTTP != nil && strings.Contains(o.HTTP.Token, "/") {
-		errs = append(errs, errors.New("HTTP_TUNNEL_TOKEN has a /: a base may have to send it as one part of a path"))
+		errs = append(errs, errors.New(
+			"HTTP_TUNNEL_TOKEN contains a slash; use a token without one, because bases may send it as a path segment"))
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.periods()
 	return errors.Join(errs...)
 }
 
-// periods sets the defaults of all periods and divides them by TimeScale.
+// periods sets the defaults of all durations and divides them by TimeScale.
 func (o *Options) periods() {
 	for p, d := range map[*time.Duration]time.Duration{
 		&o.LeaseDuration: api.ControllerLease, &o.NodeLease: api.NodeLease,
 		&o.UnreachableAfter: api.UnreachableAfter, &o.DeadAfter: api.DeadAfter, &o.ReconnectGrace: api.ReconnectGrace,
 		&o.HealthInterval: api.HealthInterval, &o.ListInterval: api.ListInterval,
-		&o.MassSilence.Window: api.MassWindow, &o.MassSilence.AtMost: api.MassAtMost,
+		&o.MassOutage.Window: api.MassWindow, &o.MassOutage.MaxDuration: api.MassAtMost,
 		&o.InstallTimeout: api.InstallTimeout, &o.UninstallTimeout: api.UninstallTimeout, &o.Drain: api.Drain,
 	} {
-		*p = o.speed().Of(cmp.Or(*p, d))
+		*p = o.timeScale().Of(cmp.Or(*p, d))
 	}
-	o.NodeLease = pace.Speed(1).Seconds(o.NodeLease)
-	o.LeaseDuration = max(pace.Speed(1).Seconds(o.LeaseDuration), api.MinControllerLease)
+	o.NodeLease = pace.TimeScale(1).Seconds(o.NodeLease)
+	o.LeaseDuration = max(pace.TimeScale(1).Seconds(o.LeaseDuration), api.MinControllerLease)
 }
 
-func (o *Options) speed() pace.Speed { return pace.Speed(o.TimeScale) }
+func (o *Options) timeScale() pace.TimeScale { return pace.TimeScale(o.TimeScale) }
 
 // url returns the URL of the broker for the MQTT library.
 func (m MQTTOptions) url() (string, error) {
@@ -208,7 +215,7 @@ func (m MQTTOptions) url() (string, error) {
 	case "ssl", "tls", "mqtts":
 		secure = true
 	default:
-		return "", fmt.Errorf("MQTT_BROKER has the scheme %q: use tcp, mqtt, ssl, tls or mqtts", scheme)
+		return "", fmt.Errorf("MQTT_BROKER has the scheme %q; use tcp, mqtt, ssl, tls or mqtts", scheme)
 	}
 	port := m.Port
 	if port == 0 {

@@ -12,19 +12,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
+func TestNewReportsAllInvalidOptions(t *testing.T) {
 	_, err := New(Options{
 		FailedPods:       "sometimes",
 		UnreachableAfter: time.Minute, DeadAfter: time.Second,
 	})
 	if err == nil {
-		t.Fatal("options with mistakes are accepted")
+		t.Fatal("invalid options are accepted")
 	}
 	for _, want := range []string{
-		"ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL", `FAILED_PODS is "sometimes"`, "(1m0s)", "(1s)",
+		"ENABLE_MQTT_TUNNEL or ENABLE_HTTP_TUNNEL", `FAILED_PODS is "sometimes"`, "BASE_DEAD_AFTER is 1s",
+		"BASE_UNREACHABLE_AFTER, which is 1m0s",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not say %q:\n%v", want, err)
+			t.Errorf("the error does not contain %q:\n%v", want, err)
 		}
 	}
 	if _, err := New(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{}}); err == nil ||
@@ -33,7 +34,7 @@ func TestOptionsReportEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBe(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		`ENV is "Dev"`:        func(o *Options) { o.Env = "Dev" },
 		`ENV is "a/../b"`:     func(o *Options) { o.Env = "a/../b" },
@@ -49,9 +50,9 @@ func TestWhatCannotBe(t *testing.T) {
 		change(&o)
 		switch err := o.complete(); {
 		case want == "" && err != nil:
-			t.Errorf("refused: %v", err)
+			t.Errorf("valid options are rejected: %v", err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")):
-			t.Errorf("error %v, want one line that says %q", err, want)
+			t.Errorf("error %v, want one line with %q", err, want)
 		}
 	}
 }
@@ -78,8 +79,8 @@ func TestBrokerURL(t *testing.T) {
 	}
 }
 
-// Every period among the options has a default, and is divided; a new one that is not fails here.
-func TestTimeScaleDividesEveryPeriod(t *testing.T) {
+// Every duration in the options has a default and is divided by the time scale.
+func TestTimeScaleDividesEveryDuration(t *testing.T) {
 	complete := func(o Options) Options {
 		o.Config, o.ClientID, o.MQTT = &rest.Config{}, "c", &MQTTOptions{Broker: "b"}
 		if err := o.complete(); err != nil {
@@ -101,7 +102,8 @@ func TestTimeScaleDividesEveryPeriod(t *testing.T) {
 					want = api.MinControllerLease // 1.5 s is too short for renewals
 				}
 				if got := time.Duration(b.Field(i).Int()); a.Field(i).Int() <= 0 || got != want {
-					t.Errorf("%s is %s at 1 and %s at 10, want %s", name, time.Duration(a.Field(i).Int()), got, want)
+					t.Errorf("%s is %s with time scale 1 and %s with 10, want %s", name,
+						time.Duration(a.Field(i).Int()), got, want)
 				}
 			case f.Type.Kind() == reflect.Struct:
 				compare(name+".", a.Field(i), b.Field(i))
@@ -110,13 +112,14 @@ func TestTimeScaleDividesEveryPeriod(t *testing.T) {
 	}
 	compare("", reflect.ValueOf(one), reflect.ValueOf(ten))
 	if n < 11 {
-		t.Errorf("only %d periods were compared", n)
+		t.Errorf("only %d durations were compared", n)
 	}
 	given := complete(Options{TimeScale: 4, LeaseDuration: 30 * time.Second, Drain: -1, ReconnectGrace: -1,
 		DeadAfter: 2 * time.Minute})
 	if given.LeaseDuration != 8*time.Second || given.Drain != -1 || given.ReconnectGrace != -1 ||
 		given.DeadAfter != 30*time.Second {
-		t.Errorf("what is set at 4: lease %s, drain %s, grace %s, dead after %s", given.LeaseDuration, given.Drain,
+		t.Errorf("explicit durations with time scale 4: lease %s, drain %s, grace %s, dead after %s",
+			given.LeaseDuration, given.Drain,
 			given.ReconnectGrace, given.DeadAfter)
 	}
 }

@@ -30,10 +30,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireParts adds the optional parts.
+// wireParts adds the optional components.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
-	if err := noticeDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {
+	if err := warnAboutDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {
 		return err
 	}
 	if c.opts.Deployments {
@@ -51,7 +51,7 @@ func (c *Controller) wireParts(config *rest.Config) error {
 	return nil
 }
 
-// listenKubelet opens the kubelet API, whose port is in Nodes.
+// listenKubelet opens the listener of the kubelet API, if it is enabled.
 func (c *Controller) listenKubelet() error {
 	o := c.opts.Kubelet
 	if o == nil {
@@ -60,53 +60,54 @@ func (c *Controller) listenKubelet() error {
 	server, err := kubelet.New(kubelet.Options{
 		Addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), CertFile: o.CertFile, KeyFile: o.KeyFile,
 		ClientCAFile: o.ClientCAFile, Reviews: c.client.AuthorizationV1().SubjectAccessReviews(),
-		Pods: c.provider, Bases: c.dialog, Journal: c.journal, Logger: c.logger,
+		Pods: c.provider, Bases: c.requests, EventLog: c.moduleLog, Logger: c.logger,
 	})
 	if err != nil {
-		return fmt.Errorf("serving logs and exec of module pods: %w", err)
+		return fmt.Errorf("serving logs and exec of module Pods: %w", err)
 	}
 	c.kubelet = server
 	c.parts = append(c.parts, server.Start)
 	return nil
 }
 
-// asked and answered add a command to the log of its module.
-func (c *Controller) asked(identity string, r arklet.Request) {
-	c.journal.Note(identity, r.Module.Name, kubelet.Asked(time.Now(), r))
+// logCommand adds a command that is sent to a base to the log of its module.
+func (c *Controller) logCommand(identity string, r arklet.Request) {
+	c.moduleLog.Add(identity, r.Module.Name, kubelet.CommandSent(time.Now(), r))
 }
 
-func (c *Controller) answered(o vpod.Outcome) {
-	c.metrics.Operation(string(o.Request.Command), string(o.Code), o.Took)
-	e := kubelet.Answered(time.Now(), o.Request, o.Answer)
+// recordResult adds the result of a command to the log of its module and to the metrics.
+func (c *Controller) recordResult(o vpod.CommandResult) {
+	c.metrics.ObserveOperation(string(o.Request.Command), string(o.Code), o.Took)
+	e := kubelet.CommandAnswered(time.Now(), o.Request, o.Answer)
 	if o.Err != nil {
-		e = kubelet.Unanswered(time.Now(), o.Request, o.Err)
+		e = kubelet.CommandUnanswered(time.Now(), o.Request, o.Err)
 	}
-	c.journal.Note(o.Identity, o.Request.Module.Name, e)
+	c.moduleLog.Add(o.Identity, o.Request.Module.Name, e)
 }
 
 func (c *Controller) wireReports() {
 	c.reporter = report.New(report.Options{
 		Hooks: c.opts.ReportHooks,
 		Counters: report.Counters{
-			Sent: c.metrics.Counter("module_controller_reports_sent_total", "Messages that a report hook took."),
+			Sent: c.metrics.Counter("module_controller_reports_sent_total", "Reports that a webhook accepted."),
 			Failed: c.metrics.Counter("module_controller_reports_failed_total",
-				"Messages that a report hook did not take in the end."),
+				"Reports that a webhook did not accept after all retries."),
 			Dropped: c.metrics.Counter("module_controller_reports_dropped_total",
-				"Messages that found a report hook's queue full."),
+				"Reports that were dropped because the queue of a webhook was full."),
 		},
 		Logger: c.logger,
 	})
 	c.parts = append(c.parts, c.reporter.Start)
 }
 
-// reportFailure reports a failed command, with the scene of ModuleController V2.
+// reportFailure sends a failed command to the report hooks, with the scene and event names of ModuleController V2.
 func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
 	c.reporter.Report(report.Event{
 		TraceID: pod.Labels[labels.Trace],
 		Scene:   "vpod_deploy", Event: eventOf(pod), Result: "FAILED",
 		Code: errcode.Of(err), Message: err.Error(),
 		Labels: map[string]string{"namespace": pod.Namespace, "pod": pod.Name, "node": pod.Spec.NodeName,
-			"base": c.registry.Called(identity), "module": m.Identity()},
+			"base": c.registry.DisplayName(identity), "module": m.Identity()},
 	})
 }
 
@@ -117,7 +118,7 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
-// wireDeployments sets the replicas of peer Deployments, and answers baseline queries.
+// wireDeployments adds the controller of peer Deployments and the selector of baselines.
 func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 	deployments, daemonSets := workloads.Deployments(), workloads.DaemonSets()
 	c.baseline = baseline.New(baseline.Options{
@@ -125,16 +126,16 @@ func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(),
 	})
 	replicas := peer.New(peer.Options{
-		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().On,
+		Client: c.client, Deployments: deployments, Nodes: c.nodes, Pods: c.provider.Informer().PodsOnNode,
 		Env: c.opts.Env, AddTolerationFor: c.addTolerationFor(), Identity: c.opts.ClientID,
-		Grace: c.opts.DeadAfter, Speed: c.opts.speed(),
+		Grace: c.opts.DeadAfter, TimeScale: c.opts.timeScale(),
 		Changed: c.reportReplicas,
 		Logger:  c.logger,
 	})
 	c.parts = append(c.parts, replicas.Start)
 }
 
-func (c *Controller) reportReplicas(change peer.Change) {
+func (c *Controller) reportReplicas(change peer.ReplicaChange) {
 	if change.Err == nil {
 		return
 	}
@@ -145,25 +146,26 @@ func (c *Controller) reportReplicas(change peer.Change) {
 	})
 }
 
-// workloadsWait limits the wait for the workloads of the cluster: a base queries its baseline only once, and a
-// controller without permission to read workloads must serve modules.
+// workloadsWait is the maximum time to wait for the list of workloads. It is long enough for most clusters, because a
+// base queries its baseline only once. It is limited, because a controller without permission to list workloads must
+// serve modules.
 const workloadsWait = 10 * time.Second
 
 func (c *Controller) workloadsKnown(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.speed().Of(workloadsWait))
+	ctx, cancel := context.WithTimeout(ctx, c.opts.timeScale().Of(workloadsWait))
 	defer cancel()
 	apps := c.workloads.Apps().V1()
 	return cache.WaitForCacheSync(ctx.Done(), apps.Deployments().Informer().HasSynced,
 		apps.DaemonSets().Informer().HasSynced)
 }
 
-// baselineFor returns the modules that a starting base must install. It may block for workloadsWait.
+// baselineFor returns the modules that a starting base must install. It blocks for at most workloadsWait.
 func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if c.baseline == nil {
 		return nil
 	}
 	if !c.workloadsKnown(context.Background()) {
-		c.logger.Warn("a base asked for its baseline before the workloads were read", "base", b.Identity)
+		c.logger.Warn("a base queried its baseline before the workloads were listed", "base", b.Identity)
 		return nil
 	}
 	settings := c.settings()
@@ -171,7 +173,7 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 		ObjectMeta: metav1.ObjectMeta{Name: vnode.Name(b.Identity), Labels: settings.Labels(b)},
 		Spec:       corev1.NodeSpec{Taints: settings.Taints()},
 	}
-	// a user may have changed labels, taints or cordoned it
+	// A user may have changed the labels or taints of the Node, or cordoned it.
 	if before, err := c.nodes.Lister().Get(node.Name); err == nil {
 		own := node.Labels
 		node.Labels = maps.Clone(before.Labels)
@@ -185,55 +187,56 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	}
 	modules, err := c.baseline.Select(node)
 	if err != nil {
-		c.logger.Warn("could not choose the baseline of a base", "base", b.Identity, "err", err)
+		c.logger.Warn("could not select all modules of a baseline", "base", b.Identity, "err", err)
 	}
-	c.logger.Log(context.Background(), c.chat(slog.LevelInfo), "a base asked for its baseline", "base", b.Identity,
+	c.logger.Log(context.Background(), c.limitedLevel(slog.LevelInfo), "a base queried its baseline", "base",
+		b.Identity,
 		"modules", len(modules))
-	c.expect(b.Identity, modules)
+	c.recordBaseline(b.Identity, modules)
 	return modules
 }
 
 // A base queries its baseline before its first heartbeat, and installs the modules in between. Any client can invent
 // identities, so the number of these bases is limited.
 const (
-	maxNewcomers = 1000
-	newcomerTime = 10 * time.Minute
+	maxRegistering     = 1000
+	registrationPeriod = 10 * time.Minute
 )
 
-// expect records the modules that a base was told to install, now or when its first heartbeat arrives.
-func (c *Controller) expect(identity string, modules []arklet.Module) {
-	c.newcomers.Add(identity, modules, newcomerTime)
+// recordBaseline passes the baseline of a base to the provider, now or when the first heartbeat of the base arrives.
+func (c *Controller) recordBaseline(identity string, modules []arklet.Module) {
+	c.modulesAtRegistration.Add(identity, modules, registrationPeriod)
 	if _, known := c.registry.Get(identity); known {
-		c.expectNewcomer(identity)
+		c.passBaseline(identity)
 	}
 }
 
-// expectNewcomer passes on the recorded modules of a base that is known now.
-func (c *Controller) expectNewcomer(identity string) {
-	told, _ := c.newcomers.Get(identity)
-	c.newcomers.Remove(identity)
-	if modules, _ := told.([]arklet.Module); len(modules) > 0 {
-		c.provider.Expect(identity, modules)
+// passBaseline passes the recorded baseline of a registered base to the provider.
+func (c *Controller) passBaseline(identity string) {
+	recorded, _ := c.modulesAtRegistration.Get(identity)
+	c.modulesAtRegistration.Remove(identity)
+	if modules, _ := recorded.([]arklet.Module); len(modules) > 0 {
+		c.provider.ExpectBaseline(identity, modules)
 	}
 }
 
 func (c *Controller) wireModuleView(config *rest.Config) error {
-	// Modules are served as JSON only.
+	// The API server serves custom resources only as JSON.
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("preparing the client for modules: %w", err)
+		return fmt.Errorf("creating the client for Module objects: %w", err)
 	}
-	c.view = moduleview.New(moduleview.Options{
+	c.moduleView = moduleview.New(moduleview.Options{
 		Client: client, Pods: c.provider.Informer(), Nodes: c.nodes.Lister(),
-		Mine: func(nodeName string) bool {
+		Owns: func(nodeName string) bool {
 			return nodeName == "" && !c.opts.Cluster || c.provider.Serves(nodeName)
 		},
 		Records: c.records,
 		Logger:  c.logger,
 	})
-	c.parts = append(c.parts, c.view.Start)
+	c.parts = append(c.parts, c.moduleView.Start)
 	return nil
 }
 

@@ -20,8 +20,8 @@ import (
 
 // A controller without its broker is ready, because bases over HTTP and a rollout of the controller
 // depend on readiness. Only /tunnelz depends on the broker.
-func TestReadinessDoesNotDependOnTheBroker(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the broker's port, where nothing answers yet
+func TestReadinessDoesNotDependOnBroker(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the port of the broker, which is not started yet
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestReadinessDoesNotDependOnTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("/tunnelz", 200, "ok")
-	_ = s.Close() // it has no error that matters here
+	_ = s.Close() // the error does not matter
 	is("/tunnelz", 503, "MQTT")
 	is("/readyz", 200, "ok")
 	cancel()

@@ -9,25 +9,26 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/base"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// servers opens the listeners, so that a start fails if a port is in use. It returns the functions that serve.
+// servers opens the listeners for health and metrics, so that Start fails if a port is in use. It returns the functions
+// that serve them.
 func (c *Controller) servers() ([]func(context.Context) error, error) {
-	show := http.NewServeMux()
-	show.Handle("/metrics", c.Metrics())
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", c.Metrics())
 	if c.opts.Profiling {
-		show.HandleFunc("/debug/pprof/", pprof.Index)
-		show.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		show.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		show.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	var serve []func(context.Context) error
 	for _, s := range []struct {
 		what, addr string
 		handler    http.Handler
-	}{{"health", c.opts.HealthAddr, c.health()}, {"metrics", c.opts.MetricsAddr, show}} {
+	}{{"health", c.opts.HealthAddr, c.health()}, {"metrics", c.opts.MetricsAddr, mux}} {
 		if s.addr == "" {
 			continue
 		}
@@ -38,7 +39,7 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 		c.logger.Info("serving", "what", s.what, "addr", l.Addr().String())
 		server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
 		serve = append(serve, func(ctx context.Context) error {
-			return door.Serve(ctx, server, door.Limit(l, door.Limits{Connections: connections}), 0)
+			return connlimit.Serve(ctx, server, connlimit.NewListener(l, connlimit.Limits{Connections: connections}), 0)
 		})
 	}
 	return serve, nil
@@ -64,38 +65,38 @@ func answer(check func() error) http.HandlerFunc {
 	}
 }
 
-// connections is the maximum number of connections for health, and for metrics.
+// connections is the maximum number of connections of each of these two listeners.
 const connections = 64
 
 const headerTimeout = 10 * time.Second
 
-// gauges adds the metrics that are read on demand.
+// gauges adds the metrics whose values are computed when they are scraped.
 func (c *Controller) gauges() {
-	for liveness, name := range map[base.Liveness]string{base.Alive: "alive", base.Unreachable: "unreachable"} {
+	for liveness, name := range map[base.Liveness]string{base.Reachable: "alive", base.Unreachable: "unreachable"} {
 		c.metrics.Gauge("module_controller_bases", "Bases by state.", map[string]string{"state": name}, func() float64 {
 			return float64(c.registry.Count()[liveness])
 		})
 	}
-	for _, reason := range []base.Blindness{base.TunnelDown, base.ControllerSuspended, base.MassSilence} {
-		c.metrics.Gauge("module_controller_bases_unobserved", "Bases from whose silence nothing is concluded.",
+	for _, reason := range []base.UnobservableReason{base.TunnelDown, base.ControllerSuspended, base.MassOutage} {
+		c.metrics.Gauge("module_controller_bases_unobserved", "Bases whose missed heartbeats are ignored, by reason.",
 			map[string]string{"reason": string(reason)}, func() float64 {
 				return float64(c.registry.Unobserved()[reason])
 			})
 	}
 	c.metrics.Gauge("module_controller_other_controllers",
 		"Other controllers of the environment that renew their Leases.", nil, func() float64 {
-			return float64(c.nodeReconciler.Others())
+			return float64(c.nodeReconciler.OtherControllers())
 		})
 	c.metrics.Gauge("module_controller_client_id_conflict",
-		"1 while another controller with the same CLIENT_ID renews the Lease of this one, which then serves no base.",
+		"1 while this controller serves no base because another controller with the same CLIENT_ID renews its Lease.",
 		nil, func() float64 {
-			return oneIf(c.nodeReconciler.Conflict())
+			return oneIf(c.nodeReconciler.ClientIDConflict())
 		})
-	c.metrics.Gauge("module_controller_pods", "Module Pods served here.", nil,
-		func() float64 { return float64(c.provider.Pods()) })
+	c.metrics.Gauge("module_controller_pods", "Module Pods on the bases that this controller serves.", nil,
+		func() float64 { return float64(c.provider.PodCount()) })
 	for queue, depth := range map[string]func() int{"lanes": c.provider.Depth, "statuses": c.provider.Unpublished,
-		"nodes": c.nodeReconciler.Depth} {
-		c.metrics.Gauge("module_controller_queue_depth", "Work that waits or is under way.",
+		"nodes": c.nodeReconciler.QueueLength} {
+		c.metrics.Gauge("module_controller_queue_depth", "Items that are queued or in progress, by queue.",
 			map[string]string{"queue": queue}, func() float64 {
 				return float64(depth())
 			})
@@ -105,9 +106,9 @@ func (c *Controller) gauges() {
 			map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
 				return oneIf(c.mqtt.Connected())
 			})
-		c.metrics.Gauge("module_controller_tunnel_behind", "1 while what bases say comes late or is lost.",
+		c.metrics.Gauge("module_controller_tunnel_behind", "1 while messages of bases arrive late or are lost.",
 			map[string]string{"tunnel": string(tunnel.MQTT)}, func() float64 {
-				return oneIf(c.mqtt.Behind())
+				return oneIf(c.mqtt.Delayed())
 			})
 	}
 }

@@ -16,13 +16,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// soakAPI is a fake API for many objects.
+// soakAPI is a fake API with optimistic concurrency, UIDs and label selectors of watches.
 type soakAPI struct {
 	*fake.Clientset
 	watches sync.Map
 }
 
-// end lets go of the watches: a filter waits for its reader for ever, also when it is stopped.
+// end drains the watches, because a stopped watch.Filter blocks until its results are read.
 func (a *soakAPI) end() {
 	a.watches.Range(func(key, _ any) bool {
 		one := key.(watch.Interface)
@@ -33,11 +33,11 @@ func (a *soakAPI) end() {
 	})
 }
 
-// newSoakAPI is an API that keeps versions and gives each object a UID, whose watches hear of what they
-// select.
+// newSoakAPI returns an API whose objects have resource versions and UIDs, and whose watches respect label
+// selectors.
 func newSoakAPI() *soakAPI {
-	watch.DefaultChanSize = 1 << 16                       // a fake watch that is behind by 100 panics
-	api := &soakAPI{Clientset: fake.NewSimpleClientset()} //nolint:staticcheck // the other one takes a minute for managed fields
+	watch.DefaultChanSize = 1 << 16                       // a fake watch panics if 100 events are not read
+	api := &soakAPI{Clientset: fake.NewSimpleClientset()} //nolint:staticcheck // NewClientset takes a minute for managed fields
 	var version atomic.Int64
 	stamp := func(o runtime.Object) (runtime.Object, error) {
 		m, err := meta.Accessor(o)

@@ -14,20 +14,22 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// mischief makes up what a hostile base says; the same for the same seed.
-type mischief struct {
+// messageGenerator generates the messages of a hostile base. The messages depend only on the seed.
+type messageGenerator struct {
 	*rand.Rand
-	said []saying // earlier, to be said again
+	sent []generatedMessage // earlier messages, which are repeated
 }
 
-// saying is a message on the topics of an identity.
-type saying struct{ identity, kind, data string }
+// generatedMessage is a message on a topic of an identity.
+type generatedMessage struct{ identity, kind, data string }
 
-func newMischief(seed uint64) *mischief { return &mischief{Rand: rand.New(rand.NewPCG(seed, 18))} }
+func newMessageGenerator(seed uint64) *messageGenerator {
+	return &messageGenerator{Rand: rand.New(rand.NewPCG(seed, 18))}
+}
 
-func one(m *mischief, of ...string) string { return of[m.IntN(len(of))] }
+func one(m *messageGenerator, of ...string) string { return of[m.IntN(len(of))] }
 
-func (m *mischief) identity() string {
+func (m *messageGenerator) identity() string {
 	name := "h-" + strconv.Itoa(m.IntN(soakIdentities))
 	switch m.IntN(50) {
 	case 0:
@@ -38,15 +40,15 @@ func (m *mischief) identity() string {
 	return name
 }
 
-// next is the n-th message. Each 250th is huge, and each tenth was said before.
-func (m *mischief) next(n int) saying {
-	s := saying{identity: m.identity()}
+// next returns message n. Every 250th message is huge, and every tenth one repeats an earlier message.
+func (m *messageGenerator) next(n int) generatedMessage {
+	s := generatedMessage{identity: m.identity()}
 	switch {
 	case n%250 == 0:
 		s.kind, s.data = m.huge()
 		return s
-	case len(m.said) > 0 && m.IntN(10) == 0:
-		return m.said[m.IntN(len(m.said))]
+	case len(m.sent) > 0 && m.IntN(10) == 0:
+		return m.sent[m.IntN(len(m.sent))]
 	}
 	switch m.IntN(12) {
 	case 0:
@@ -82,20 +84,20 @@ func (m *mischief) next(n int) saying {
 	default:
 		s.kind, s.data = one(m, "gossip", "", "heart/beat", "$SYS"), "{}"
 	}
-	if len(m.said) < 500 {
-		m.said = append(m.said, s)
+	if len(m.sent) < 500 {
+		m.sent = append(m.sent, s)
 	} else {
-		m.said[m.IntN(len(m.said))] = s
+		m.sent[m.IntN(len(m.sent))] = s
 	}
 	return s
 }
 
-func (m *mischief) heartbeat(identity, state string) string {
+func (m *messageGenerator) heartbeat(identity, state string) string {
 	return fmt.Sprintf(`{"baseMetadata":{"identity":%q,"name":"base","version":"%d"},"localIP":"127.%d.0.1","localHostName":"host-%d","port":0,"state":%q}`,
 		identity, m.IntN(3), m.IntN(100), m.IntN(1000), state)
 }
 
-func (m *mischief) list(n int) string {
+func (m *messageGenerator) list(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, `,{"name":"m-%d","version":"%d","state":%q,"latestStateRecord":{"changeTime":%d,"reason":"STARTED","state":"ACTIVATED"}}`,
@@ -104,27 +106,27 @@ func (m *mischief) list(n int) string {
 	return "[" + strings.TrimPrefix(b.String(), ",") + "]"
 }
 
-func (m *mischief) huge() (kind, data string) {
-	large := hugeSayings()
+func (m *messageGenerator) huge() (kind, data string) {
+	large := hugeMessages()
 	s := large[m.IntN(len(large))]
 	return s.kind, s.data
 }
 
-// hugeSayings are close to, and beyond, the megabyte that a message may have.
-var hugeSayings = sync.OnceValue(func() []saying {
+// hugeMessages returns messages near or above the maximum size of 1 MiB.
+var hugeMessages = sync.OnceValue(func() []generatedMessage {
 	const large = 1<<20 - 200
 	var answers strings.Builder
 	for i := 0; answers.Len() < large-100; i++ {
 		fmt.Fprintf(&answers, `,"%d":{}`, i)
 	}
-	return []saying{
+	return []generatedMessage{
 		{kind: "heart", data: `"` + strings.Repeat("x", 3<<19) + `"`},
 		{kind: "heart", data: `{"masterBizInfo":{},"port":` + strings.Repeat("9", large) + `}`},
 		{kind: "heart", data: strings.Repeat("[", large)},
 		{kind: "simpleBiz", data: "[" + strings.Repeat("{},", large/3) + "{}]"},
 		{kind: "simpleBiz", data: "[" + strings.Repeat("1,", large/2) + "1]"},
-		{kind: "simpleBiz", data: newMischief(1).list(5000)},
-		{kind: "simpleBiz", data: newMischief(1).list(5001)},
+		{kind: "simpleBiz", data: newMessageGenerator(1).list(5000)},
+		{kind: "simpleBiz", data: newMessageGenerator(1).list(5001)},
 		{kind: "bizOperation",
 			data: `{"command":"installBiz","response":{"code":"FAILED","message":"` + strings.Repeat("\\n", large/2) +
 				`"}}`},
@@ -133,8 +135,8 @@ var hugeSayings = sync.OnceValue(func() []saying {
 	}
 })
 
-// hostileMQTT sends n messages over a connection of its own.
-func (w *soak) hostileMQTT(ctx context.Context, m *mischief, n int, sent *atomic.Int64) {
+// hostileMQTT sends n messages over a separate connection.
+func (w *soak) hostileMQTT(ctx context.Context, m *messageGenerator, n int, sent *atomic.Int64) {
 	c := w.connect(fmt.Sprintf("hostile-%p", m))
 	defer c.Disconnect(0)
 	tick := time.NewTicker(time.Millisecond)
@@ -160,7 +162,7 @@ func (w *soak) hostileMQTT(ctx context.Context, m *mischief, n int, sent *atomic
 					return
 				}
 			case <-ctx.Done():
-				w.Error("the soak takes too long")
+				w.Error("the soak test timed out")
 				return
 			}
 		}
@@ -172,16 +174,16 @@ func (w *soak) hostileMQTT(ctx context.Context, m *mischief, n int, sent *atomic
 	}
 }
 
-// hostileHTTP posts to the port for heartbeats.
-func (w *soak) hostileHTTP(ctx context.Context, m *mischief) {
+// hostileHTTP sends messages to the port for heartbeats.
+func (w *soak) hostileHTTP(ctx context.Context, m *messageGenerator) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	for n := 1; n <= scaled(soakOverHTTP)/2 && ctx.Err() == nil; n++ {
 		s := m.next(n)
 		switch m.IntN(20) {
-		case 0: // a base that came over MQTT
+		case 0: // a base that is registered over MQTT
 			s.data = m.heartbeat(goodName(m.IntN(soakGood)), "deactivated")
-		case 1: // from another address than its own
+		case 1: // from an address that is not the address of the base
 			s.data = strings.Replace(m.heartbeat(goodName(soakGood), "deactivated"), ".0.1", ".0.2", 1)
 		case 2:
 			s.data = strings.Replace(m.heartbeat(s.identity, "activated"), `"127.`, `"10.`, 1)
@@ -189,7 +191,7 @@ func (w *soak) hostileHTTP(ctx context.Context, m *mischief) {
 			s.data = m.heartbeat(s.identity, "activated")
 		}
 		if n == 1 {
-			s = hugeSayings()[0]
+			s = hugeMessages()[0]
 		}
 		if path := one(m, "/heartbeat", "/heartbeat", "/queryBaseline"); w.post(client, path, s.data) == 0 {
 			return

@@ -31,34 +31,34 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-var whole = flag.Bool("soak", false,
-	"let the hostile base say all that it has to say: a minute and a half of a processor")
+var fullSoak = flag.Bool("soak", false,
+	"send all messages of the hostile base, which takes 90 s of CPU time")
 
-// scaled is a tenth of a number, or all of it with -soak.
+// scaled returns n with -soak, and a tenth of n without.
 func scaled(n int) int {
-	if *whole {
+	if *fullSoak {
 		return n
 	}
 	return n / 10
 }
 
-// What the soak does, and what it must not do to other bases.
+// Numbers of messages, bases and connections.
 const (
-	soakMessages   = 50_000 // over MQTT, scaled, and
-	soakOverHTTP   = 5_000  // scaled too
+	soakMessages   = 50_000 // over MQTT, scaled
+	soakOverHTTP   = 5_000  // scaled
 	soakIdentities = 1_000
-	soakBases      = 300 // that may be known at most: the others find no room
+	soakBases      = 300 // maximum number of bases
 	soakPerAddress = 5
 	soakSenders    = 4 // connections of the hostile base
 	soakGood       = 5 // other bases over MQTT
-	// inFlight is how far the broker may be ahead of the controller: what waits there more is the
-	// broker's to bound.
+	// inFlight is the maximum number of messages that the broker has not delivered. Above it, the sender waits, because
+	// this test does not test the limits of the broker.
 	inFlight = 100
 )
 
-// One base sends messages in the name of 1,000 identities, as fast as the controller reads them: 50,000
-// with -soak. Heartbeats of other bases are noticed over both tunnels, and their Nodes do not change.
-func TestSoakWithAHostileBase(t *testing.T) {
+// A hostile base sends messages for 1,000 identities as fast as the controller reads them: 50,000 with -soak. The
+// heartbeats of other bases are received over both tunnels, and their Nodes do not change.
+func TestSoakWithHostileBase(t *testing.T) {
 	w := newSoak(t)
 	w.heartbeats(0)
 	uids := w.nodes()
@@ -68,14 +68,17 @@ func TestSoakWithAHostileBase(t *testing.T) {
 	var senders sync.WaitGroup
 	var sent atomic.Int64
 	for i := range soakSenders {
-		senders.Go(func() { w.hostileMQTT(ctx, newMischief(uint64(i)), scaled(soakMessages)/soakSenders, &sent) })
+		senders.Go(func() {
+			w.hostileMQTT(ctx, newMessageGenerator(uint64(i)), scaled(soakMessages)/soakSenders,
+				&sent)
+		})
 	}
-	senders.Go(func() { w.hostileHTTP(ctx, newMischief(99)) })
+	senders.Go(func() { w.hostileHTTP(ctx, newMessageGenerator(99)) })
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		senders.Wait()
-		w.hostileHTTP(ctx, newMischief(98)) // when there are as many bases as may be, too
+		w.hostileHTTP(ctx, newMessageGenerator(98)) // again when the number of bases has reached its maximum
 	}()
 
 	beats := 1
@@ -86,7 +89,7 @@ func TestSoakWithAHostileBase(t *testing.T) {
 		default:
 		}
 		w.heartbeats(beats)
-		w.api.ClearActions() // which it keeps
+		w.api.ClearActions() // they would fill the memory
 	}
 	w.read(ctx)
 	if sent.Load() != int64(scaled(soakMessages)) {
@@ -98,7 +101,7 @@ func TestSoakWithAHostileBase(t *testing.T) {
 	w.rejected()
 }
 
-// soak is a controller with a broker, an API and some good bases.
+// soak is a controller with a broker, a fake API and some well-behaved bases.
 type soak struct {
 	*testing.T
 	c      *Controller
@@ -109,17 +112,17 @@ type soak struct {
 	stop   func()
 }
 
-// untold is a listener of mochi's whose end tells its clients nothing: they have ended. In mochi v2.7.9 that may wait
-// for ever while one is leaving.
-type untold struct{ *listeners.Net }
+// abruptListener closes without disconnecting its clients, which can block indefinitely in mochi v2.7.9 while a client
+// disconnects.
+type abruptListener struct{ *listeners.Net }
 
-func (u untold) Close(listeners.CloseFn) { u.Net.Close(func(string) {}) }
+func (l abruptListener) Close(listeners.CloseFn) { l.Net.Close(func(string) {}) }
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
 	w := &soak{T: t, api: newSoakAPI()}
 	limits := broker.NewDefaultServerCapabilities()
-	limits.MaximumClientWritesPending = 1 << 16 // as the sandbox's broker has it
+	limits.MaximumClientWritesPending = 1 << 16 // as in the broker of the sandbox
 	w.server = broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), Capabilities: limits})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	err = errors.Join(err, w.server.AddHook(new(auth.AllowHook), nil))
@@ -127,7 +130,8 @@ func newSoak(t *testing.T) *soak {
 		t.Fatal(err)
 	}
 	w.addr = l.Addr().String()
-	if err := errors.Join(w.server.AddListener(untold{listeners.NewNet("t", l)}), w.server.Serve()); err != nil {
+	if err := errors.Join(w.server.AddListener(abruptListener{listeners.NewNet("t", l)}),
+		w.server.Serve()); err != nil {
 		t.Fatal(err)
 	}
 	w.c, err = prepare(Options{
@@ -146,7 +150,7 @@ func newSoak(t *testing.T) *soak {
 	var parts sync.WaitGroup
 	parts.Go(func() {
 		if err := w.c.Start(ctx); err != nil {
-			t.Errorf("the controller ended: %v", err)
+			t.Errorf("Start returned %v", err)
 		}
 	})
 	w.stop = sync.OnceFunc(func() {
@@ -155,7 +159,7 @@ func newSoak(t *testing.T) *soak {
 		}
 		cancel()
 		parts.Wait()
-		_ = w.server.Close() // it has no error that matters here
+		_ = w.server.Close() // the error does not matter
 		http.DefaultClient.CloseIdleConnections()
 		w.api.end()
 	})
@@ -170,7 +174,7 @@ func newSoak(t *testing.T) *soak {
 	return w
 }
 
-// until polls, and shows what it saw last.
+// until polls f until it returns nil, and fails with the last error after a minute.
 func (w *soak) until(what string, f func() error) {
 	w.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -198,8 +202,8 @@ func (w *soak) connect(name string) paho.Client {
 
 func goodName(i int) string { return "good-" + strconv.Itoa(i) }
 
-// heartbeats has each good base send a heartbeat, and waits until the controller has received all. The host name has
-// the number of the heartbeat.
+// heartbeats sends a heartbeat of each good base, and waits until the controller has received all. The host name
+// contains the number of the heartbeat.
 func (w *soak) heartbeats(n int) {
 	w.Helper()
 	host := "beat-" + strconv.Itoa(n)
@@ -211,10 +215,10 @@ func (w *soak) heartbeats(n int) {
 	w.post(http.DefaultClient, "/heartbeat",
 		fmt.Sprintf(`{"baseMetadata":{"identity":%q,"name":"base","version":"1"},"localIP":"127.0.0.1","localHostName":%q,"port":1238,"state":"activated"}`,
 			goodName(soakGood), host))
-	w.until("heartbeat "+host+" of all good bases is noticed", func() error {
+	w.until("heartbeat "+host+" of all good bases is received", func() error {
 		for i := range soakGood + 1 {
-			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Alive {
-				return fmt.Errorf("base %s is known: %t, %s, its last is %s", goodName(i), known, b.Liveness,
+			if b, known := w.c.registry.Get(goodName(i)); !known || b.HostName != host || b.Liveness != base.Reachable {
+				return fmt.Errorf("base %s: registered %t, %s, last heartbeat %s", goodName(i), known, b.Liveness,
 					b.HostName)
 			}
 		}
@@ -228,12 +232,12 @@ func (w *soak) post(client *http.Client, path, body string) int {
 		w.Errorf("posting to %s: %v", path, err)
 		return 0
 	}
-	_, _ = io.Copy(io.Discard, r.Body) // what counts is the status
+	_, _ = io.Copy(io.Discard, r.Body) // only the status matters
 	_ = r.Body.Close()
 	return r.StatusCode
 }
 
-// nodes are the Nodes of the good bases, which are Ready.
+// nodes waits until the Nodes of the good bases are Ready, and returns their UIDs.
 func (w *soak) nodes() map[string]types.UID {
 	w.Helper()
 	uids := map[string]types.UID{}
@@ -257,17 +261,17 @@ func (w *soak) nodes() map[string]types.UID {
 	return uids
 }
 
-// read waits until the controller has read all, and the broker dropped nothing.
+// read waits until the controller has received all messages, and checks that the broker dropped none.
 func (w *soak) read(ctx context.Context) {
-	w.until("the controller has read all that the broker has", func() error {
+	w.until("the controller has received all messages", func() error {
 		if n := atomic.LoadInt64(&w.server.Info.Inflight); n != 0 && ctx.Err() == nil {
-			return fmt.Errorf("%d messages are on their way", n)
+			return fmt.Errorf("%d messages are in flight", n)
 		}
 		return nil
 	})
 	if n, m := atomic.LoadInt64(&w.server.Info.MessagesDropped), atomic.LoadInt64(&w.server.Info.InflightDropped); n+
 		m > 0 {
-		w.Errorf("the broker itself dropped %d and %d messages", n, m)
+		w.Errorf("the broker dropped %d and %d messages", n, m)
 	}
 }
 
@@ -291,6 +295,6 @@ func (w *soak) rejected() {
 		want[reason] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.Errorf("refused (-want +got):\n%s", diff)
+		w.Errorf("reasons of rejections (-want +got):\n%s", diff)
 	}
 }

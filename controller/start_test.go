@@ -13,24 +13,24 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-func TestTheControllerWaitsForTheAPI(t *testing.T) {
+func TestWaitForAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := fake.NewClientset()
-		began, away := time.Now(), 90*time.Second
+		began, outage := time.Now(), 90*time.Second
 		api.PrependReactor("get", "version", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if time.Since(began) < away {
+			if time.Since(began) < outage {
 				return true, nil, errors.New("connection refused")
 			}
 			return false, nil, nil
 		})
 		c := &Controller{client: api, logger: slog.New(slog.DiscardHandler)}
-		c.untilTheAPIAnswers(t.Context())
-		if late := time.Since(began) - away; late < 0 || late > time.Second {
-			t.Errorf("it goes on %s after the API answers", late)
+		c.waitForAPI(t.Context())
+		if late := time.Since(began) - outage; late < 0 || late > time.Second {
+			t.Errorf("waitForAPI returned %s after the API answered", late)
 		}
-		away = time.Hour
+		outage = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		c.untilTheAPIAnswers(ctx)
+		c.waitForAPI(ctx)
 	})
 }

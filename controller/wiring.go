@@ -39,29 +39,29 @@ func (c *Controller) wireTunnels() error {
 		c.mqtt = mqtt.New(mqtt.Options{
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
 			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
-			Networks: c.networks,
-			Notice:   noticeWithin(c.opts.UnreachableAfter), Speed: c.opts.speed(), ClearRetained: !m.KeepRetained,
+			Networks:     c.networks,
+			DetectWithin: detectWithin(c.opts.UnreachableAfter), TimeScale: c.opts.timeScale(), ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
-				c.dialog.LostAll(tunnel.MQTT, "the connection to the broker was lost meanwhile")
+				c.requests.FailTunnel(tunnel.MQTT, "the broker connection was lost after the request was sent")
 				c.registry.Reconnected(tunnel.MQTT)
-				c.wake()
+				c.requestSweep()
 			},
 			Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(guarded{c.mqtt, c.mayOperate})
+		c.requests.AddTunnel(guardedTunnel{c.mqtt, c.checkOperation})
 	}
 	if h := c.opts.HTTP; h != nil {
 		c.http = httptunnel.New(httptunnel.Options{
 			Addr: h.Addr, TLS: h.TLS, Token: h.Token, Networks: c.networks, Proxy: h.Proxy,
-			OperationTimeout: c.opts.InstallTimeout, Speed: c.opts.speed(), Logger: c.logger,
+			OperationTimeout: c.opts.InstallTimeout, TimeScale: c.opts.timeScale(), Logger: c.logger,
 		}, listener{c})
-		c.dialog.Use(guarded{c.http, c.mayOperate})
+		c.requests.AddTunnel(guardedTunnel{c.http, c.checkOperation})
 	}
 	return nil
 }
 
-// probeDial returns how probes connect to bases of both tunnels: through the proxy of the HTTP tunnel if there is
-// one. Nil means directly.
+// probeDial returns the dial function for probes of modules, on bases of both tunnels. It uses the proxy of the HTTP
+// tunnel. It is nil without a proxy.
 func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if h := c.opts.HTTP; h != nil && h.Proxy != nil {
 		return httptunnel.ThroughProxy(h.Proxy)
@@ -69,33 +69,37 @@ func (c *Controller) probeDial() func(ctx context.Context, network, addr string)
 	return nil
 }
 
-// noticeWithin returns how soon a half-open connection to the broker must be noticed, so that no base becomes
-// unreachable because of it; 0 means the default. Below 10 s, a busy machine could break the connection.
-func noticeWithin(unreachableAfter time.Duration) time.Duration {
+// detectWithin returns the time within which the MQTT tunnel must detect a half-open connection to the broker, so that
+// no base becomes unreachable because of it; 0 means the default. It is at least 10 s, because a busy machine can delay
+// the pings.
+func detectWithin(unreachableAfter time.Duration) time.Duration {
 	if unreachableAfter == 0 || unreachableAfter >= api.UnreachableAfter {
 		return 0
 	}
 	return max(unreachableAfter*14/25, 10*time.Second)
 }
 
-// wirePods prepares the provider of Pods.
+// wirePods creates the provider of Pods.
 func (c *Controller) wirePods() {
 	c.events = record.NewBroadcaster()
 	c.recorder = c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
 	c.provider = vpod.New(vpod.Options{
 		Workers: c.opts.VNodeWorkers, InstallTimeout: c.opts.InstallTimeout, UninstallTimeout: c.opts.UninstallTimeout,
 		MaxAttempts: c.opts.InstallAttempts, Drain: c.opts.Drain,
-		Speed:            c.opts.speed(),
-		Recorder:         c.recorder,
-		Failed:           podstatus.FailedRule(c.opts.FailedPods),
-		Failure:          c.reportFailure,
-		Asked:            c.asked,
-		Answered:         c.answered,
-		AddTolerationFor: c.addTolerationFor(),
-		KeepSameVersion:  c.opts.KeepSameVersion,
-		EndpointLag:      c.reach.unsettled,
-		LedgerChanged:    func(identity string) { c.nodeReconciler.LedgerChanged(identity) },
-		Keep:             func(ctx context.Context, identity string) { c.nodeReconciler.KeepLedger(ctx, identity) },
+		TimeScale:            c.opts.timeScale(),
+		Recorder:             c.recorder,
+		FailedPods:           podstatus.FailedRule(c.opts.FailedPods),
+		ModuleFailed:         c.reportFailure,
+		CommandSent:          c.logCommand,
+		CommandFinished:      c.recordResult,
+		AddTolerationFor:     c.addTolerationFor(),
+		KeepSameVersion:      c.opts.KeepSameVersion,
+		EndpointLag:          c.reachability.endpointLag,
+		InstallRecordChanged: func(identity string) { c.nodeReconciler.InstallRecordChanged(identity) },
+		SaveInstallRecord: func(ctx context.Context,
+			identity string) {
+			c.nodeReconciler.SaveInstallRecord(ctx, identity)
+		},
 		Node: func(name string) *corev1.Node {
 			n, err := c.nodes.Lister().Get(name)
 			if err != nil {
@@ -106,10 +110,11 @@ func (c *Controller) wirePods() {
 		ProbeDial: c.probeDial(),
 		Workloads: c.workloads.Apps().V1(),
 		Logger:    c.logger,
-	}, c.client, c.registry, c.dialog)
+	}, c.client, c.registry, c.requests)
 }
 
-// addTolerationFor returns the environment whose toleration is added to Pods without one; empty for none.
+// addTolerationFor returns the environment whose toleration is added to Pods that tolerate no environment; empty
+// disables that.
 func (c *Controller) addTolerationFor() string {
 	if c.opts.LeavePodTolerations {
 		return ""
@@ -143,25 +148,25 @@ func (c *Controller) wireNodes() error {
 
 		LeaseDuration: c.opts.LeaseDuration,
 		NodeLease:     c.opts.NodeLease,
-		Speed:         c.opts.speed(),
-		Sees:          c.sees,
+		TimeScale:     c.opts.timeScale(),
+		Connected:     c.isConnected,
 		Tunnels:       c.tunnels(),
 		Recorder:      c.recorder,
-		Requested:     c.provider.Requested,
-		Ledger:        c.provider.Ledger,
-		Owned: func(identity, nodeName, ledger string) {
+		Requested:     c.provider.RequestedMemory,
+		InstallRecord: c.provider.InstallRecord,
+		OnOwned: func(identity, nodeName, ledger string) {
 			c.provider.Serve(identity, nodeName, ledger)
-			if c.view != nil {
-				c.view.Resync(nodeName)
+			if c.moduleView != nil {
+				c.moduleView.Resync(nodeName)
 			}
 		},
-		Lost:   c.provider.Leave,
-		Gone:   c.provider.Remove,
-		Logger: c.logger,
+		OnLost:        c.provider.StopServing,
+		OnNodeDeleted: c.provider.DeletePods,
+		Logger:        c.logger,
 	}, c.client, c.nodes.Lister(), c.registry)
 	changed := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
 		}
 		if n, ok := obj.(*corev1.Node); ok {
 			c.nodeReconciler.NodeChanged(n)
@@ -172,7 +177,7 @@ func (c *Controller) wireNodes() error {
 		DeleteFunc: changed,
 	})
 	if err != nil {
-		return fmt.Errorf("watching vnodes: %w", err)
+		return fmt.Errorf("watching Nodes: %w", err)
 	}
 	return c.wirePeers()
 }
@@ -184,21 +189,21 @@ func (c *Controller) wirePeers() error {
 		informers.WithTweakListOptions(
 			func(o *metav1.ListOptions) { o.LabelSelector = c.nodeReconciler.PeerSelector() }))
 	c.peers = factory.Coordination().V1().Leases().Informer()
-	tell := func(obj any, deleted bool) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
+	leaseChanged := func(obj any, deleted bool) {
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
 		}
 		if l, ok := obj.(*coordinationv1.Lease); ok {
 			c.nodeReconciler.PeerChanged(l, deleted)
 		}
 	}
 	_, err := c.peers.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { tell(obj, false) },
-		UpdateFunc: func(_, obj any) { tell(obj, false) },
-		DeleteFunc: func(obj any) { tell(obj, true) },
+		AddFunc:    func(obj any) { leaseChanged(obj, false) },
+		UpdateFunc: func(_, obj any) { leaseChanged(obj, false) },
+		DeleteFunc: func(obj any) { leaseChanged(obj, true) },
 	})
 	if err != nil {
-		return fmt.Errorf("watching the leases of controllers: %w", err)
+		return fmt.Errorf("watching the Leases of controllers: %w", err)
 	}
 	return nil
 }

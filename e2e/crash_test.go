@@ -209,7 +209,7 @@ func TestCrashOfAPassingSandbox(t *testing.T) {
 func ended(t *testing.T, list []box.Process) {
 	t.Helper()
 	for _, p := range list {
-		if p.Alive(t.Context()) {
+		if p.Running(t.Context()) {
 			t.Errorf("%s, process %d, is left", p.Component, p.PID)
 		}
 	}

@@ -223,7 +223,7 @@ var situations = []situation{
 		names: []string{`"bsae"`}},
 	{name: "a base that is away", made: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindDisconnect})
-		s.becomes("node/HOST", why.BaseSilent, "no sign of life")
+		s.becomes("node/HOST", why.BaseSilent, "no heartbeat")
 		s.pod("x")
 	}, want: why.BasesNotReady, names: []string{"HOST"}},
 	{name: "an anti-affinity", made: func(s *scene) {
@@ -290,7 +290,7 @@ var situations = []situation{
 		s.pod("newer", release("2.0.0"))
 	}, want: why.GaveWay, names: []string{"HOST", "Pod newer"}},
 
-	// What the base is told.
+	// Commands for the base.
 	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing,
 		names: []string{`"biz"`, "BIZ_VERSION"}},
 	{name: "a ConfigMap that is not there",

@@ -10,67 +10,65 @@ import (
 
 type healthStatus string
 
-// The statuses that a base can have.
+// The statuses of a base.
 const (
 	statusUp      healthStatus = "UP"
 	statusUnknown healthStatus = "UNKNOWN"
 	statusDown    healthStatus = "DOWN"
-	// statusOutOfService is readiness before the base is ready.
+	// statusOutOfService is the readiness before the base is ready.
 	statusOutOfService healthStatus = "OUT_OF_SERVICE"
 )
 
-// phase is where a module stands for its health.
-type phase int
+// startPhase is the progress of the start of a module.
+type startPhase int
 
 const (
-	phaseStarting phase = iota
+	phaseStarting startPhase = iota
 	phaseStarted
 	phaseFailed
 )
 
-// moduleInput is what health must know of one module.
+// moduleInput is the state of a module that the health of the base depends on.
 type moduleInput struct {
 	id        string
 	origin    ark.Origin
-	phase     phase
+	phase     startPhase
 	unhealthy bool
 }
 
-// healthInput is what the health of a base depends on (protocol 8.4).
+// healthInput is the state that the health of a base depends on (protocol 8.4).
 type healthInput struct {
 	base      string // name:version
-	starting  bool   // the application or its static modules are not ready yet
-	failed    bool   // it never will be
-	unhealthy bool   // a health check of the base itself is DOWN
+	starting  bool   // the application or its static modules are starting
+	failed    bool   // the base has failed to start
+	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // withAllBizReadiness
-	faithful  bool   // with the arithmetic of the runtime's code (protocol 8.3)
-	orphaned  bool   // a faithful base remembers a module that is gone
+	faithful  bool   // use the rules of the runtime's code (protocol 8.3)
+	orphaned  bool   // a module failed to stop and was removed
 	modules   []moduleInput
 }
 
-// namedStatus keeps the order in which details are shown.
+// namedStatus is the status of a module.
 type namedStatus struct {
 	name   string
 	status healthStatus
-	// starting: it has no application context yet, and so no checks.
+	// starting reports whether the module has no application context yet, and therefore no checks.
 	starting bool
 }
 
 type baseHealth struct {
 	overall, aggregate, startUp healthStatus
-	aggregateDetails            []namedStatus // by module, the started ones
-	startUpDetails              []namedStatus // the base and all modules
-	aggregateError              string        // instead of aggregateDetails; empty = none
+	aggregateDetails            []namedStatus // of started modules
+	startUpDetails              []namedStatus // of the base and all modules
+	aggregateError              string        // replaces aggregateDetails; may be empty
 }
 
-// orphanError is what the aggregate component says for ever after a stop handler has thrown
-// (protocol 8).
+// orphanError is the error of the aggregate component after a stop handler has thrown an exception (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
-// judge works out the health of a base. A static or replayed module counts
-// while it starts and when that fails; a hot one only with withAllBizReadiness;
-// a running one always.
-func judge(in healthInput) baseHealth {
+// computeHealth returns the health of a base. The start of a static or replayed module is included. The start of a module
+// that a command has installed is included with withAllBizReadiness. Modules that have started are always included.
+func computeHealth(in healthInput) baseHealth {
 	own := statusUp
 	switch {
 	case in.failed:
@@ -89,8 +87,8 @@ func judge(in healthInput) baseHealth {
 			started = statusDown
 		}
 		h.startUpDetails = append(h.startUpDetails, namedStatus{name: m.id, status: started})
-		counts := in.withAll || (m.origin != ark.Hot && !in.faithful)
-		if counts {
+		included := in.withAll || (m.origin != ark.Hot && !in.faithful)
+		if included {
 			h.startUp = worst(h.startUp, started)
 		}
 		if m.phase == phaseStarting && in.faithful {
@@ -112,7 +110,7 @@ func judge(in healthInput) baseHealth {
 	}
 	h.overall = worst(h.startUp, h.aggregate)
 	if in.faithful && h.overall == statusUnknown {
-		h.overall = statusUp // ping and diskSpace are UP, and UP comes before UNKNOWN
+		h.overall = statusUp // ping and diskSpace are UP, which takes precedence over UNKNOWN
 	}
 	if in.unhealthy {
 		h.overall = statusDown
@@ -120,7 +118,7 @@ func judge(in healthInput) baseHealth {
 	return h
 }
 
-// worst is the first of DOWN, UNKNOWN, UP that is there.
+// worst returns the worse status; DOWN is worse than UNKNOWN, which is worse than UP.
 func worst(a, b healthStatus) healthStatus {
 	for _, s := range []healthStatus{statusDown, statusUnknown} {
 		if a == s || b == s {
@@ -130,10 +128,10 @@ func worst(a, b healthStatus) healthStatus {
 	return statusUp
 }
 
-// healthLocked works out the health of now; the base is locked.
-func (l *life) healthLocked() baseHealth {
+// healthLocked returns the current health. The caller holds b.mu.
+func (l *incarnation) healthLocked() baseHealth {
 	fs := &l.b.faults
-	_, broken := fs.holds(fault.KindStartFailed, subject{})
+	_, broken := fs.inEffectFor(fault.KindStartFailed, subject{})
 	in := healthInput{
 		base: ark.ID(l.b.opts.Name, masterVersion), starting: !l.booted || l.staticsPending, failed: broken,
 		withAll: l.b.opts.WithAllBizReadiness, faithful: l.b.opts.Faithful,
@@ -163,25 +161,24 @@ func (l *life) healthLocked() baseHealth {
 		}
 		return 0
 	})
-	return judge(in)
+	return computeHealth(in)
 }
 
-// unhealthy asks whether a fault makes the health check of a module, or with
-// empty names that of the base, DOWN.
-func (l *life) unhealthy(name, version string) bool {
-	_, there := l.b.faults.holdsIf(func(f *fault.Fault) bool {
+// unhealthy reports whether a fault sets the health of a module to DOWN. If name is empty, it reports it for the base.
+func (l *incarnation) unhealthy(name, version string) bool {
+	_, unhealthy := l.b.faults.inEffectIf(func(f *fault.Fault) bool {
 		if f.Kind != fault.KindActuatorDown {
 			return false
 		}
-		if !narrow(f.Match) {
+		if !isSelective(f.Match) {
 			return name == ""
 		}
-		return name != "" && covers(f.Match, subject{biz: name, version: version})
+		return name != "" && matches(f.Match, subject{biz: name, version: version})
 	})
-	return there
+	return unhealthy
 }
 
-// The documents of the actuator.
+// The JSON documents of the actuator.
 type (
 	statusDoc struct {
 		Status healthStatus `json:"status"`
@@ -203,7 +200,7 @@ type (
 		Total     int64  `json:"total"`
 		Free      int64  `json:"free"`
 		Threshold int64  `json:"threshold"`
-		Path      string `json:"path,omitempty"` // of faithful bases; the documents have none
+		Path      string `json:"path,omitempty"` // only for faithful bases
 		Exists    bool   `json:"exists"`
 	}
 	infoDoc struct {
@@ -214,7 +211,7 @@ type (
 
 var simulatedDisk = diskSpace{Total: 494384795648, Free: 272435396608, Threshold: 10485760, Exists: true}
 
-func (l *life) disk() diskSpace {
+func (l *incarnation) disk() diskSpace {
 	d := simulatedDisk
 	if l.b.opts.Faithful {
 		d.Path = "/app/."
@@ -222,9 +219,9 @@ func (l *life) disk() diskSpace {
 	return d
 }
 
-// serveHealth is GET /actuator/health. The components have the names of the
-// documents, or of the code if the base is faithful (protocol 8.1).
-func (l *life) serveHealth(rw http.ResponseWriter) {
+// serveHealth handles GET /actuator/health. The components have the names of the Koupleless documentation, or of the
+// runtime's code if the base is faithful (protocol 8.1).
+func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	l.b.mu.Lock()
 	h := l.healthLocked()
 	l.b.mu.Unlock()
@@ -232,14 +229,14 @@ func (l *life) serveHealth(rw http.ResponseWriter) {
 	if l.b.opts.Faithful {
 		aggregateName, startUpName = "compositeAllBiz", "baseStartUp"
 	}
-	var aggregate any // without modules there are no details
+	var aggregate any // nil if a faithful base has no modules
 	modules := map[string]componentDoc{}
 	for _, d := range h.aggregateDetails {
 		var checks any = map[string]componentDoc{
 			"diskSpace": {Status: statusUp, Details: l.disk()},
 			"pingHe":    {Status: d.status, Details: struct{}{}},
 		}
-		if l.b.opts.Faithful { // the runtime puts Spring's status objects into a map
+		if l.b.opts.Faithful { // the runtime encodes Spring's status objects
 			checks = map[string]nestedDoc{
 				"diskSpace": {Status: statusDoc{statusUp}, Details: l.disk()},
 				"pingHe":    {Status: statusDoc{d.status}, Details: struct{}{}},
@@ -278,14 +275,13 @@ func (l *life) serveHealth(rw http.ResponseWriter) {
 	writeHealth(rw, h.overall, doc)
 }
 
-// serveProbe is GET /actuator/health/liveness and /actuator/health/readiness. Modules
-// count for neither (protocol 8).
+// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. They do not include modules (protocol 8).
 func serveProbe(rw http.ResponseWriter, status healthStatus) {
 	writeHealth(rw, status, statusDoc{status})
 }
 
-// readiness is that of the base alone.
-func (l *life) readiness() healthStatus {
+// readiness returns the readiness of the base, without modules.
+func (l *incarnation) readiness() healthStatus {
 	if l.up() {
 		return statusUp
 	}
@@ -297,8 +293,8 @@ func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {
 	writeJSON(rw, healthCode(status), doc)
 }
 
-// serveModuleHealth is GET /{webContextPath}/actuator/health.
-func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
+// serveModuleHealth handles GET /{webContextPath}/actuator/health.
+func (l *incarnation) serveModuleHealth(rw http.ResponseWriter, path string) {
 	l.b.mu.Lock()
 	biz, ok := l.container.Serving(path)
 	l.b.mu.Unlock()
@@ -316,16 +312,16 @@ func (l *life) serveModuleHealth(rw http.ResponseWriter, path string) {
 	}})
 }
 
-func (l *life) serveInfo(rw http.ResponseWriter) {
+func (l *incarnation) serveInfo(rw http.ResponseWriter) {
 	d := mqttDialect(false)
 	doc := infoDoc{ArkPluginInfo: basePlugins}
-	for _, b := range append(l.reported(), l.master()) {
+	for _, b := range append(l.reportedModules(), l.master()) {
 		doc.ArkBizInfo = append(doc.ArkBizInfo, *d.info(&b))
 	}
 	writeHealth(rw, statusUp, doc)
 }
 
-// healthCode is Spring's mapping of a status to HTTP.
+// healthCode returns the HTTP status that Spring uses for a status.
 func healthCode(s healthStatus) int {
 	if s == statusDown || s == statusOutOfService {
 		return http.StatusServiceUnavailable

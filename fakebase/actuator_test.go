@@ -13,7 +13,7 @@ import (
 // TestHealthScenarios is every cell of the table of protocol 8.4, without
 // and with withAllBizReadiness.
 func TestHealthScenarios(t *testing.T) {
-	module := func(origin ark.Origin, p phase, unhealthy bool) []moduleInput {
+	module := func(origin ark.Origin, p startPhase, unhealthy bool) []moduleInput {
 		return []moduleInput{{id: "biz1:1", origin: origin, phase: p, unhealthy: unhealthy}}
 	}
 	const healthy, unhealthy = false, true
@@ -85,7 +85,7 @@ func TestHealthScenarios(t *testing.T) {
 				want = tt.wantWithAll
 			}
 			tt.in.withAll = withAll
-			if got := judge(tt.in).overall; got != want {
+			if got := computeHealth(tt.in).overall; got != want {
 				t.Errorf("scenario %s, %s, withAllBizReadiness=%v: %s, want %s", tt.scenario, tt.situation, withAll,
 					got, want)
 			}
@@ -109,7 +109,7 @@ func TestFaithfulHealth(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tt.in.faithful = true
-		if got := judge(tt.in).overall; got != tt.want {
+		if got := computeHealth(tt.in).overall; got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 	tests := []struct {
 		name  string
 		opts  Options
-		do    func(*life)
+		do    func(*incarnation)
 		stops []stop
 	}{
 		{
@@ -151,13 +151,13 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			name: "a hot module fails",
 			opts: Options{Catalogue: static,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
-			do:    func(l *life) { l.installCommand(request("1")) },
+			do:    func(l *incarnation) { l.installCommand(request("1")) },
 			stops: []stop{{time.Second, "UP true"}, {11 * time.Second, "UP true"}},
 		}, {
 			name: "a hot module fails, withAllBizReadiness",
 			opts: Options{Catalogue: static, WithAllBizReadiness: true,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError, Count: 1}}},
-			do: func(l *life) {
+			do: func(l *incarnation) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)
 				l.installCommand(request("2"))
@@ -168,7 +168,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			name: "a broken module is uninstalled, withAllBizReadiness",
 			opts: Options{Catalogue: static, WithAllBizReadiness: true, AutoUninstallWhenFailed: &keep,
 				Faults: []fault.Fault{{Kind: fault.KindError, Code: fault.CodeInstallBizUserError}}},
-			do: func(l *life) {
+			do: func(l *incarnation) {
 				l.installCommand(request("1"))
 				l.sleep(5 * time.Second)
 				l.uninstallCommand(request("1"))
@@ -176,7 +176,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			stops: []stop{{11 * time.Second, "DOWN false"}, {10 * time.Second, "UP true"}},
 		}, {
 			name: "replay", opts: Options{Catalogue: static},
-			do:    func(l *life) { l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Replay) },
+			do:    func(l *incarnation) { l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Replay) },
 			stops: []stop{{time.Second, "UNKNOWN false"}, {11 * time.Second, "UP true"}},
 		},
 	}
@@ -187,7 +187,7 @@ func TestHealthFollowsTheBase(t *testing.T) {
 			synctest.Wait()
 			if tt.do != nil {
 				b.mu.Lock()
-				l := b.life
+				l := b.current
 				b.mu.Unlock()
 				l.spawn(func() { tt.do(l) })
 			}
@@ -219,6 +219,6 @@ func TestHealthFollowsTheBase(t *testing.T) {
 
 // request names one version of biz1.
 func request(version string) *bizRequest {
-	return &bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true},
-		BizURL: text{"http://h/x.jar", true}}
+	return &bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
+		BizURL: jsonString{"http://h/x.jar", true}}
 }

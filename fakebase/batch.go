@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
-// batchID is what a batch locks: the name and version of a request that has
-// none, so that batches exclude each other and nothing else (protocol 3.6).
+// batchID is the biz identity that a batch locks. It is the identity of a request without a name and a version, so a batch
+// blocks only other batches (protocol 3.6).
 const batchID = "null:null"
 
 type batchResponse struct {
@@ -20,41 +20,40 @@ type batchResponse struct {
 	byURL   map[string]clientResponse
 }
 
-// batchCommand is batchInstallBiz (protocol 4.9), and what a baseline does
-// (protocol 3.6) with the origin Replay.
-func (l *life) batchCommand(req *batchRequest, origin ark.Origin) outcome {
+// batchCommand executes batchInstallBiz (protocol 4.9), or a baseline with the origin Replay (protocol 3.6).
+func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) commandResult {
 	sub := subject{command: cmdBatch}
-	return l.handle(sub, func() outcome {
+	return l.handle(sub, func() commandResult {
 		switch {
 		case req == nil:
-			return thrownOutcome(nullPointer(handlers[cmdBatch], "isAsync()"))
+			return exceptionResult(nullPointer(handlers[cmdBatch], "isAsync()"))
 		case bool(req.Async) && blank(req.RequestID):
-			return thrownOutcome(asyncWithoutID())
+			return exceptionResult(asyncWithoutID())
 		case req.BizList == nil:
-			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizList is null"))
+			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizList is null"))
 		}
 		checked := batchRequest{BizList: slices.Clone(req.BizList)}
 		for i, item := range checked.BizList {
 			item.Async = false
 			item, ex := l.validateInstall(item)
 			if ex != nil {
-				return failure(ex)
+				return failedResult(ex)
 			}
 			checked.BizList[i] = item
 		}
-		op := func() outcome { return l.installBatch(&checked, origin) }
+		op := func() commandResult { return l.installBatch(&checked, origin) }
 		if req.Async {
 			return l.operateAsync(req.RequestID.value, batchID, req, sub, op)
 		}
-		out, _ := l.exclusively(batchID, sub, op)
+		out, _ := l.withLock(batchID, sub, op)
 		return out
 	})
 }
 
-// installBatch installs in ascending groups of priority, in parallel inside a
-// group. A jar that cannot be read for its priority ends the batch before
-// anything is installed; one whose manifest lacks something fails alone.
-func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
+// installBatch installs modules in the order of their priorities, and modules with the same priority concurrently. If a jar
+// cannot be read, the batch fails before the first installation. If only an attribute of its manifest is missing, the other
+// modules are installed.
+func (l *incarnation) installBatch(req *batchRequest, origin ark.Origin) commandResult {
 	groups := map[int][]*bizRequest{}
 	for i := range req.BizList {
 		item := &req.BizList[i]
@@ -63,17 +62,17 @@ func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 		case ex != nil && ex.class == badManifest:
 			f.Priority = jar.DefaultPriority
 		case ex != nil:
-			return failure(ex)
+			return failedResult(ex)
 		}
 		groups[f.Priority] = append(groups[f.Priority], item)
 	}
 	l.b.mu.Lock()
-	before := l.meta.used
+	before := l.metaspaceUse.used
 	l.b.mu.Unlock()
 
 	var mu sync.Mutex
 	resp := batchResponse{byURL: map[string]clientResponse{}}
-	gone := false
+	noAnswer := false
 	for _, p := range slices.Sorted(maps.Keys(groups)) {
 		var wg sync.WaitGroup
 		for _, item := range groups[p] {
@@ -82,8 +81,8 @@ func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
-				case ex == errGone:
-					gone = true
+				case ex == errNoAnswer:
+					noAnswer = true
 				case ex != nil:
 					r = clientResponse{code: codeFailed, message: "internal exception: " + ex.nullableDetail()}
 				}
@@ -94,11 +93,11 @@ func (l *life) installBatch(req *batchRequest, origin ark.Origin) outcome {
 		}
 		wg.Wait()
 	}
-	if gone {
-		return outcome{gone: true}
+	if noAnswer {
+		return commandResult{noAnswer: true}
 	}
 	l.b.mu.Lock()
-	resp.elapsed = l.meta.used - before
+	resp.elapsed = l.metaspaceUse.used - before
 	l.b.mu.Unlock()
 	out := ok(resp)
 	if resp.failed {

@@ -33,13 +33,13 @@ func TestBatchGoesByPriority(t *testing.T) {
 		})
 		defer stop()
 		b.mu.Lock()
-		l := b.life
+		l := b.current
 		b.mu.Unlock()
 		var batch batchRequest
 		for _, name := range []string{"last", "mid2", "mid1", "first"} {
 			batch.BizList = append(batch.BizList,
-				bizRequest{BizName: text{name, true}, BizVersion: text{"1", true},
-					BizURL: text{"http://h/" + name + ".jar", true}})
+				bizRequest{BizName: jsonString{name, true}, BizVersion: jsonString{"1", true},
+					BizURL: jsonString{"http://h/" + name + ".jar", true}})
 		}
 		out := l.batchCommand(&batch, ark.Hot)
 		want := map[string]time.Duration{"first": time.Second, "mid1": 2 * time.Second, "mid2": 2 * time.Second,
@@ -61,9 +61,11 @@ func TestBatchesExcludeEachOtherOnly(t *testing.T) {
 			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(time.Second)}}})
 		synctest.Wait()
 		b.mu.Lock()
-		l := b.life
+		l := b.current
 		b.mu.Unlock()
-		batch := func() outcome { return l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Hot) }
+		batch := func() commandResult {
+			return l.batchCommand(&batchRequest{BizList: []bizRequest{*request("1")}}, ark.Hot)
+		}
 		l.spawn(func() { batch() })
 		synctest.Wait()
 		if got, want := batch().message, "FAILED:null:null batchInstallBiz conflict, exist unfinished "+

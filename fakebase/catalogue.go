@@ -18,76 +18,72 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
-// Fetch says which jars a catalogue really opens.
+// Fetch defines which jars a catalogue reads.
 type Fetch string
 
-// The ways to treat a URL that no Module of the catalogue names.
+// The values of Fetch, for URLs that no Module of the catalogue has.
 const (
-	// FetchNever, and the empty value, open no URL: every module is simulated.
+	// FetchNever reads no jars: all modules are simulated. It is the default.
 	FetchNever Fetch = "never"
-	// FetchAvailable opens file and http URLs; https URLs, and URLs at which nothing is found, are simulated. The
-	// installation fails only if the URL leads to a file that is not a biz jar.
+	// FetchAvailable reads file and http URLs. Modules at https URLs, and at URLs that cannot be read, are simulated. The
+	// installation fails only if the file is not a biz jar.
 	FetchAvailable Fetch = "available"
-	// FetchAlways opens every URL, https too, and fails as a real base does
-	// when there is no jar.
+	// FetchAlways reads all URLs, including https, and fails like a real base if there is no jar.
 	FetchAlways Fetch = "always"
 )
 
 type (
-	// Duration is how a Catalogue spells a time; faults spell them alike.
+	// Duration is a time in a Catalogue. Faults have the same format.
 	Duration = fault.Duration
-	// Delay is how a Catalogue spells a time that varies; faults spell them alike.
+	// Delay is a random time in a Catalogue. Faults have the same format.
 	Delay = fault.Delay
 )
 
-// Module is what the catalogue knows about one module version.
+// Module is an entry of a Catalogue. It describes one or all versions of a module.
 type Module struct {
-	// URL is the exact URL of the jar; empty = the entry is found by Name and,
-	// if given, Version.
+	// URL is the URL of the jar. If it is empty, Name and Version select the entry; an empty Version matches all versions.
 	URL string `json:"url,omitempty"`
-	// Name and Version are what the manifest says. Name is required.
+	// Name and Version are the attributes of the manifest. Name is required.
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
-	// Priority orders batches and lists, ascending; nil = 100.
+	// Priority is the order in batches and lists, lowest first. Default: 100.
 	Priority *int `json:"priority,omitempty"`
-	// WebContextPath is where it serves, without slashes; empty = Name.
+	// WebContextPath is the path of requests to the module, without slashes. Default: Name.
 	WebContextPath string `json:"webContextPath,omitempty"`
-	// MainClass; empty = com.example.<Name>.Application.
+	// MainClass is the main class. Default: com.example.<Name>.Application.
 	MainClass string `json:"mainClass,omitempty"`
-	// Web says that it is a web application: no version starts whose
-	// WebContextPath another installed one has. It is the base's web server that refuses. Modules
-	// without it serve under any path, the newest active one of a path first.
+	// Web reports whether the module is a web application. The web server of a base rejects a module whose WebContextPath
+	// another installed module has, so it does not start. Otherwise, modules can have the same path, and the active module
+	// that was activated last serves it.
 	Web bool `json:"web,omitempty"`
-	// Metaspace is what it occupies, in bytes; zero = Metaspace.PerModule of the base.
+	// Metaspace is the number of bytes that the module uses. Default: Metaspace.PerModule of the base.
 	Metaspace int64 `json:"metaspace,omitempty"`
-	// PullTime, InstallTime and UninstallTime are how long download, start and
-	// stop take; zero = those of the catalogue.
+	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop. Default: the values
+	// of the catalogue.
 	PullTime      Delay `json:"pullTime,omitzero"`
 	InstallTime   Delay `json:"installTime,omitzero"`
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 }
 
-// Catalogue says what is behind the URLs of modules. The zero value is an
-// empty catalogue: every module is made up from its request or its file name
-// and installs in no time. A catalogue may be shared by any number of bases;
-// its fields must not change after the first use.
+// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and version of
+// the request or the file name, and install immediately. Bases can share a catalogue. Its fields must not be changed after
+// the first use.
 //
-// What a URL contains is found in this order: the Module with this URL; the
-// manifest of the jar, as far as Fetch lets it be opened; the name and
-// version that the request gives; the name and version in the file name. The
-// latter two then take the entry of their name for everything else.
+// The name and version of a URL are those of the first source that has them: the Module with this URL, the manifest of the
+// jar if Fetch allows reading it, the request, the file name. The entry of the catalogue with this name has the other
+// attributes.
 type Catalogue struct {
-	// Modules are the known ones; more specific entries go first.
+	// Modules are the entries. The first matching entry is used.
 	Modules []Module `json:"modules,omitempty"`
-	// Fetch selects the jars that are opened; empty = FetchNever.
+	// Fetch defines which jars are read. Default: FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
-	// PullTime, InstallTime and UninstallTime are for modules without their own.
+	// PullTime, InstallTime and UninstallTime are the defaults for modules. Default: 0.
 	PullTime      Delay `json:"pullTime,omitzero"`
 	InstallTime   Delay `json:"installTime,omitzero"`
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
-	// MaxJarSize is the largest jar that is read, in bytes; zero = 256 MiB.
+	// MaxJarSize is the maximum size of a jar in bytes. Default: 256 MiB.
 	MaxJarSize int64 `json:"maxJarSize,omitempty"`
-	// ConnectTimeout and PullTimeout bound a download; zero = 2 s and 30 s.
+	// ConnectTimeout is the timeout of the connection, and PullTimeout the timeout of the download. Default: 2 s and 30 s.
 	ConnectTimeout Duration `json:"connectTimeout,omitempty"`
 	PullTimeout    Duration `json:"pullTimeout,omitempty"`
 
@@ -95,13 +91,13 @@ type Catalogue struct {
 	reader *jar.Reader
 }
 
-// Validate reports everything that is wrong with the catalogue, or nil.
+// Validate returns all errors of the catalogue, joined, or nil.
 func (c *Catalogue) Validate() error {
 	var errs []error
 	switch c.Fetch {
 	case "", FetchNever, FetchAvailable, FetchAlways:
 	default:
-		errs = append(errs, fmt.Errorf("fetch %q: use never, available or always", c.Fetch))
+		errs = append(errs, fmt.Errorf("fetch %q: must be never, available or always", c.Fetch))
 	}
 	for i, m := range c.Modules {
 		field := fmt.Sprintf("modules[%d]", i)
@@ -122,45 +118,44 @@ func (c *Catalogue) Validate() error {
 	return errors.Join(errs...)
 }
 
-// rootPath is the web context path of a biz that serves everything that no
-// other does.
+// rootPath is the web context path of a biz that serves all paths that no other biz serves.
 const rootPath = "/"
 
-// found is what a URL turned out to contain.
-type found struct {
+// resolvedModule is the module behind a URL.
+type resolvedModule struct {
 	ark.Spec
 	web                      bool
 	pull, install, uninstall Delay
 }
 
-// resolve finds out what a URL contains. name and version are those of the
-// request, or empty. It blocks while a jar is read.
-func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (found, *exception) {
+// resolve returns the module behind a URL. name and version are those of the request; they may be empty. perModule is the
+// default metaspace of a module. resolve blocks while a jar is read.
+func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (resolvedModule, *exception) {
 	if ex := checkURL(rawURL); ex != nil {
-		return found{}, ex
+		return resolvedModule{}, ex
 	}
 	if i := slices.IndexFunc(c.Modules, func(m Module) bool { return m.URL == rawURL }); i >= 0 {
 		m := c.Modules[i]
-		return c.found(ark.Spec{Name: m.Name, Version: m.Version, URL: rawURL}, &m, perModule), nil
+		return c.describe(ark.Spec{Name: m.Name, Version: m.Version, URL: rawURL}, &m, perModule), nil
 	}
 	spec, ok, ex := c.open(ctx, rawURL)
 	switch {
 	case ex != nil:
-		return found{}, ex
+		return resolvedModule{}, ex
 	case ok:
 	case name != "" && version != "":
 		spec = ark.Spec{Name: name, Version: version}
 	default:
 		spec.Name, spec.Version = splitFileName(rawURL)
 		if spec.Name == "" {
-			return found{}, fileNotFound(rawURL)
+			return resolvedModule{}, fileNotFound(rawURL)
 		}
 	}
 	spec.URL = rawURL
-	return c.found(spec, c.entry(spec.Name, spec.Version), perModule), nil
+	return c.describe(spec, c.entry(spec.Name, spec.Version), perModule), nil
 }
 
-// open reads the manifest of a jar, as far as Fetch allows.
+// open reads the manifest of a jar. It returns false if Fetch does not allow it, or if an optional jar cannot be read.
 func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *exception) {
 	u, err := url.Parse(rawURL)
 	if err != nil || c.Fetch == "" || c.Fetch == FetchNever {
@@ -179,7 +174,7 @@ func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *e
 	case err != nil && c.Fetch == FetchAvailable && !jar.IsMalformed(err):
 		return ark.Spec{}, false, nil
 	case err != nil:
-		return ark.Spec{}, false, javaOf(err, rawURL)
+		return ark.Spec{}, false, exceptionFor(err, rawURL)
 	}
 	return ark.Spec{
 		Name: m.Name, Version: m.Version, Priority: m.Priority,
@@ -196,8 +191,8 @@ func (c *Catalogue) entry(name, version string) *Module {
 	return nil
 }
 
-func (c *Catalogue) found(spec ark.Spec, m *Module, perModule int64) found {
-	f := found{Spec: spec, pull: c.PullTime, install: c.InstallTime, uninstall: c.UninstallTime}
+func (c *Catalogue) describe(spec ark.Spec, m *Module, perModule int64) resolvedModule {
+	f := resolvedModule{Spec: spec, pull: c.PullTime, install: c.InstallTime, uninstall: c.UninstallTime}
 	f.Metaspace = perModule
 	if m != nil {
 		if m.Priority != nil {
@@ -219,7 +214,7 @@ func (c *Catalogue) found(spec ark.Spec, m *Module, perModule int64) found {
 	return f
 }
 
-// checkURL fails as java.net.URL does.
+// checkURL returns the exception of java.net.URL for an invalid URL, or nil.
 func checkURL(raw string) *exception {
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok || strings.ContainsAny(scheme, "/?#") || scheme == "" {
@@ -234,8 +229,8 @@ func checkURL(raw string) *exception {
 	}
 }
 
-// fileNotFound names a URL as Java does: a file by its path, with the reason of
-// the operating system.
+// fileNotFound returns the exception of Java for a missing jar. For a file URL, it has the path and the error text of the
+// operating system.
 func fileNotFound(rawURL string) *exception {
 	detail := rawURL
 	switch u, err := url.Parse(rawURL); {
@@ -243,13 +238,13 @@ func fileNotFound(rawURL string) *exception {
 	case u.Scheme == "file":
 		detail = u.Path + " (No such file or directory)"
 	default:
-		detail = jar.Shown(u)
+		detail = jar.Redact(u)
 	}
 	return thrown(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
 }
 
-// javaOf says a failed read as Java would (protocol 6, rows 5 to 9).
-func javaOf(err error, rawURL string) *exception {
+// exceptionFor returns the exception of Java for a failed read (protocol 6, rows 5 to 9).
+func exceptionFor(err error, rawURL string) *exception {
 	var e *jar.Error
 	if !errors.As(err, &e) {
 		return thrown(fault.CodePullBizError, "java.io.IOException", err.Error())
@@ -275,9 +270,8 @@ func javaOf(err error, rawURL string) *exception {
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)
 
-// splitFileName reads a name and a version out of a jar's file name as Maven
-// makes it: everything up to the first "-<digit>" is the name. A file name
-// without a version has none that could be guessed: the name is then empty.
+// splitFileName returns the name and the version in a file name with the format of Maven. The version begins after the first
+// hyphen that precedes a digit. If the file name has no version, both results are empty.
 func splitFileName(rawURL string) (name, version string) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	cmdQueryOps  = "queryBizOps"
 )
 
-// Response codes inside data (protocol 3.6, 4.6).
+// The response codes in data (protocol 3.6, 4.6).
 const (
 	codeSuccess      = "SUCCESS"
 	codeFailed       = "FAILED"
@@ -31,121 +31,120 @@ const (
 	codeIllegalState = "ILLEGAL_STATE_BIZ"
 )
 
-// outcome is the result of a handler. A tunnel renders it.
-type outcome struct {
-	failed  bool
-	message string
-	data    any // one of the types that wire.go renders; nil = none
-	thrown  *exception
-	code    string // error code of the documents
-	unknown bool   // there is no such command
-	gone    bool   // the process ended, or the command hangs: nothing is answered
+// commandResult is the result of a handler. Tunnels convert it to a response.
+type commandResult struct {
+	failed   bool
+	message  string
+	data     any // a type that dialect.render supports, or nil
+	thrown   *exception
+	code     string // error code of the Koupleless documentation
+	unknown  bool   // unknown command
+	noAnswer bool   // the process has ended or the command hangs: send no response
 }
 
-// clientResponse is what the operations on biz answer.
+// clientResponse is the response of an operation on a biz.
 type clientResponse struct {
 	code, message string
 	biz           []Biz
-	elapsed       *int64 // bytes of metaspace; nil = not stated
+	elapsed       *int64 // bytes of metaspace; nil = omitted
 }
 
-func ok(data any) outcome { return outcome{data: data} }
+func ok(data any) commandResult { return commandResult{data: data} }
 
-func failed(message, code string) outcome {
-	return outcome{failed: true, message: message, code: code}
+func failed(message, code string) commandResult {
+	return commandResult{failed: true, message: message, code: code}
 }
 
-func thrownOutcome(ex *exception) outcome { return outcome{thrown: ex, code: ex.code} }
+func exceptionResult(ex *exception) commandResult { return commandResult{thrown: ex, code: ex.code} }
 
-// errGone makes a handler stop without an answer.
-var errGone = &exception{class: "process ended"}
+// errNoAnswer makes a handler return without a response.
+var errNoAnswer = &exception{class: "process ended"}
 
-func failure(ex *exception) outcome {
-	if ex == errGone {
-		return outcome{gone: true}
+func failedResult(ex *exception) commandResult {
+	if ex == errNoAnswer {
+		return commandResult{noAnswer: true}
 	}
-	return thrownOutcome(ex)
+	return exceptionResult(ex)
 }
 
-// handle carries out a command, unless a fault prevents it, and traces it if it is answered.
-func (l *life) handle(sub subject, op func() outcome) outcome {
+// handle executes a command unless a fault prevents it. It traces the command if there is a response.
+func (l *incarnation) handle(sub subject, op func() commandResult) commandResult {
 	began := time.Now()
-	out, done := l.arrive(sub)
+	out, done := l.applyEarlyFaults(sub)
 	if !done {
 		out = op()
 	}
-	if !out.gone {
+	if !out.noAnswer {
 		l.traceCommand(sub, out, time.Since(began))
 	}
 	return out
 }
 
-// arrive is what may happen to any command before its handler: latency, a
-// crash (installs crash while main runs), an injected refusal. done = the
-// outcome is final.
-func (l *life) arrive(sub subject) (out outcome, done bool) {
+// applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Installs crash later, while
+// the main method runs. done reports whether out is the result of the command.
+func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, done bool) {
 	fs := &l.b.faults
-	if f, hit := fs.fire(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
-		return outcome{gone: true}, true
+	if f, hit := fs.trigger(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
+		return commandResult{noAnswer: true}, true
 	}
 	switch {
-	case fs.fail(stepDispatch, sub) != nil:
-		return outcome{unknown: true, code: fault.CodeInvalidRequest}, true
-	case sub.command != cmdInstall && sub.command != cmdBatch && l.crashes(sub):
-		return outcome{gone: true}, true
+	case fs.exceptionAt(stepDispatch, sub) != nil:
+		return commandResult{unknown: true, code: fault.CodeInvalidRequest}, true
+	case sub.command != cmdInstall && sub.command != cmdBatch && l.crashDuring(sub):
+		return commandResult{noAnswer: true}, true
 	}
-	if ex := fs.fail(stepEnter, sub); ex != nil {
-		return thrownOutcome(ex), true
+	if ex := fs.exceptionAt(stepEnter, sub); ex != nil {
+		return exceptionResult(ex), true
 	}
-	if ex := fs.fail(stepValidate, sub); ex != nil {
-		return thrownOutcome(ex), true
+	if ex := fs.exceptionAt(stepValidate, sub); ex != nil {
+		return exceptionResult(ex), true
 	}
-	return outcome{}, false
+	return commandResult{}, false
 }
 
-// hang blocks until the end of the process if there is a fault, and reports whether it has blocked.
-func (l *life) hang(sub subject) bool {
-	if _, hit := l.b.faults.fire(fault.KindHang, sub); !hit {
+// hangIfFaulty blocks until the end of the process if a hang fault matches, and reports whether it did.
+func (l *incarnation) hangIfFaulty(sub subject) bool {
+	if _, hit := l.b.faults.trigger(fault.KindHang, sub); !hit {
 		return false
 	}
 	<-l.ctx.Done()
 	return true
 }
 
-// query carries out a command that needs no lock.
-func (l *life) query(sub subject, op func() outcome) outcome {
-	return l.handle(sub, func() outcome {
-		if l.hang(sub) {
-			return outcome{gone: true}
+// query executes a command that needs no lock.
+func (l *incarnation) query(sub subject, op func() commandResult) commandResult {
+	return l.handle(sub, func() commandResult {
+		if l.hangIfFaulty(sub) {
+			return commandResult{noAnswer: true}
 		}
 		return op()
 	})
 }
 
-// exclusively runs an operation while no other has the lock of its identity
-// (protocol 4.8). conflict tells that the operation did not run because another does.
-func (l *life) exclusively(id string, sub subject, op func() outcome) (out outcome, conflict bool) {
+// withLock runs an operation with the lock of a biz identity (protocol 4.8). conflict reports whether the operation did not
+// run because another command has the lock.
+func (l *incarnation) withLock(id string, sub subject, op func() commandResult) (out commandResult, conflict bool) {
 	running, free := l.lock(id, sub.command)
-	if free && l.b.faults.fail(stepLock, sub) != nil {
+	if free && l.b.faults.exceptionAt(stepLock, sub) != nil {
 		l.unlock(id)
 		running, free = cmdInstall, false
 	}
 	if !free {
 		code := fault.CodeInstallBizExecuting
-		if running == cmdUninstall || running == cmdSwitch { // Arklet's table has no code for these
+		if running == cmdUninstall || running == cmdSwitch { // the Koupleless documentation has no code for these
 			code = ""
 		}
 		return failed(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
 			id, sub.command, running), code), true
 	}
 	defer l.unlock(id)
-	if l.hang(sub) {
-		return outcome{gone: true}, false
+	if l.hangIfFaulty(sub) {
+		return commandResult{noAnswer: true}, false
 	}
 	return op(), false
 }
 
-func (l *life) lock(id, command string) (running string, free bool) {
+func (l *incarnation) lock(id, command string) (running string, free bool) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if running, taken := l.locks[id]; taken {
@@ -155,63 +154,63 @@ func (l *life) lock(id, command string) (running string, free bool) {
 	return "", true
 }
 
-func (l *life) unlock(id string) {
+func (l *incarnation) unlock(id string) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	delete(l.locks, id)
 }
 
-func (l *life) operate(req *bizRequest, sub subject, op func() outcome) outcome {
+func (l *incarnation) operate(req *bizRequest, sub subject, op func() commandResult) commandResult {
 	id := ark.ID(sub.biz, sub.version)
 	if req.Async {
 		return l.operateAsync(req.RequestID.value, id, req, sub, op)
 	}
-	out, _ := l.exclusively(id, sub, func() outcome { return op() })
+	out, _ := l.withLock(id, sub, func() commandResult { return op() })
 	return out
 }
 
-// uninstallCommand is uninstallBiz (protocol 4.6).
-func (l *life) uninstallCommand(req *bizRequest) outcome {
-	return l.namedCommand(cmdUninstall, req, func(sub subject) outcome {
+// uninstallCommand executes uninstallBiz (protocol 4.6).
+func (l *incarnation) uninstallCommand(req *bizRequest) commandResult {
+	return l.namedCommand(cmdUninstall, req, func(sub subject) commandResult {
 		resp, ex := l.uninstall(sub)
 		if ex != nil {
-			return failure(ex)
+			return failedResult(ex)
 		}
-		return respond(resp, "uninstall biz not success!", fault.CodeNoMatchedBiz)
+		return operationResult(resp, "uninstall biz not success!", fault.CodeNoMatchedBiz)
 	})
 }
 
-// switchCommand is switchBiz (protocol 4.6).
-func (l *life) switchCommand(req *bizRequest) outcome {
-	return l.namedCommand(cmdSwitch, req, func(sub subject) outcome {
-		return respond(l.switchTo(sub), "switch biz not success!", fault.CodeNoMatchedBiz)
+// switchCommand executes switchBiz (protocol 4.6).
+func (l *incarnation) switchCommand(req *bizRequest) commandResult {
+	return l.namedCommand(cmdSwitch, req, func(sub subject) commandResult {
+		return operationResult(l.switchTo(sub), "switch biz not success!", fault.CodeNoMatchedBiz)
 	})
 }
 
-// namedCommand carries out uninstallBiz or switchBiz.
-func (l *life) namedCommand(command string, req *bizRequest, op func(subject) outcome) outcome {
+// namedCommand executes uninstallBiz or switchBiz.
+func (l *incarnation) namedCommand(command string, req *bizRequest, op func(subject) commandResult) commandResult {
 	sub := subject{command: command}
 	if req != nil {
 		sub.biz, sub.version = req.BizName.value, req.BizVersion.value
 	}
-	return l.handle(sub, func() outcome {
+	return l.handle(sub, func() commandResult {
 		switch {
 		case req == nil:
-			return thrownOutcome(nullPointer(handlers[command], "getBizName()"))
+			return exceptionResult(nullPointer(handlers[command], "getBizName()"))
 		case blank(req.BizName):
-			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
+			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
 		case blank(req.BizVersion):
-			return thrownOutcome(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
+			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
 		case bool(req.Async) && blank(req.RequestID):
-			return thrownOutcome(asyncWithoutID())
+			return exceptionResult(asyncWithoutID())
 		}
-		return l.operate(req, sub, func() outcome { return op(sub) })
+		return l.operate(req, sub, func() commandResult { return op(sub) })
 	})
 }
 
-// respond returns the outcome of an operation; message is that of a failure.
-func respond(r clientResponse, message, notFoundCode string) outcome {
-	out := outcome{data: r}
+// operationResult returns the result of an operation. message is the message of a failure.
+func operationResult(r clientResponse, message, notFoundCode string) commandResult {
+	out := commandResult{data: r}
 	if r.code == codeSuccess {
 		return out
 	}
@@ -227,9 +226,9 @@ func respond(r clientResponse, message, notFoundCode string) outcome {
 	return out
 }
 
-func (l *life) switchTo(sub subject) clientResponse {
+func (l *incarnation) switchTo(sub subject) clientResponse {
 	id := ark.ID(sub.biz, sub.version)
-	if l.b.faults.fail(stepFind, sub) != nil {
+	if l.b.faults.exceptionAt(stepFind, sub) != nil {
 		return clientResponse{code: codeNotFound, message: "Switch biz: " + id + " not found."}
 	}
 	l.b.mu.Lock()
@@ -246,20 +245,19 @@ func (l *life) switchTo(sub subject) clientResponse {
 	return clientResponse{code: codeSuccess, message: "Switch biz: " + id + " is activated."}
 }
 
-// queryAll is queryAllBiz (protocol 4.7).
-func (l *life) queryAll() outcome {
+// queryAll executes queryAllBiz (protocol 4.7).
+func (l *incarnation) queryAll() commandResult {
 	sub := subject{command: cmdQueryAll}
-	return l.query(sub, func() outcome {
-		if l.b.faults.fail(stepFind, sub) != nil {
+	return l.query(sub, func() commandResult {
+		if l.b.faults.exceptionAt(stepFind, sub) != nil {
 			return failed("can not find biz", fault.CodeNoMatchedBiz)
 		}
-		return ok(l.reported())
+		return ok(l.reportedModules())
 	})
 }
 
-// reported is what the base says about its modules: as they are, but for
-// flapping and a skewed clock.
-func (l *life) reported() []Biz {
+// reportedModules returns the modules as the base reports them, including the effects of flapping and clockSkew faults.
+func (l *incarnation) reportedModules() []Biz {
 	l.b.mu.Lock()
 	list := l.container.List()
 	l.b.mu.Unlock()
@@ -269,19 +267,19 @@ func (l *life) reported() []Biz {
 	return list
 }
 
-func blank(t text) bool { return strings.TrimSpace(t.value) == "" }
+func blank(t jsonString) bool { return strings.TrimSpace(t.value) == "" }
 
 func asyncWithoutID() *exception {
 	return invalid(fault.CodeInvalidParameter, "requestId should not be blank when async is true")
 }
 
-// handlers are the classes of arklet that carry out commands.
+// handlers are the Java classes of the commands.
 var handlers = map[string]string{
 	cmdInstall: "InstallBizHandler", cmdUninstall: "UninstallBizHandler", cmdSwitch: "SwitchBizHandler",
 	cmdBatch: "BatchInstallBizHandler",
 }
 
-// nullPointer is what a handler throws that calls a method of a request that is not there.
+// nullPointer returns the exception of a handler that calls a method of a missing request.
 func nullPointer(handler, method string) *exception {
 	return &exception{
 		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, plain: true,

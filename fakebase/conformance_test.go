@@ -115,7 +115,7 @@ func replay(t *testing.T, r recording.Recording) []difference {
 	t.Helper()
 	opts := simulate(t, r)
 	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
-	p := &recording.Player{Places: places(t, r.Jars), Tunnel: r.Tunnel, Silence: noAnswer}
+	p := &recording.Player{Fixtures: places(t, r.Jars), Tunnel: r.Tunnel, NoAnswerTimeout: noAnswer}
 	if r.Tunnel == recording.MQTT {
 		w := newWorld(t)
 		opts.MQTT = &MQTTOptions{Dial: w.dial}
@@ -152,8 +152,8 @@ func tap(t *testing.T, b *broker.Server) *recording.Tap {
 func compareExchanges(seen, fake []recording.Exchange) (out []difference) {
 	for i, x := range seen {
 		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)
-		if x.Silent != fake[i].Silent {
-			found = append(found, mismatch{"silent", fmt.Sprint(x.Silent), fmt.Sprint(fake[i].Silent)})
+		if x.NoAnswer != fake[i].NoAnswer {
+			found = append(found, mismatch{"silent", fmt.Sprint(x.NoAnswer), fmt.Sprint(fake[i].NoAnswer)})
 		}
 		for _, d := range found {
 			out = append(out, difference{d, fmt.Sprintf("exchange %d (%s%s %s)", i+1, x.Command, x.Web, x.Body)})
@@ -163,7 +163,7 @@ func compareExchanges(seen, fake []recording.Exchange) (out []difference) {
 }
 
 // places writes the jars of a recording and serves them. A simulated base reads only their manifests.
-func places(t *testing.T, jars map[string]recording.Manifest) *recording.Places {
+func places(t *testing.T, jars map[string]recording.Manifest) *recording.Fixtures {
 	t.Helper()
 	directory := t.TempDir()
 	for name, manifest := range jars {
@@ -171,7 +171,7 @@ func places(t *testing.T, jars map[string]recording.Manifest) *recording.Places 
 			t.Fatal(err)
 		}
 	}
-	p, err := recording.OpenPlaces(directory)
+	p, err := recording.OpenFixtures(directory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func relive(t *testing.T, r recording.Recording) (out []difference) {
 	opts := simulate(t, r)
 	synctest.Test(t, func(t *testing.T) {
 		s := &surroundings{t: t}
-		p := &recording.Player{Places: places, Tunnel: r.Tunnel, Dial: s.arklet.dial, Silence: noAnswer}
+		p := &recording.Player{Fixtures: places, Tunnel: r.Tunnel, Dial: s.arklet.dial, NoAnswerTimeout: noAnswer}
 		if r.Tunnel == recording.MQTT {
 			s.world = newWorld(t)
 			p.Broker, p.Tap = s.world.broker, tap(t, s.world.broker)
@@ -32,7 +32,7 @@ func relive(t *testing.T, r recording.Recording) (out []difference) {
 			opts.HTTP = s.openController()
 		}
 		s.opts = opts
-		lived, err := p.Live(t.Context(), s, r.Phases)
+		lived, err := p.PlayPhases(t.Context(), s, r.Phases)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ func (s *surroundings) Listens() bool { return !s.away }
 // Ready does not block: the base has started.
 func (s *surroundings) Ready(context.Context) error { return nil }
 
-// Happen lets an event happen.
-func (s *surroundings) Happen(_ context.Context, event recording.Event) error {
+// Apply lets an event happen.
+func (s *surroundings) Apply(_ context.Context, event recording.Event) error {
 	s.t.Helper()
 	switch event {
 	case recording.Start:

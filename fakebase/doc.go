@@ -1,6 +1,5 @@
-// Package fakebase simulates Koupleless bases: to a module controller a Base
-// is a JVM that installs and removes modules, speaks arklet's protocol over
-// MQTT and HTTP, reports its health, and serves the modules' traffic.
+// Package fakebase simulates Koupleless bases without a JVM. A Base installs and uninstalls modules, implements the protocol
+// of arklet over MQTT and HTTP, reports its health, and serves module traffic.
 //
 //	b, err := fakebase.New(fakebase.Options{
 //		Identity: "a1b2", MQTT: &fakebase.MQTTOptions{Broker: "tcp://127.0.0.1:1883"},
@@ -8,7 +7,6 @@
 //	...
 //	err = b.Start(ctx) // blocks until ctx ends
 //
-// The source of every behaviour is the protocol specification, PROTOCOL.md. Comments cite its
-// sections. The package shares no code with the controller: the two
-// are independent readings of one protocol.
+// PROTOCOL.md specifies the behaviour, and comments cite its sections. The package shares no code with the controller: both
+// implement the protocol independently.
 package fakebase

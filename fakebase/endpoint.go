@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// endpoint is an HTTP server that can be taken away and come back at the same
-// address. Taking it away resets its connections, as the end of a process does.
+// endpoint is an HTTP server that can be closed and opened again at the same address. Closing it resets its connections, like
+// the end of a process.
 type endpoint struct {
 	handler http.Handler
 	log     *slog.Logger
-	listen  func(context.Context) (net.Listener, error) // the first time
+	listen  func(context.Context) (net.Listener, error) // used the first time
 
-	addr atomic.Pointer[string] // of the listener, or of the last one; nil = none yet
+	addr atomic.Pointer[string] // of the current or last listener; nil = none so far
 
 	mu    sync.Mutex
 	srv   *http.Server
@@ -29,12 +29,11 @@ type endpoint struct {
 	conns map[net.Conn]struct{}
 }
 
-// connKey finds the connection of a request in its context.
+// connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// open listens and serves on a goroutine from spawn. It does nothing while
-// the endpoint is open. An address that has been taken meanwhile is given up
-// for another one.
+// open listens, and serves on a goroutine that spawn starts. It has no effect if the endpoint is open. If another program uses
+// the previous address, open selects another address.
 func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,7 +57,7 @@ func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	e.conns = map[net.Conn]struct{}{}
 	if !spawn(func() {
 		if err := srv.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			e.log.Warn("listener ended", "addr", addr, "err", err)
+			e.log.Warn("serving failed", "addr", addr, "err", err)
 		}
 	}) {
 		return ln.Close()
@@ -73,7 +72,7 @@ func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
 		if err == nil {
 			return ln, nil
 		}
-		e.log.Warn("address is not free any more, taking another", "addr", addr, "err", err)
+		e.log.Warn("address is in use; selecting another address", "addr", addr, "err", err)
 	}
 	return e.listen(ctx)
 }
@@ -87,7 +86,7 @@ func (e *endpoint) close() {
 	}
 	e.mu.Unlock()
 	if srv != nil {
-		_ = ln.Close() // the server may not know of it yet
+		_ = ln.Close() // the server may not have started to use it
 		_ = srv.Close()
 	}
 }
@@ -121,7 +120,7 @@ func (e *endpoint) forget(c net.Conn) {
 	delete(e.conns, c)
 }
 
-// reset closes a connection so that the other end sees a reset.
+// reset closes a connection with a TCP reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

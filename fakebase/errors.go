@@ -10,36 +10,36 @@ import (
 const (
 	arkletException     = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 	validationException = "com.alipay.sofa.koupleless.arklet.core.common.exception.CommandValidationException"
-	// badManifest is what sofa-ark throws when the manifest of a jar lacks something.
+	// badManifest is the exception of sofa-ark if a required attribute of the manifest is missing.
 	badManifest = "java.lang.IllegalArgumentException"
 )
 
-// step is a place in the handling of a command where an error code belongs.
-type step int
+// commandStep is a step of a command, in which an error code can occur.
+type commandStep int
 
 const (
-	stepDispatch step = iota + 1 // before the command is looked up
-	stepEnter                    // the handler begins
-	stepValidate                 // the request is checked
-	stepLock                     // the biz is locked
-	stepPull                     // the jar is downloaded
-	stepManifest                 // the jar is read
-	stepStopOld                  // older versions are uninstalled first
-	stepStart                    // main runs
-	stepFind                     // the biz of an uninstall, switch or health is looked up
-	stepGuard                    // may this version be uninstalled
-	stepStop                     // the stop handlers run
+	stepDispatch commandStep = iota + 1 // before the handler is selected
+	stepEnter                           // the handler starts
+	stepValidate                        // the request is validated
+	stepLock                            // the biz is locked
+	stepPull                            // the jar is downloaded
+	stepManifest                        // the jar is read
+	stepStopOld                         // older versions are uninstalled
+	stepStart                           // the main method runs
+	stepFind                            // the biz is searched for uninstall, switch or health
+	stepGuard                           // the base checks whether the version can be uninstalled
+	stepStop                            // the stop handlers run
 )
 
-// errorSpec says where an error code arises and what Java throws there.
+// errorSpec is the step in which an error code occurs, and the Java exception.
 type errorSpec struct {
-	step  step
+	step  commandStep
 	class string
 	text  string
 }
 
-// errorSpecs holds every Arklet code (protocol 6). Without class the code is
-// no exception; the step knows what to answer.
+// errorSpecs has all Arklet codes (protocol 6). A code without a class is not an exception; the step defines the
+// response.
 var errorSpecs = map[string]errorSpec{
 	fault.CodeUnknown:          {stepEnter, "java.lang.RuntimeException", "unknown error"},
 	fault.CodeInvalidParameter: {stepValidate, validationException, "bizVersion should not be blank"},
@@ -64,14 +64,14 @@ var errorSpecs = map[string]errorSpec{
 		"the active one of several versions must not be uninstalled"},
 }
 
-// exception is what a Java handler would have thrown.
+// exception is a Java exception of a handler.
 type exception struct {
 	class  string
-	detail string   // what getMessage gives; "" = null
-	causes []string // what the exception was caused by, as Throwable.toString gives it, outermost first
-	code   string   // the error code of the documents
-	// plain marks an exception that arklet throws itself: its message goes out
-	// as it is. Others go out wrapped, class name in front.
+	detail string   // result of getMessage; empty = null
+	causes []string // causes as Throwable.toString returns them, outermost first
+	code   string   // error code of the Koupleless documentation
+	// plain reports whether arklet itself throws the exception. Its message is sent without the class. Other exceptions are
+	// wrapped.
 	plain bool
 }
 
@@ -79,12 +79,12 @@ func thrown(code, class, detail string) *exception {
 	return &exception{class: class, detail: detail, code: code}
 }
 
-// invalid is a request that does not pass arklet's validation.
+// invalid returns the exception of a request that arklet rejects as invalid.
 func invalid(code, message string) *exception {
 	return &exception{class: validationException, detail: message, code: code, plain: true}
 }
 
-// String is Java's Throwable.toString.
+// String returns the result of Throwable.toString.
 func (e *exception) String() string {
 	if e.detail == "" {
 		return e.class
@@ -92,7 +92,7 @@ func (e *exception) String() string {
 	return e.class + ": " + e.detail
 }
 
-// message is the x of ISE(x) in protocol 6.
+// message returns x of ISE(x) in protocol 6.
 func (e *exception) message() string {
 	if e.plain {
 		return e.nullableDetail()
@@ -100,7 +100,7 @@ func (e *exception) message() string {
 	return e.String()
 }
 
-// trace is the stack trace as the answers carry it.
+// trace returns the stack trace for responses.
 func (e *exception) trace() string {
 	const frames = "\n\tat com.alipay.sofa.koupleless.arklet.core.command.executor.BizCommand.handle(fakebase)"
 	if e.plain {
@@ -113,7 +113,7 @@ func (e *exception) trace() string {
 	return trace + "\n"
 }
 
-// nullableDetail is getMessage as Java concatenates it.
+// nullableDetail returns the result of getMessage, or "null".
 func (e *exception) nullableDetail() string {
 	if e.detail == "" {
 		return "null"
@@ -121,7 +121,7 @@ func (e *exception) nullableDetail() string {
 	return e.detail
 }
 
-// parseException reads "class: text" as a fault's message may give it.
+// parseException parses the message of a fault, "class: text".
 func parseException(code, text string) *exception {
 	class, detail, found := strings.Cut(text, ": ")
 	if found && strings.Contains(class, ".") && !strings.ContainsAny(class, " /") {

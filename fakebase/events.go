@@ -6,16 +6,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// State, Reason, Record and Biz describe the modules of a base; they are
-// spelled as Java's enum constants, such as ACTIVATED and INSTALL_FAILED.
+// State, Reason, Record and Biz describe the modules of a base. States and reasons are the names of Java enums, such as
+// ACTIVATED and INSTALL_FAILED.
 type (
-	// State is where a module stands in its life.
+	// State is the state of a module.
 	State = ark.State
-	// Reason says why a state record was written.
+	// Reason is the reason of a state change.
 	Reason = ark.Reason
-	// Record is one entry of a module's history.
+	// Record is an entry in the history of a module.
 	Record = ark.Record
-	// Biz is one installed module.
+	// Biz is an installed module.
 	Biz = ark.Biz
 )
 
@@ -29,33 +29,33 @@ const (
 	StateStopped     = ark.Stopped
 )
 
-// EventKind says what an Event reports.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
 const (
-	// EventBiz: a module changed its state.
+	// EventBiz: the state of a module has changed.
 	EventBiz EventKind = "biz"
-	// EventUp: a process started, without modules.
+	// EventUp: a process has started, without modules.
 	EventUp EventKind = "up"
 	// EventReady: the base and its static modules have started.
 	EventReady EventKind = "ready"
-	// EventDown: the process ended, and every module with it.
+	// EventDown: the process has ended, with all modules.
 	EventDown EventKind = "down"
-	// EventConnected and EventDisconnected: the MQTT connection came or went.
+	// EventConnected and EventDisconnected: the base has connected to the broker, or lost the connection.
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
 )
 
-// Event is one change of a base.
+// Event is a change of a base.
 type Event struct {
-	// Seq counts the events of a base from 1, without gaps.
+	// Seq is the number of the event, from 1, without gaps.
 	Seq  uint64    `json:"seq"`
 	Kind EventKind `json:"kind"`
-	// Time is not shifted by a clock skew. Changes that happen together, such as a switch from one version to
-	// another, have equal times.
+	// Time is not affected by clockSkew faults. Changes that happen together, such as a switch from one version to another,
+	// have equal times.
 	Time time.Time `json:"time"`
-	// Identity is that of the process.
+	// Identity of the process.
 	Identity string `json:"identity"`
 	// Biz, Version, From, To, Reason and Message are set for EventBiz.
 	Biz     string `json:"biz,omitempty"`
@@ -66,23 +66,23 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Watch calls fn with every event from now on, one at a time and in order,
-// until stop is called. now is the state before the first of them. fn runs
-// while the base is locked: it must be quick and must not call the base or stop.
+// Watch calls fn with all later events, one at a time and in order, until stop is called. now is the status before the
+// first event. The base is locked during the calls, so fn must return quickly, and must not call methods of the base or
+// stop.
 func (b *Base) Watch(fn func(Event)) (now Status, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.statusLocked(), b.watchers.Add(fn)
 }
 
-// Follow is Watch with the state after each event.
-func (b *Base) Follow(fn func(Event, Status)) (now Status, stop func()) {
+// WatchStatus is like Watch, but also calls fn with the status after the event.
+func (b *Base) WatchStatus(fn func(Event, Status)) (now Status, stop func()) {
 	return b.Watch(func(e Event) { fn(e, b.statusLocked()) })
 }
 
-// emitLocked numbers and delivers an event.
+// emitLocked sets the number of an event, and delivers the event. The caller holds b.mu.
 func (b *Base) emitLocked(e Event) {
 	b.seq++
 	e.Seq = b.seq
-	b.watchers.Tell(e)
+	b.watchers.Notify(e)
 }

@@ -17,43 +17,41 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
-// ErrStarted is what Start answers when the base has been started before.
-var ErrStarted = errors.New("base has been started already")
+// ErrStarted is returned by Start, wrapped, if the base has already been started.
+var ErrStarted = errors.New("base has already been started")
 
-// ErrNotRunning is what Restart answers before Start and after it has returned.
+// ErrNotRunning is returned by Restart, wrapped, before Start is called and after Start has returned.
 var ErrNotRunning = errors.New("base is not running")
 
-// Base is one simulated base. Its methods may be called concurrently, before,
-// during and after Start.
+// Base is a simulated base. Its methods may be called concurrently, before, during and after Start.
 type Base struct {
 	opts   Options
 	log    *slog.Logger
 	faults faultSet
 
-	mu       sync.Mutex
-	started  bool
-	running  bool   // Start has not returned
-	identity string // of the running process, or the last or next one
-	life     *life  // nil while no process runs
-	watchers observers.List[Event]
-	tracers  observers.List[Trace]
-	seq      uint64
-	rnd      *rand.Rand
-	revive   chan string    // identities of processes to start
-	comeback *fault.Restart // how the process that crashes now comes back; nil = not
-	web      webPort
-	httpAddr string        // of the arklet HTTP server, to be kept by the next process
-	requests atomic.Uint64 // module requests served
+	mu              sync.Mutex
+	started         bool
+	running         bool         // Start has not returned
+	identity        string       // of the running process, otherwise of the last or next one
+	current         *incarnation // nil if no process runs
+	watchers        observers.List[Event]
+	tracers         observers.List[Trace]
+	seq             uint64
+	rnd             *rand.Rand
+	restartRequests chan string    // identities of processes to start; empty = no change
+	restartPlan     *fault.Restart // for the current crash; nil = no restart
+	web             webPort
+	httpAddr        string        // of the arklet HTTP server; the next process uses it again
+	requests        atomic.Uint64 // number of served module requests
 }
 
-// New checks the options and returns a base that does nothing until Start.
-// The error names every option that is wrong.
+// New returns a base that does nothing until Start. The error has all invalid options.
 func New(opts Options) (*Base, error) {
-	opts, err := opts.normalise()
+	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("options of base %q: %w", opts.Identity, err)
 	}
-	b := &Base{opts: opts, revive: make(chan string, 1)}
+	b := &Base{opts: opts, restartRequests: make(chan string, 1)}
 	seed := opts.Seed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -63,11 +61,11 @@ func New(opts Options) (*Base, error) {
 			seed = h.Sum64()
 		}
 	}
-	b.rnd = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // any number will do
+	b.rnd = rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // not used for security
 	b.faults.Mutex, b.faults.Seed, b.faults.speed = &b.faults.mu, seed, opts.Speed
-	b.faults.OnFired = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultFired) }
+	b.faults.OnTriggered = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultTriggered) }
 	b.faults.OnEnded = func(a *fault.Active[fault.Fault]) { b.traceFault(&a.Fault, FaultCleared) }
-	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.faultEnded(a.Fault.Kind) }
+	b.faults.OnExpired = func(a *fault.Active[fault.Fault]) { b.onFaultEnded(a.Fault.Kind) }
 	b.identity = opts.Identity
 	if b.identity == "" {
 		b.identity = opts.IP
@@ -85,11 +83,9 @@ func New(opts Options) (*Base, error) {
 	return b, nil
 }
 
-// Start runs the base until ctx ends, and then returns nil; crashes and
-// restarts in between do not end it. An error means that a tunnel could not
-// be opened (HTTP port taken; broker unreachable at the start of a faithful
-// base). Everything that Start opened is closed when it returns. At most one
-// Start per Base.
+// Start runs the base until ctx ends, and then returns nil. It continues to run during crashes and restarts. It returns an
+// error if a tunnel cannot be opened: the HTTP port is in use, or the broker is unreachable when a faithful base starts.
+// When Start returns, all connections and listeners are closed. Start must be called at most once.
 func (b *Base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	if b.started {
@@ -100,7 +96,7 @@ func (b *Base) Start(ctx context.Context) error {
 	b.mu.Unlock()
 	defer b.stop()
 	for {
-		l := b.begin(ctx)
+		l := b.startIncarnation(ctx)
 		err := l.run()
 		l.end()
 		if ctx.Err() != nil {
@@ -115,20 +111,20 @@ func (b *Base) Start(ctx context.Context) error {
 	}
 }
 
-// shortestRestart is the minimum time between two processes of a base. No JVM is faster. If a client id returns before
-// the broker has removed the old connection, mochi removes the subscriptions of both.
-const shortestRestart = 500 * time.Millisecond
+// minRestart is the minimum time between two processes of a base. A JVM is not faster. If a client ID reconnects before the
+// broker has removed the old connection, mochi-mqtt removes the subscriptions of both connections.
+const minRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process is to start. It returns false if ctx ends before.
+// awaitRestart blocks until the next process must start. It returns false if ctx ends first.
 func (b *Base) awaitRestart(ctx context.Context) bool {
 	ended := time.Now()
 	b.mu.Lock()
-	plan := b.comeback
-	b.comeback = nil
+	plan := b.restartPlan
+	b.restartPlan = nil
 	b.mu.Unlock()
 	var due <-chan time.Time
 	if plan != nil {
-		t := time.NewTimer(b.opts.of(time.Duration(plan.After)))
+		t := time.NewTimer(b.opts.scaled(time.Duration(plan.After)))
 		defer t.Stop()
 		due = t.C
 	}
@@ -136,15 +132,15 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case identity = <-b.revive:
+	case identity = <-b.restartRequests:
 	case <-due:
 		select {
-		case identity = <-b.revive: // both at the same time: one restart
+		case identity = <-b.restartRequests: // both requested a restart: restart once
 		default:
 		}
 	}
-	if rest := shortestRestart - time.Since(ended); rest > 0 {
-		t := time.NewTimer(rest)
+	if remaining := minRestart - time.Since(ended); remaining > 0 {
+		t := time.NewTimer(remaining)
 		defer t.Stop()
 		select {
 		case <-ctx.Done():
@@ -163,21 +159,19 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	return true
 }
 
-// Crash ends the base's process as kill -9 does: connections break without a message, and modules are lost. The base
-// stays down until Restart. Crash has no effect while no process runs.
+// Crash ends the process of the base like kill -9: connections are closed without a message, and modules are lost. The base
+// stays down until Restart is called. Crash has no effect if no process runs.
 func (b *Base) Crash() {
 	b.mu.Lock()
-	l := b.life
+	l := b.current
 	b.mu.Unlock()
 	if l != nil {
 		l.cancel(errCrashed)
 	}
 }
 
-// Restart starts the base's process again after a crash; a running process
-// crashes first. identity is the new one; empty = as before. It does not wait
-// for the new process, which starts half a second after the end of the old one
-// at the earliest.
+// Restart starts a new process after a crash. A running process crashes first. identity is the new identity; empty = no
+// change. Restart does not wait for the new process, which starts at least 500 ms after the end of the old one.
 func (b *Base) Restart(identity string) error {
 	if err := validTopicLevel(identity); err != nil {
 		return fmt.Errorf("restarting base as %q: %w", identity, err)
@@ -190,46 +184,47 @@ func (b *Base) Restart(identity string) error {
 	}
 	b.Crash()
 	select {
-	case b.revive <- identity:
-	default: // a restart is under way already
+	case b.restartRequests <- identity:
+	default: // a restart is pending already
 	}
 	return nil
 }
 
-// Inject adds a fault, whose effect begins at once, and returns its id.
+// Inject sets a fault, which takes effect immediately, and returns its ID.
 func (b *Base) Inject(f fault.Fault) (string, error) {
-	f, err := b.faults.add(f, b.opts.of(time.Duration(f.For)))
+	f, err := b.faults.add(f, b.opts.scaled(time.Duration(f.For)))
 	if err != nil {
 		return "", err
 	}
 	b.traceFault(&f, FaultIsSet)
-	b.faultsChanged(f.Kind)
+	b.applyFault(f.Kind)
 	return f.ID, nil
 }
 
-// Clear removes faults by id, all faults without an id, and returns their number. A command that is delayed by latency
-// starts now. Other effects remain: a crashed process stays down, a hanging command hangs.
+// Clear clears the faults with these IDs, or all faults if there are no IDs, and returns the number of cleared faults. A
+// command that a latency fault delays starts immediately. Other effects remain: a crashed process stays down, and a hanging
+// command hangs.
 func (b *Base) Clear(ids ...string) int {
-	gone := b.faults.remove(ids...)
-	for _, a := range gone {
-		b.faultEnded(a.Fault.Kind)
+	cleared := b.faults.remove(ids...)
+	for _, a := range cleared {
+		b.onFaultEnded(a.Fault.Kind)
 	}
-	return len(gone)
+	return len(cleared)
 }
 
-// Faults lists the faults that were set and not cleared, in order of injection.
+// Faults returns the faults that have not been cleared, in the order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
-// faultEnded ends the effect of faults that commands do not check.
-func (b *Base) faultEnded(kind fault.Kind) {
+// onFaultEnded ends the effect of a fault that commands do not check.
+func (b *Base) onFaultEnded(kind fault.Kind) {
 	if kind != fault.KindCrash && kind != fault.KindUninstalled {
-		b.faultsChanged(kind)
+		b.applyFault(kind)
 	}
 }
 
-func (b *Base) faultsChanged(kind fault.Kind) {
+func (b *Base) applyFault(kind fault.Kind) {
 	b.mu.Lock()
-	l := b.life
+	l := b.current
 	b.mu.Unlock()
 	if l == nil {
 		return
@@ -240,9 +235,9 @@ func (b *Base) faultsChanged(kind fault.Kind) {
 	case fault.KindWebRefuse:
 		b.applyWebRefuse(l)
 	case fault.KindCrash:
-		l.armCrash()
+		l.scheduleCrash()
 	case fault.KindUninstalled:
-		l.uninstallUntold()
+		l.applyUninstalled()
 	}
 }
 
@@ -255,8 +250,8 @@ func (b *Base) stop() {
 	b.faults.StopTimers()
 }
 
-// share draws a number in [0, 1).
-func (b *Base) share() float64 {
+// randomFloat returns a random number in [0, 1).
+func (b *Base) randomFloat() float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rnd.Float64()

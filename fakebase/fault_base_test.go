@@ -411,7 +411,7 @@ func TestEveryCodeIsReachable(t *testing.T) {
 			case stepDispatch:
 				w.send(topic+"health", "{}")
 				synctest.Wait()
-				if got := b.Faults()[0].Fired; got != 1 {
+				if got := b.Faults()[0].Triggered; got != 1 {
 					t.Errorf("%s fired %d times", id, got)
 				}
 				return // the transcripts show that nothing is answered

@@ -11,30 +11,30 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// subject is what a fault may match.
+// subject has the attributes that a fault can match.
 type subject struct {
 	command, biz, version string
-	message               string // last part of a topic
-	url, main             string // for the texts of exceptions
+	message               string // last part of the topic
+	url, main             string // for exception messages
 }
 
-// firing is a fault that was triggered.
-type firing struct {
+// triggeredFault is a fault that was triggered.
+type triggeredFault struct {
 	fault.Fault
-	wait    time.Duration   // drawn from Delay
-	cleared <-chan struct{} // closed when the fault is taken away
+	wait    time.Duration   // random time of Delay
+	cleared <-chan struct{} // closed when the fault is cleared
 }
 
-// faultSet holds the faults of a base. Safe for concurrent use; asking costs
-// one atomic read while there are none.
+// faultSet has the faults of a base. It is safe for concurrent use. If there are no faults, checking them is one atomic
+// read.
 type faultSet struct {
 	mu    sync.Mutex
-	speed int // divides what is drawn; 0 = 1
+	speed int // time scale; 0 = 1
 	fault.Set[fault.Fault]
 }
 
-// add arms a valid fault and returns it with its ID. It ends after lasts, if that is not zero.
-func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) {
+// add sets a valid fault for a duration, and returns the fault with its ID; 0 = unlimited.
+func (s *faultSet) add(f fault.Fault, duration time.Duration) (fault.Fault, error) {
 	if err := f.Validate(); err != nil {
 		return f, fmt.Errorf("injecting fault %q: %w", f.ID, err)
 	}
@@ -45,7 +45,7 @@ func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a, err := s.Add(fault.Rule{ID: f.ID, Skip: f.Skip, Count: f.Count, Probability: f.Probability, Seed: f.Seed,
-		For: lasts}, f)
+		For: duration}, f)
 	if err != nil {
 		return f, fmt.Errorf("injecting a fault: %w", err)
 	}
@@ -53,7 +53,7 @@ func (s *faultSet) add(f fault.Fault, lasts time.Duration) (fault.Fault, error) 
 	return a.Fault, nil
 }
 
-// remove removes faults by id, all without an id, and returns them.
+// remove removes the faults with these IDs, or all faults if there are no IDs, and returns them.
 func (s *faultSet) remove(ids ...string) []*fault.Active[fault.Fault] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,20 +65,21 @@ func (s *faultSet) status() []fault.Status {
 	defer s.mu.Unlock()
 	out := []fault.Status{}
 	for a := range s.All() {
-		out = append(out, fault.Status{Fault: a.Fault, Fired: a.Fired, Ended: a.Ended})
+		out = append(out, fault.Status{Fault: a.Fault, Triggered: a.Triggered, Ended: a.Ended})
 	}
 	return out
 }
 
-// fire triggers a fault of the kind that matches the subject, and reports whether there is one.
-func (s *faultSet) fire(kind fault.Kind, sub subject) (firing, bool) {
-	return s.fireIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
+// trigger triggers the first matching fault of the kind. It returns false if there is none.
+func (s *faultSet) trigger(kind fault.Kind, sub subject) (triggeredFault, bool) {
+	return s.triggerIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
 }
 
-// fail returns the exception of a fault for this step of the command, or nil.
-func (s *faultSet) fail(at step, sub subject) *exception {
-	f, ok := s.fireIf(sub, func(f *fault.Fault) bool {
-		return f.Kind == fault.KindError && errorSpecs[f.Code].step == at
+// exceptionAt triggers the first matching fault for a step of a command, and returns its exception. It returns nil if there
+// is none.
+func (s *faultSet) exceptionAt(step commandStep, sub subject) *exception {
+	f, ok := s.triggerIf(sub, func(f *fault.Fault) bool {
+		return f.Kind == fault.KindError && errorSpecs[f.Code].step == step
 	})
 	if !ok {
 		return nil
@@ -94,46 +95,46 @@ func (s *faultSet) fail(at step, sub subject) *exception {
 	return thrown(f.Code, spec.class, text)
 }
 
-func (s *faultSet) fireIf(sub subject, wanted func(*fault.Fault) bool) (firing, bool) {
+func (s *faultSet) triggerIf(sub subject, match func(*fault.Fault) bool) (triggeredFault, bool) {
 	if s.None() {
-		return firing{}, false
+		return triggeredFault{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.Live() {
-		if wanted(&a.Fault) && covers(a.Fault.Match, sub) && a.Strike() {
-			f := firing{Fault: a.Fault, wait: a.Fault.Delay.Draw(a.Share) / time.Duration(max(s.speed, 1)),
-				cleared: a.Gone}
-			s.Fire(a)
+	for a := range s.InEffect() {
+		if match(&a.Fault) && matches(a.Fault.Match, sub) && a.ShouldTrigger() {
+			f := triggeredFault{Fault: a.Fault, wait: a.Fault.Delay.Sample(a.Float64) / time.Duration(max(s.speed, 1)),
+				cleared: a.Done}
+			s.RecordTrigger(a)
 			return f, true
 		}
 	}
-	return firing{}, false
+	return triggeredFault{}, false
 }
 
-// holds reports whether a state fault of the kind is in effect for the subject.
-func (s *faultSet) holds(kind fault.Kind, sub subject) (fault.Fault, bool) {
-	return s.holdsIf(func(f *fault.Fault) bool { return f.Kind == kind && covers(f.Match, sub) })
+// inEffectFor returns the first state fault of the kind that matches the subject. It returns false if there is none.
+func (s *faultSet) inEffectFor(kind fault.Kind, sub subject) (fault.Fault, bool) {
+	return s.inEffectIf(func(f *fault.Fault) bool { return f.Kind == kind && matches(f.Match, sub) })
 }
 
-func (s *faultSet) holdsIf(wanted func(*fault.Fault) bool) (fault.Fault, bool) {
+func (s *faultSet) inEffectIf(match func(*fault.Fault) bool) (fault.Fault, bool) {
 	if s.None() {
 		return fault.Fault{}, false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for a := range s.Live() {
-		if wanted(&a.Fault) {
+	for a := range s.InEffect() {
+		if match(&a.Fault) {
 			return a.Fault, true
 		}
 	}
 	return fault.Fault{}, false
 }
 
-// narrow reports whether the match selects commands or modules.
-func narrow(m fault.Match) bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
+// isSelective reports whether the match selects commands or modules.
+func isSelective(m fault.Match) bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
 
-func covers(m fault.Match, s subject) bool {
+func matches(m fault.Match, s subject) bool {
 	return (len(m.Commands) == 0 || slices.Contains(m.Commands, s.command)) &&
 		(len(m.Messages) == 0 || slices.Contains(m.Messages, s.message)) &&
 		(m.Biz == "" || m.Biz == s.biz) &&

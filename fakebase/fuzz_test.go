@@ -30,7 +30,7 @@ func FuzzMQTT(f *testing.F) {
 			synctest.Wait()
 			var sent [][]byte
 			b.mu.Lock()
-			l := b.life
+			l := b.current
 			b.mu.Unlock()
 			tunnel := &mqttTunnel{l: l, d: mqttDialect(true),
 				work: pool{core: 5, limit: 10, queued: 100, spawn: l.spawn}}
@@ -90,7 +90,7 @@ func FuzzHTTP(f *testing.F) {
 			b := start(t, Options{Identity: "b1", Catalogue: &Catalogue{Fetch: FetchNever}})
 			synctest.Wait()
 			b.mu.Lock()
-			l := b.life
+			l := b.current
 			b.mu.Unlock()
 			tunnel := &httpTunnel{l: l, d: httpDialect(true)}
 			reply := string(tunnel.reply(method, path, body))

@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// javaDouble is a float64 that JSON spells as Java's Double.toString.
+// javaDouble is a float64 whose JSON form is the result of Java's Double.toString.
 type javaDouble float64
 
-// MarshalJSON spells whole numbers with ".0" and small or large ones with "E".
+// MarshalJSON implements json.Marshaler. Whole numbers end with ".0", and small or large numbers have an exponent "E".
 func (d javaDouble) MarshalJSON() ([]byte, error) {
 	f := float64(d)
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-3 || abs >= 1e7) {
@@ -32,7 +32,7 @@ func (d javaDouble) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// healthData is the answer to health: what is nil was not asked for.
+// healthData is the response to health. Fields that were not requested are nil.
 type healthData struct {
 	master  *Biz
 	cpu     *cpuHealth
@@ -43,11 +43,11 @@ type healthData struct {
 	plugins []plugin
 }
 
-// cpuHealth and jvmHealth are the documents of protocol 7.
+// cpuHealth and jvmHealth are the metrics of protocol 7.
 type cpuHealth struct {
 	Count  int        `json:"count"`
 	Type   string     `json:"type"`
-	Total  javaDouble `json:"total used (%)"` // ticks since the start, despite its name
+	Total  javaDouble `json:"total used (%)"` // number of ticks since the start, not a percentage
 	User   javaDouble `json:"user used (%)"`
 	System javaDouble `json:"system used (%)"`
 	Free   javaDouble `json:"free (%)"`
@@ -85,7 +85,7 @@ type plugin struct {
 	PluginVersion   string `json:"pluginVersion"`
 }
 
-// basePlugins is what a base with the koupleless starter carries.
+// basePlugins are the plugins of a base with the Koupleless starter.
 var basePlugins = []plugin{{
 	ArtifactID: "koupleless-base-plugin", GroupID: "com.alipay.sofa.koupleless",
 	PluginActivator: "com.alipay.sofa.koupleless.plugin.ServerlessRuntimeActivator",
@@ -93,28 +93,27 @@ var basePlugins = []plugin{{
 	PluginURL:       "file:/app/lib/koupleless-base-plugin-2.1.11.jar!/", PluginVersion: "2.1.11",
 }}
 
-// masterVersion is the version of the base as a biz, a constant of embed mode.
+// masterVersion is the version of the master biz. It is constant in embed mode.
 const masterVersion = "1.0.0"
 
-func (l *life) master() Biz {
+func (l *incarnation) master() Biz {
 	return Biz{
-		Spec: ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
-		// The state of the master is set before anything can ask.
+		Spec:  ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
 		State: ark.Activated,
 	}
 }
 
-// healthCommand is health (protocol 7).
-func (l *life) healthCommand(req *healthRequest) outcome {
+// healthCommand executes health (protocol 7).
+func (l *incarnation) healthCommand(req *healthRequest) commandResult {
 	if req == nil {
 		req = &healthRequest{}
 	}
 	sub := subject{command: cmdHealth, biz: req.BizName.value, version: req.BizVersion.value}
-	return l.query(sub, func() outcome { return l.health(req, sub) })
+	return l.query(sub, func() commandResult { return l.health(req, sub) })
 }
 
-func (l *life) health(req *healthRequest, sub subject) outcome {
-	if l.b.faults.fail(stepFind, sub) != nil {
+func (l *incarnation) health(req *healthRequest, sub subject) commandResult {
+	if l.b.faults.exceptionAt(stepFind, sub) != nil {
 		return failed(missingBiz(sub), fault.CodeNoMatchedBiz)
 	}
 	data := healthData{}
@@ -123,21 +122,21 @@ func (l *life) health(req *healthRequest, sub subject) outcome {
 	switch kind {
 	case "", "system", "biz", "plugin":
 	default:
-		return thrownOutcome(invalid(fault.CodeInvalidParameter, "type: "+kind+" can not be found"))
+		return exceptionResult(invalid(fault.CodeInvalidParameter, "type: "+kind+" can not be found"))
 	}
 	if kind == "" || kind == "system" {
 		if out := l.systemHealth(&data, req.Metrics); out.failed {
 			return out
 		}
 	}
-	var biz, plugins outcome
+	var biz, plugins commandResult
 	if kind == "" || kind == "biz" {
 		biz = l.bizHealth(&data, name, version)
 	}
 	if kind == "" || kind == "plugin" {
 		plugins = pluginHealth(&data, name)
 	}
-	switch { // a name without a type is looked for as both, and both must be there
+	switch { // without a type, both a biz and a plugin with the name must exist
 	case biz.failed && (version == "" || !plugins.failed):
 		return biz
 	case plugins.failed:
@@ -150,7 +149,7 @@ func (l *life) health(req *healthRequest, sub subject) outcome {
 	return ok(data)
 }
 
-func (l *life) systemHealth(data *healthData, metrics []text) outcome {
+func (l *incarnation) systemHealth(data *healthData, metrics []jsonString) commandResult {
 	names := []string{"cpu", "jvm"}
 	if len(metrics) > 0 {
 		names = nil
@@ -168,11 +167,11 @@ func (l *life) systemHealth(data *healthData, metrics []text) outcome {
 			return failed("indicator not registered", fault.CodeInvalidParameter)
 		}
 	}
-	return outcome{}
+	return commandResult{}
 }
 
-func (l *life) bizHealth(data *healthData, name, version string) outcome {
-	all := append([]Biz{l.master()}, l.reported()...)
+func (l *incarnation) bizHealth(data *healthData, name, version string) commandResult {
+	all := append([]Biz{l.master()}, l.reportedModules()...)
 	switch {
 	case name == "":
 		data.bizs = all
@@ -188,10 +187,10 @@ func (l *life) bizHealth(data *healthData, name, version string) outcome {
 		}
 		data.biz = &all[i]
 	}
-	return outcome{}
+	return commandResult{}
 }
 
-func pluginHealth(data *healthData, name string) outcome {
+func pluginHealth(data *healthData, name string) commandResult {
 	i := slices.IndexFunc(basePlugins, func(p plugin) bool { return p.PluginName == name })
 	switch {
 	case i >= 0:
@@ -201,10 +200,10 @@ func pluginHealth(data *healthData, name string) outcome {
 	default:
 		data.plugins = basePlugins
 	}
-	return outcome{}
+	return commandResult{}
 }
 
-// missingBiz is the text of protocol 6, row 22.
+// missingBiz returns the message of protocol 6, row 22.
 func missingBiz(s subject) string {
 	if s.version == "" && s.biz != "" {
 		return "can not find biz: " + s.biz
@@ -212,9 +211,9 @@ func missingBiz(s subject) string {
 	return "can not find biz"
 }
 
-func (l *life) runTime() time.Duration { return time.Since(l.started) }
+func (l *incarnation) runTime() time.Duration { return time.Since(l.started) }
 
-func (l *life) cpuHealth() *cpuHealth {
+func (l *incarnation) cpuHealth() *cpuHealth {
 	const cpus, ticksPerSecond = 4, 100
 	return &cpuHealth{
 		Count: cpus, Type: "Simulated CPU", User: 9.93, System: 6.25, Free: 83.82,
@@ -222,12 +221,11 @@ func (l *life) cpuHealth() *cpuHealth {
 	}
 }
 
-// jvmHealth gives the figures of a small JVM; class counts and non-heap
-// memory follow the metaspace.
-func (l *life) jvmHealth() *jvmHealth {
+// jvmHealth returns the metrics of a small JVM. The number of classes and the non-heap memory depend on the metaspace.
+func (l *incarnation) jvmHealth() *jvmHealth {
 	const (
 		classesOfBase   = 10063
-		bytesPerClass   = 5522 // metaspace of protocol 7 divided by its classes
+		bytesPerClass   = 5522 // metaspace divided by the number of classes in protocol 7
 		otherNonHeap    = 9 * mib
 		unlimitedInMiB  = -1.0 / mib
 		initNonHeapMiB  = 7.3125
@@ -255,10 +253,10 @@ func (l *life) jvmHealth() *jvmHealth {
 
 func toMiB(bytes int64) javaDouble { return javaDouble(float64(bytes) / mib) }
 
-// metaspace gives the figures of now, exhausted if a fault says so.
-func (l *life) metaspace() MetaspaceStatus {
-	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
+// metaspace returns the current metaspace usage. It is exhausted if a metaspaceFull fault is in effect.
+func (l *incarnation) metaspace() MetaspaceStatus {
+	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	return l.meta.status(full)
+	return l.metaspaceUse.status(full)
 }

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// firstHTTPPort and lastHTTPPort are where a real arklet looks for a port.
+	// firstHTTPPort and lastHTTPPort are the range in which arklet searches for a free port.
 	firstHTTPPort, lastHTTPPort = 1238, 1337
-	// maxBody is the limit of the real server's aggregator.
+	// maxBody is the maximum size of a request body, as for real bases.
 	maxBody = 1 << 20
-	// heartbeatConnect and heartbeatRead are the real client's time limits (protocol 4.1).
+	// heartbeatConnect and heartbeatRead are the timeouts of heartbeats of real bases (protocol 4.1).
 	heartbeatConnect, heartbeatRead = 30 * time.Second, 10 * time.Second
 )
 
-// heartbeatTransport carries the heartbeats of all bases that have no client of their own.
+// heartbeatTransport sends the heartbeats of all bases without HTTPOptions.Client.
 var heartbeatTransport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: heartbeatConnect}).DialContext
@@ -33,18 +33,17 @@ var heartbeatTransport = func() *http.Transport {
 	return t
 }()
 
-// httpTunnel is the arklet HTTP server of one process and its heartbeats
-// (protocol 4).
+// httpTunnel is the HTTP tunnel of one process: the HTTP server of arklet, and the heartbeats (protocol 4).
 type httpTunnel struct {
-	l        *life
+	l        *incarnation
 	endpoint endpoint
 	client   *http.Client
-	url      string // of the heartbeat; empty = none
-	failing  bool   // whether the last heartbeat was refused; used only by heartbeat
+	url      string // of the heartbeats; empty = none
+	failing  bool   // reports whether the last heartbeat failed; used only by heartbeat
 	d        dialect
 }
 
-func (l *life) openHTTP(o *HTTPOptions) error {
+func (l *incarnation) openHTTP(o *HTTPOptions) error {
 	t := &httpTunnel{l: l, client: o.Client, d: httpDialect(!l.b.opts.Faithful)}
 	t.endpoint = endpoint{handler: t, log: l.log, listen: o.listener()}
 	l.b.mu.Lock()
@@ -61,24 +60,24 @@ func (l *life) openHTTP(o *HTTPOptions) error {
 	l.b.mu.Lock()
 	l.http, l.b.httpAddr = t, t.endpoint.address()
 	l.b.mu.Unlock()
-	l.log.Info("arklet listens", "addr", t.endpoint.address())
+	l.log.Info("arklet HTTP server is listening", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
 		due := time.Now().Add(
-			l.b.opts.of(l.b.opts.InitialDelay + time.Duration(l.b.share()*float64(l.b.opts.HeartbeatJitter))))
+			l.b.opts.scaled(l.b.opts.InitialDelay + time.Duration(l.b.randomFloat()*float64(l.b.opts.HeartbeatJitter))))
 		l.after(time.Until(due), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()
 	return nil
 }
 
-func (l *life) closeHTTP() {
+func (l *incarnation) closeHTTP() {
 	if l.http != nil {
 		l.http.endpoint.close()
 	}
 }
 
-// listener finds the port (protocol 2.2).
+// listener returns a function that listens (protocol 2.2).
 func (o *HTTPOptions) listener() func(context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(o.Addr)
 	switch {
@@ -100,16 +99,16 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 		return
 	}
 	if err := t.endpoint.open(t.l.ctx, t.l.spawn); err != nil {
-		t.l.log.Warn("arklet HTTP server cannot be opened again", "err", err)
+		t.l.log.Warn("opening the arklet HTTP server again failed", "err", err)
 	}
 }
 
-// ServeHTTP takes a command (protocol 4.2). The answer is written by hand: the
-// real server sends neither length nor type and ends the body by closing.
+// ServeHTTP handles a command (protocol 4.2). It writes the response to the connection, because a real base sends neither a
+// Content-Length nor a Content-Type, and closes the connection.
 func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	conn, _, err := http.NewResponseController(rw).Hijack()
 	if err != nil {
@@ -119,26 +118,25 @@ func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer func() { _ = conn.Close() }()
 	reply := t.reply(r.Method, r.URL.Path, body)
 	if reply == nil {
-		t.wait(conn)
+		t.holdOpen(conn)
 		return
 	}
-	if _, hit := t.l.b.faults.fire(fault.KindCorrupt, subject{message: "response"}); hit {
-		reply = spoil(reply)
+	if _, hit := t.l.b.faults.trigger(fault.KindCorrupt, subject{message: "response"}); hit {
+		reply = corrupt(reply)
 	}
 	if _, err := conn.Write(reply); err != nil {
-		t.l.log.Debug("answer not sent", "path", r.URL.Path, "err", err)
+		t.l.log.Debug("sending the response failed", "path", r.URL.Path, "err", err)
 	}
 }
 
-// wait leaves a request without an answer until the client gives up or the
-// process ends.
-func (t *httpTunnel) wait(conn net.Conn) {
+// holdOpen blocks until the client closes the connection or the process ends.
+func (t *httpTunnel) holdOpen(conn net.Conn) {
 	stop := context.AfterFunc(t.l.ctx, func() { reset(conn) })
 	defer stop()
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// reply is the whole answer to a request; nil = there is none.
+// reply returns the complete response to a request, or nil if there is none.
 func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 	switch {
 	case method != http.MethodPost:
@@ -149,23 +147,23 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 		return []byte("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\n\r\n")
 	}
 	command := strings.TrimPrefix(path, "/")
-	if _, deaf := t.l.b.faults.fire(fault.KindDeaf, subject{command: command}); deaf {
+	if _, dropped := t.l.b.faults.trigger(fault.KindDeaf, subject{command: command}); dropped {
 		return nil
 	}
 	out, err := t.dispatch(command, body)
 	if err != nil {
-		t.l.log.Warn("command cannot be read", "command", command, "err", err)
+		t.l.log.Warn("invalid command", "command", command, "err", err)
 		if t.l.b.opts.Faithful {
 			return nil
 		}
-		out = thrownOutcome(invalid(fault.CodeInvalidParameter, err.Error()))
+		out = exceptionResult(invalid(fault.CodeInvalidParameter, err.Error()))
 	}
-	if out.gone {
+	if out.noAnswer {
 		return nil
 	}
 	answer, err := encode(t.d.response(t.l.identity, out))
 	if err != nil {
-		t.l.log.Warn("answer cannot be encoded", "command", command, "err", err)
+		t.l.log.Warn("encoding the response failed", "command", command, "err", err)
 		return nil
 	}
 	var buf bytes.Buffer
@@ -174,15 +172,14 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 	return buf.Bytes()
 }
 
-// dispatch reads the body and runs the command. The error is that of a body
-// that is not a JSON object.
-func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
+// dispatch decodes the body and runs the command. It returns an error if the body is not a JSON object.
+func (t *httpTunnel) dispatch(command string, body []byte) (commandResult, error) {
 	l := t.l
 	switch command {
 	case cmdHelp:
-		return run(body, func(*struct{}) outcome { return l.help() })
+		return run(body, func(*struct{}) commandResult { return l.help() })
 	case cmdQueryAll:
-		return run(body, func(*struct{}) outcome { return l.queryAll() })
+		return run(body, func(*struct{}) commandResult { return l.queryAll() })
 	case cmdHealth:
 		return run(body, l.healthCommand)
 	case cmdInstall:
@@ -192,28 +189,28 @@ func (t *httpTunnel) dispatch(command string, body []byte) (outcome, error) {
 	case cmdSwitch:
 		return run(body, l.switchCommand)
 	case cmdBatch:
-		return run(body, func(r *batchRequest) outcome { return l.batchCommand(r, ark.Hot) })
+		return run(body, func(r *batchRequest) commandResult { return l.batchCommand(r, ark.Hot) })
 	case cmdQueryOps:
 		return run(body, l.queryOps)
 	default:
-		if l.b.opts.Faithful { // the body is read first, and one that is no JSON is never answered
-			return run(body, func(*struct{}) outcome { return outcome{unknown: true} })
+		if l.b.opts.Faithful { // as a real base, check the body first
+			return run(body, func(*struct{}) commandResult { return commandResult{unknown: true} })
 		}
-		return outcome{unknown: true, code: fault.CodeInvalidRequest}, nil
+		return commandResult{unknown: true, code: fault.CodeInvalidRequest}, nil
 	}
 }
 
-func run[T any](body []byte, handle func(*T) outcome) (outcome, error) {
+func run[T any](body []byte, handle func(*T) commandResult) (commandResult, error) {
 	req, err := decodeObject[T](body)
 	if err != nil && !errors.Is(err, errFields) {
-		return outcome{}, err
+		return commandResult{}, err
 	}
-	return handle(req), nil // fields that do not convert are null input
+	return handle(req), nil // invalid fields are treated as an empty request
 }
 
-// help is the list of commands (protocol 4.4).
-func (l *life) help() outcome {
-	return l.query(subject{command: cmdHelp}, func() outcome {
+// help returns the list of commands (protocol 4.4).
+func (l *incarnation) help() commandResult {
+	return l.query(subject{command: cmdHelp}, func() commandResult {
 		return ok([]wireCommand{
 			{"list all supported commands", cmdHelp},
 			{"install one ark biz", cmdInstall},
@@ -227,17 +224,17 @@ func (l *life) help() outcome {
 	})
 }
 
-// heartbeat posts one and arms the next, at a fixed rate; unlike over MQTT
-// a failure never ends them (protocol 4.1).
+// heartbeat sends a heartbeat and schedules the next one at a fixed rate. In contrast to MQTT, heartbeats continue after a
+// failure (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
-	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one line for consecutive failures
-		t.l.log.Warn("heartbeat not accepted", "err", err)
+	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one log line for consecutive failures
+		t.l.log.Warn("sending a heartbeat failed", "err", err)
 	}
 	t.failing = err != nil
 	now := time.Now()
 	next := due.Add(t.l.b.opts.heartbeatInterval(true))
-	for next.Before(now) { // an answer took longer than the interval
+	for next.Before(now) { // the response took longer than the interval
 		next = next.Add(t.l.b.opts.heartbeatInterval(true))
 	}
 	t.l.after(next.Sub(now), func() { t.heartbeat(next) })
@@ -246,24 +243,24 @@ func (t *httpTunnel) heartbeat(due time.Time) {
 func (t *httpTunnel) sendHeartbeat() error {
 	sub := subject{message: "heart"}
 	fs := &t.l.b.faults
-	if _, silent := fs.fire(fault.KindSilent, sub); silent {
+	if _, suppressed := fs.trigger(fault.KindSilent, sub); suppressed {
 		return nil
 	}
-	if _, cut := fs.holds(fault.KindDisconnect, sub); cut {
+	if _, disconnected := fs.inEffectFor(fault.KindDisconnect, sub); disconnected {
 		return errors.New("disconnected by a fault")
 	}
-	if f, hit := fs.fire(fault.KindDelay, sub); hit && !t.l.sleep(f.wait) {
+	if f, hit := fs.trigger(fault.KindDelay, sub); hit && !t.l.sleep(f.wait) {
 		return nil
 	}
 	body, err := encode(t.l.heartbeat(t.port()))
 	if err != nil {
 		return err
 	}
-	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
-		body = spoil(body)
+	if _, hit := fs.trigger(fault.KindCorrupt, sub); hit {
+		body = corrupt(body)
 	}
 	times := 1
-	if _, hit := fs.fire(fault.KindDuplicate, sub); hit {
+	if _, hit := fs.trigger(fault.KindDuplicate, sub); hit {
 		times = 2
 	}
 	for range times {
@@ -277,7 +274,7 @@ func (t *httpTunnel) sendHeartbeat() error {
 func (t *httpTunnel) post(body []byte) error {
 	req, err := http.NewRequestWithContext(t.l.ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("making heartbeat: %w", err)
+		return fmt.Errorf("creating heartbeat: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(req)
@@ -287,19 +284,18 @@ func (t *httpTunnel) post(body []byte) error {
 	defer func() { _ = resp.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the error only
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("controller answered heartbeat with %s: %s", resp.Status, text)
+		return fmt.Errorf("controller responded to heartbeat with %s: %s", resp.Status, text)
 	}
 	return nil
 }
 
 func (t *httpTunnel) port() int {
 	_, port, _ := net.SplitHostPort(t.endpoint.address())
-	n, _ := strconv.Atoi(port) // the listener's own address
+	n, _ := strconv.Atoi(port) // an address of a listener is valid
 	return n
 }
 
-// HTTPAddr is host:port of the arklet HTTP server, or of the last one while no
-// process runs; empty = there has been none.
+// HTTPAddr returns host:port of the current or last arklet HTTP server; empty = none so far.
 func (b *Base) HTTPAddr() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

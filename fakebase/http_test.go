@@ -120,7 +120,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &life{b: &Base{}, started: time.Now(), timers: map[*pending]struct{}{}}
+		l := &incarnation{b: &Base{}, started: time.Now(), timers: map[*pendingTimer]struct{}{}}
 		var err error
 		l.b, err = New(Options{Identity: "b1"})
 		if err != nil {
@@ -157,7 +157,7 @@ func TestHTTPHeartbeatEvery12Seconds(t *testing.T) {
 			t.Errorf("%d warnings of a refused heartbeat, want 1:\n%s", n, log.String())
 		}
 		l.b.mu.Lock()
-		l.closed = true
+		l.ended = true
 		for p := range l.timers {
 			p.timer.Stop()
 		}
@@ -221,9 +221,9 @@ func TestDisconnectRefusesTheHTTPPort(t *testing.T) {
 }
 
 // record runs queryBizOps on a base and returns the record.
-func record(t *testing.T, l *life, id string) wireProcessRecord {
+func record(t *testing.T, l *incarnation, id string) wireProcessRecord {
 	t.Helper()
-	out := l.queryOps(&opsRequest{RequestID: text{id, true}})
+	out := l.queryOps(&opsRequest{RequestID: jsonString{id, true}})
 	r, ok := out.data.(processRecord)
 	if !ok {
 		t.Fatalf("no record %s: %+v", id, out)
@@ -238,12 +238,12 @@ func TestAsynchronousCommands(t *testing.T) {
 				Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}})
 			synctest.Wait()
 			b.mu.Lock()
-			l := b.life
+			l := b.current
 			b.mu.Unlock()
 			begun := time.Now().UnixMilli()
-			async := func(id string) outcome {
+			async := func(id string) commandResult {
 				r := request("1")
-				r.Async, r.RequestID = true, text{id, true}
+				r.Async, r.RequestID = true, jsonString{id, true}
 				out := l.installCommand(r)
 				synctest.Wait()
 				return out
@@ -252,10 +252,10 @@ func TestAsynchronousCommands(t *testing.T) {
 				t.Errorf("answer %+v", out)
 			}
 			meta := request("1")
-			meta.Async, meta.InstallStrategy, meta.RequestID = true, text{"installOnly", true}, text{"r1", true}
+			meta.Async, meta.InstallStrategy, meta.RequestID = true, jsonString{"installOnly", true}, jsonString{"r1", true}
 			want := wireProcessRecord{ArkBizMeta: meta, RequestID: "r1", Status: opsExecuting,
 				ThreadName: "arklet-async-r1", StartTime: begun, StartTimestamp: begun}
-			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(text{})); d != "" {
+			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(jsonString{})); d != "" {
 				t.Errorf("while it runs (-want +got):\n%s", d)
 			}
 			// A conflict: the real base leaves its record INITIALIZED and lets go of
@@ -278,12 +278,12 @@ func TestAsynchronousCommands(t *testing.T) {
 			synctest.Wait()
 			end := begun + 10000
 			want.Status, want.EndTime, want.EndTimestamp, want.ElapsedTime = opsSucceeded, &end, end, 10000
-			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(text{})); d != "" {
+			if d := cmp.Diff(want, record(t, l, "r1"), cmp.AllowUnexported(jsonString{})); d != "" {
 				t.Errorf("when it is done (-want +got):\n%s", d)
 			}
 			inject(t, b, fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull})
 			r := request("2")
-			r.Async, r.RequestID = true, text{"r3", true}
+			r.Async, r.RequestID = true, jsonString{"r3", true}
 			l.installCommand(r)
 			synctest.Wait()
 			failure := record(t, l, "r3")

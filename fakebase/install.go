@@ -10,34 +10,34 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// The strategies of installBiz; what is neither counts as the first.
+// The strategies of installBiz. Any other value is treated as installOnly.
 const (
 	strategyInstallOnly    = "installOnly"
 	strategyUninstallFirst = "uninstallThenInstall"
 )
 
-// installCommand is installBiz (protocol 4.5).
-func (l *life) installCommand(req *bizRequest) outcome {
+// installCommand executes installBiz (protocol 4.5).
+func (l *incarnation) installCommand(req *bizRequest) commandResult {
 	if req == nil {
-		return l.handle(subject{command: cmdInstall}, func() outcome {
-			return thrownOutcome(nullPointer(handlers[cmdInstall], "isAsync()"))
+		return l.handle(subject{command: cmdInstall}, func() commandResult {
+			return exceptionResult(nullPointer(handlers[cmdInstall], "isAsync()"))
 		})
 	}
-	return l.handle(req.subject(cmdInstall), func() outcome {
+	return l.handle(req.subject(cmdInstall), func() commandResult {
 		checked, ex := l.validateInstall(*req)
 		if ex != nil {
-			return failure(ex)
+			return failedResult(ex)
 		}
-		if !checked.InstallStrategy.set { // the default is filled in, and echoed
-			checked.InstallStrategy = text{strategyInstallOnly, true}
+		if !checked.InstallStrategy.set { // the default is part of the record
+			checked.InstallStrategy = jsonString{strategyInstallOnly, true}
 		}
 		sub := checked.subject(cmdInstall)
-		return l.operate(&checked, sub, func() outcome {
+		return l.operate(&checked, sub, func() commandResult {
 			resp, ex := l.install(&checked, sub, ark.Hot)
 			if ex != nil {
-				return failure(ex)
+				return failedResult(ex)
 			}
-			out := respond(resp, "install biz not success!", "")
+			out := operationResult(resp, "install biz not success!", "")
 			if resp.code == codeRepeat {
 				out.code = l.repeatCode(sub)
 			}
@@ -50,9 +50,9 @@ func (r *bizRequest) subject(command string) subject {
 	return subject{command: command, biz: r.BizName.value, version: r.BizVersion.value, url: r.BizURL.value}
 }
 
-// validateInstall checks a request in arklet's order. A request without name
-// and version gets those of the jar.
-func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
+// validateInstall validates a request in the order of arklet. If the request has neither a name nor a version, it sets those
+// of the jar.
+func (l *incarnation) validateInstall(req bizRequest) (bizRequest, *exception) {
 	switch {
 	case bool(req.Async) && blank(req.RequestID):
 		return req, asyncWithoutID()
@@ -61,12 +61,12 @@ func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 	case blank(req.BizName) && blank(req.BizVersion):
 		f, ex := l.resolve(&req)
 		switch {
-		case ex == errGone:
+		case ex == errNoAnswer:
 			return req, ex
 		case ex != nil:
 			return req, invalid(ex.code, "refresh biz info from jar failed: "+ex.nullableDetail())
 		}
-		req.BizName, req.BizVersion = text{f.Name, true}, text{f.Version, true}
+		req.BizName, req.BizVersion = jsonString{f.Name, true}, jsonString{f.Version, true}
 	case blank(req.BizName) || blank(req.BizVersion):
 		return req, invalid(fault.CodeInvalidParameter,
 			"bizName and bizVersion should be both blank or both not blank.")
@@ -74,19 +74,18 @@ func (l *life) validateInstall(req bizRequest) (bizRequest, *exception) {
 	return req, nil
 }
 
-func (l *life) resolve(req *bizRequest) (found, *exception) {
+func (l *incarnation) resolve(req *bizRequest) (resolvedModule, *exception) {
 	f, ex := l.b.opts.Catalogue.resolve(l.ctx, req.BizURL.value, req.BizName.value, req.BizVersion.value,
 		l.b.opts.Metaspace.PerModule)
 	if ex != nil && l.ctx.Err() != nil {
-		return f, errGone
+		return f, errNoAnswer
 	}
 	return f, ex
 }
 
-// install downloads, registers and starts one biz. The identity is that of
-// the jar, not of the request. Success means that main has returned; which
-// version is active then is the container's business.
-func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientResponse, *exception) {
+// install downloads, registers and starts a biz. The identity is that of the jar, not of the request. It succeeds when the
+// main method has returned, even if another version stays active.
+func (l *incarnation) install(req *bizRequest, sub subject, origin ark.Origin) (clientResponse, *exception) {
 	begun := l.now()
 	if req.InstallStrategy.value == strategyUninstallFirst {
 		if ex := l.uninstallOthers(sub); ex != nil {
@@ -107,10 +106,10 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 		}
 		return clientResponse{}, ex
 	}
-	if !l.sleep(l.b.opts.of(f.install.Draw(l.b.share))) || l.crashes(sub) {
-		return clientResponse{}, errGone
+	if !l.sleep(l.b.opts.scaled(f.install.Sample(l.b.randomFloat))) || l.crashDuring(sub) {
+		return clientResponse{}, errNoAnswer
 	}
-	biz, ex := l.finishStart(f, origin, l.b.faults.fail(stepStart, sub))
+	biz, ex := l.finishStart(f, origin, l.b.faults.exceptionAt(stepStart, sub))
 	if ex != nil {
 		return clientResponse{}, ex
 	}
@@ -123,30 +122,30 @@ func (l *life) install(req *bizRequest, sub subject, origin ark.Origin) (clientR
 	}, nil
 }
 
-func (l *life) pull(req *bizRequest, sub subject) (found, *exception) {
-	if ex := l.b.faults.fail(stepPull, sub); ex != nil {
+func (l *incarnation) pull(req *bizRequest, sub subject) (resolvedModule, *exception) {
+	if ex := l.b.faults.exceptionAt(stepPull, sub); ex != nil {
 		if ex.code == fault.CodePullBizTimeout && l.b.opts.Faithful {
-			<-l.ctx.Done() // a real download has no time limit
-			return found{}, errGone
+			<-l.ctx.Done() // the download of a real base has no timeout
+			return resolvedModule{}, errNoAnswer
 		}
-		return found{}, ex
+		return resolvedModule{}, ex
 	}
 	f, ex := l.resolve(req)
 	if ex != nil {
 		return f, ex
 	}
-	if !l.sleep(l.b.opts.of(f.pull.Draw(l.b.share))) {
-		return f, errGone
+	if !l.sleep(l.b.opts.scaled(f.pull.Sample(l.b.randomFloat))) {
+		return f, errNoAnswer
 	}
-	return f, l.b.faults.fail(stepManifest, sub)
+	return f, l.b.faults.exceptionAt(stepManifest, sub)
 }
 
 var errRepeated = &exception{class: "biz is registered"}
 
-func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
+func (l *incarnation) register(f resolvedModule, origin ark.Origin, sub subject) *exception {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if _, taken := l.container.Get(f.ID()); !taken && !l.meta.allowed(f.Metaspace) {
+	if _, taken := l.container.Get(f.ID()); !taken && !l.metaspaceUse.allowed(f.Metaspace) {
 		return outOfMetaspace()
 	}
 	if err := l.container.Register(f.Spec, origin, time.Now()); err != nil {
@@ -159,15 +158,15 @@ func (l *life) register(f found, origin ark.Origin, sub subject) *exception {
 	return nil
 }
 
-// finishStart ends the start of a registered biz: well, or with the exception
-// that main threw or that the metaspace has no room.
-func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exception) {
+// finishStart completes the start of a registered biz. The start fails if ex is not nil, the metaspace is exhausted, or
+// another web application has the path.
+func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *exception) (Biz, *exception) {
 	id := f.ID()
-	_, full := l.b.faults.holds(fault.KindMetaspaceFull, subject{})
+	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	now := time.Now()
-	if ex == nil && (full || !l.meta.fits(f.Metaspace)) {
+	if ex == nil && (full || !l.metaspaceUse.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
 	}
 	if ex == nil && f.web && l.pathTakenLocked(f) {
@@ -187,7 +186,7 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	if err := l.container.Started(id, now); err != nil {
 		return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 	}
-	l.meta.add(f.Metaspace)
+	l.metaspaceUse.add(f.Metaspace)
 	l.charged[id] = f.Metaspace
 	for other, fs := range l.failures {
 		if fs.name == f.Name {
@@ -198,16 +197,16 @@ func (l *life) finishStart(f found, origin ark.Origin, ex *exception) (Biz, *exc
 	return biz, nil
 }
 
-// pathTakenLocked reports whether another installed biz has the web context path.
-func (l *life) pathTakenLocked(f found) bool {
+// pathTakenLocked reports whether another installed biz has the web context path. The caller holds b.mu.
+func (l *incarnation) pathTakenLocked(f resolvedModule) bool {
 	return slices.ContainsFunc(l.container.List(), func(b Biz) bool {
 		return b.ID() != f.ID() && b.WebContextPath == f.WebContextPath && b.State != ark.Resolved
 	})
 }
 
-// repeatCode is the error code of a refused second install; it depends on
-// the state of the first (protocol 6, row 10).
-func (l *life) repeatCode(sub subject) string {
+// repeatCode returns the error code of the installation of a biz that is installed already. It depends on the state of the
+// biz (protocol 6, row 10).
+func (l *incarnation) repeatCode(sub subject) string {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	b, _ := l.container.Get(ark.ID(sub.biz, sub.version))
@@ -225,24 +224,23 @@ func outOfMetaspace() *exception {
 	return thrown(fault.CodeMetaspaceFull, "java.lang.OutOfMemoryError", "Metaspace")
 }
 
-// asReported puts a biz as the base reports it: states flap if a fault says
-// so, times are those of its clock.
-func (l *life) asReported(b Biz) Biz {
+// asReported returns a biz as the base reports it, including the effects of flapping and clockSkew faults.
+func (l *incarnation) asReported(b Biz) Biz {
 	fs := &l.b.faults
 	if fs.None() {
 		return b
 	}
-	if f, flaps := fs.holds(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps &&
+	if f, flaps := fs.inEffectFor(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps &&
 		b.State == ark.Activated {
 		period := time.Duration(f.Period)
 		if period == 0 {
 			period = 5 * time.Second
 		}
-		if (time.Since(l.started)/l.b.opts.of(period))%2 == 1 {
+		if (time.Since(l.started)/l.b.opts.scaled(period))%2 == 1 {
 			b.State = ark.Deactivated
 		}
 	}
-	if f, skewed := fs.holds(fault.KindClockSkew, subject{}); skewed {
+	if f, skewed := fs.inEffectFor(fault.KindClockSkew, subject{}); skewed {
 		records := make([]Record, len(b.Records))
 		for i, r := range b.Records {
 			r.ChangeTime = r.ChangeTime.Add(time.Duration(f.Skew))

@@ -9,80 +9,78 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// link is the network between a base and its broker: it delays, doubles,
-// reorders, ages and spoils messages as the faults say. Without faults a
-// message passes through it and nothing is kept.
+// link is the network between a base and its broker. It applies faults to messages.
 type link struct {
-	l    *life
+	l    *incarnation
 	send func(topic string, payload []byte) error
 
 	mu    sync.Mutex
-	held  []func()  // messages that wait for the next one
-	queue []inOrder // of a slow link
-	busy  bool      // the head of the queue has a timer
+	held  []func()        // messages that wait for the next one
+	queue []queuedMessage // messages on a slow link
+	busy  bool            // reports whether the head of the queue has a timer
 }
 
-type inOrder struct {
+type queuedMessage struct {
 	due time.Time
 	do  func()
 }
 
-// publish sends data in an envelope. The error is that of sending at once;
-// what is sent later and fails is logged.
+// publish sends data in an envelope. It returns an error if sending fails immediately. Errors of delayed messages are
+// logged.
 func (k *link) publish(topic string, data []byte) error {
 	fs := &k.l.b.faults
 	sub := subject{message: topic[strings.LastIndexByte(topic, '/')+1:]}
 	at := k.l.now()
-	if f, hit := fs.fire(fault.KindStale, sub); hit {
-		at = at.Add(-cmp.Or(f.wait, k.l.b.opts.of(11*time.Second)))
+	if f, hit := fs.trigger(fault.KindStale, sub); hit {
+		at = at.Add(-cmp.Or(f.wait, k.l.b.opts.scaled(11*time.Second)))
 	}
 	payload := envelope(data, at)
-	if _, hit := fs.fire(fault.KindCorrupt, sub); hit {
-		payload = spoil(payload)
+	if _, hit := fs.trigger(fault.KindCorrupt, sub); hit {
+		payload = corrupt(payload)
 	}
-	now := func() error { return k.send(topic, payload) }
-	if _, hit := fs.fire(fault.KindDuplicate, sub); hit {
-		once := now
-		now = func() error {
-			if err := once(); err != nil {
+	send := func() error { return k.send(topic, payload) }
+	if _, hit := fs.trigger(fault.KindDuplicate, sub); hit {
+		sendOnce := send
+		send = func() error {
+			if err := sendOnce(); err != nil {
 				return err
 			}
-			return once()
+			return sendOnce()
 		}
 	}
-	later := func() {
-		if err := now(); err != nil {
-			k.l.log.Debug("message not sent", "topic", topic, "err", err)
+	sendLater := func() {
+		if err := send(); err != nil {
+			k.l.log.Debug("publishing failed", "topic", topic, "err", err)
 		}
 	}
-	if f, hit := fs.fire(fault.KindSlowLink, sub); hit {
-		k.enqueue(f.wait, later)
+	if f, hit := fs.trigger(fault.KindSlowLink, sub); hit {
+		k.enqueue(f.wait, sendLater)
 		return nil
 	}
-	if f, hit := fs.fire(fault.KindDelay, sub); hit {
-		k.l.after(f.wait, later)
+	if f, hit := fs.trigger(fault.KindDelay, sub); hit {
+		k.l.after(f.wait, sendLater)
 		return nil
 	}
-	if f, hit := fs.fire(fault.KindReorder, sub); hit {
-		k.hold(cmp.Or(f.wait, k.l.b.opts.of(time.Second)), later)
+	if f, hit := fs.trigger(fault.KindReorder, sub); hit {
+		k.holdForReorder(cmp.Or(f.wait, k.l.b.opts.scaled(time.Second)), sendLater)
 		return nil
 	}
-	err := now()
+	err := send()
 	k.releaseHeld()
 	return err
 }
 
-// deliver hands a received message on, later if the link is slow.
+// deliver handles a received message, delayed if the link is slow.
 func (k *link) deliver(do func()) {
-	if f, hit := k.l.b.faults.fire(fault.KindSlowLink, subject{}); hit {
+	if f, hit := k.l.b.faults.trigger(fault.KindSlowLink, subject{}); hit {
 		k.enqueue(f.wait, do)
 		return
 	}
 	do()
 }
 
-// hold keeps a message until the next one has been sent, or for d.
-func (k *link) hold(d time.Duration, do func()) {
+// holdForReorder holds a message until the next one has been sent, but at most for d.
+func (k *link) holdForReorder(d time.Duration, do func()) {
 	k.mu.Lock()
 	k.held = append(k.held, do)
 	k.mu.Unlock()
@@ -99,18 +97,18 @@ func (k *link) releaseHeld() {
 	}
 }
 
-// enqueue puts a message behind those that wait: a slow link keeps order.
+// enqueue queues a message on a slow link, which keeps the order.
 func (k *link) enqueue(d time.Duration, do func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.queue = append(k.queue, inOrder{time.Now().Add(d), do})
+	k.queue = append(k.queue, queuedMessage{time.Now().Add(d), do})
 	if !k.busy {
 		k.busy = true
 		k.l.after(d, k.advance)
 	}
 }
 
-// advance passes on what is due and waits for the rest.
+// advance sends or handles the messages that are due.
 func (k *link) advance() {
 	for {
 		k.mu.Lock()
@@ -131,8 +129,8 @@ func (k *link) advance() {
 	}
 }
 
-// spoil corrupts the second half of a message, always in the same way.
-func spoil(payload []byte) []byte {
+// corrupt corrupts the second half of a message. The result depends only on the message.
+func corrupt(payload []byte) []byte {
 	out := append([]byte(nil), payload...)
 	for i := len(out) / 2; i < len(out); i++ {
 		out[i] ^= 0x5a

@@ -8,34 +8,32 @@ import (
 
 const (
 	mib = 1 << 20
-	// defaultMetaspaceUsed is what the base of protocol 7 uses without modules.
+	// defaultMetaspaceUsed is the usage of the base in protocol 7 without modules.
 	defaultMetaspaceUsed = 53 * mib
-	// defaultMetaspaceMax is -XX:MaxMetaspaceSize of the same base.
+	// defaultMetaspaceMax is -XX:MaxMetaspaceSize of this base.
 	defaultMetaspaceMax = 256 * mib
-	// defaultModuleMetaspace is the growth that protocol 3.6 shows for an install.
+	// defaultModuleMetaspace is the growth after an installation in protocol 3.6.
 	defaultModuleMetaspace = 3 * mib
-	// commitGranule is the step in which the JVM commits metaspace.
+	// commitGranule is the granularity with which the JVM commits metaspace.
 	commitGranule = 64 << 10
 )
 
-// Metaspace is the model of a JVM's metaspace: it grows with every module and
-// is given back, not always whole, when the module goes. All sizes in bytes.
+// Metaspace is the model of the metaspace of a JVM. An installed module uses metaspace, which is freed completely or partly
+// when the module is uninstalled. Sizes are in bytes.
 type Metaspace struct {
-	// Used is what the base occupies without modules; zero = 53 MiB.
+	// Used is the usage without modules. Default: 53 MiB.
 	Used int64 `json:"used,omitempty"`
-	// Max is -XX:MaxMetaspaceSize; zero = 256 MiB, -1 = not set, no limit.
+	// Max is -XX:MaxMetaspaceSize; -1 = unlimited. Default: 256 MiB.
 	Max int64 `json:"max,omitempty"`
-	// PerModule is what a module occupies that the catalogue gives no size; zero = 3 MiB.
+	// PerModule is the usage of a module without a size in the catalogue. Default: 3 MiB.
 	PerModule int64 `json:"perModule,omitempty"`
-	// Leak is the share of a module's metaspace that its uninstall does not give
-	// back, 0 to 1; zero = none.
+	// Leak is the share of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1. Default: 0.
 	Leak float64 `json:"leak,omitempty"`
-	// Threshold refuses installs that would bring the used share above so many
-	// percent of Max; zero = no check before an install, as in a real base.
+	// Threshold is a percentage of Max. Installs that would exceed it are rejected. Default: no check, as for a real base.
 	Threshold int `json:"threshold,omitempty"`
 }
 
-func (m Metaspace) normalise() Metaspace {
+func (m Metaspace) withDefaults() Metaspace {
 	m.Used = cmp.Or(m.Used, defaultMetaspaceUsed)
 	m.Max = cmp.Or(m.Max, defaultMetaspaceMax)
 	m.PerModule = cmp.Or(m.PerModule, defaultModuleMetaspace)
@@ -57,24 +55,24 @@ func (m Metaspace) validate() error {
 		errs = append(errs, fmt.Errorf("option Metaspace.Leak %v: must be between 0 and 1", m.Leak))
 	}
 	if m.Threshold < 0 || m.Threshold > 100 {
-		errs = append(errs, fmt.Errorf("option Metaspace.Threshold %d: must be a percentage", m.Threshold))
+		errs = append(errs, fmt.Errorf("option Metaspace.Threshold %d: must be from 0 to 100", m.Threshold))
 	}
 	return errors.Join(errs...)
 }
 
-// MetaspaceStatus is how much metaspace a base has used, in bytes.
+// MetaspaceStatus is the metaspace usage of a base in bytes.
 type MetaspaceStatus struct {
 	Used      int64 `json:"used"`
 	Committed int64 `json:"committed"`
-	// Max is -1 when there is no limit.
+	// Max is -1 if there is no limit.
 	Max int64 `json:"max"`
 }
 
-// metaspace is the metaspace of one process. Its owner locks.
+// metaspace is the metaspace of one process. It is not safe for concurrent use.
 type metaspace struct {
 	model     Metaspace
 	used      int64
-	committed int64 // never shrinks: the JVM keeps what it has committed
+	committed int64 // does not shrink, as in a JVM
 }
 
 func newMetaspace(model Metaspace) metaspace {
@@ -105,11 +103,11 @@ func (m *metaspace) add(size int64) {
 	}
 }
 
-func (m *metaspace) giveBack(size int64) {
+func (m *metaspace) free(size int64) {
 	m.used -= size - int64(float64(size)*m.model.Leak)
 }
 
-// status reports the figures; full makes them those of an exhausted metaspace.
+// status returns the usage. If full is true, the metaspace is exhausted.
 func (m *metaspace) status(full bool) MetaspaceStatus {
 	s := MetaspaceStatus{Used: m.used, Committed: m.committed, Max: m.model.Max}
 	if full && s.Max >= 0 {

@@ -13,20 +13,19 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// mqttTunnel carries commands and messages of one process over MQTT
-// (protocol 3). Commands run on a pool; messages pass the link, where faults
-// of the network act.
+// mqttTunnel is the MQTT tunnel of one process (protocol 3). Commands run on a pool. Messages go through a link, which
+// applies faults.
 type mqttTunnel struct {
-	l      *life
-	client *mqtt.Client
-	prefix string // koupleless_{env}/{id}/
-	beat   []byte // encoded heartbeat without envelope
-	work   pool
-	link   *link
-	d      dialect
+	l                *incarnation
+	client           *mqtt.Client
+	prefix           string // koupleless_{env}/{id}/
+	heartbeatPayload []byte // encoded heartbeat without the envelope
+	work             pool
+	link             *link
+	d                dialect
 }
 
-func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
+func (l *incarnation) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 	beat, err := encode(l.heartbeat(0))
 	if err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 		return nil, err
 	}
 	t := &mqttTunnel{
-		l: l, beat: beat, d: mqttDialect(!l.b.opts.Faithful),
+		l: l, heartbeatPayload: beat, d: mqttDialect(!l.b.opts.Faithful),
 		prefix: "koupleless_" + l.b.opts.Env + "/" + l.identity + "/",
 		work:   pool{core: 5, limit: 10, queued: 100, spawn: l.spawn},
 	}
@@ -44,7 +43,7 @@ func (l *life) openMQTT(o *MQTTOptions) (*mqttTunnel, error) {
 		Dial: dial, ClientID: cmp.Or(o.ClientPrefix, "koupleless") + "@@@" + l.identity, Username: o.Username,
 		Password: o.Password,
 		Speed:    max(l.b.opts.Speed, 1), FailFirst: l.b.opts.Faithful,
-		OnConnect: t.connected, OnMessage: t.receive, OnLost: t.lost, Logger: l.log,
+		OnConnect: t.onConnect, OnMessage: t.receive, OnLost: t.onLost, Logger: l.log,
 	})
 	t.link = &link{l: l, send: t.client.Publish}
 	l.b.mu.Lock()
@@ -69,9 +68,9 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 	return func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) }, nil
 }
 
-// connected subscribes after every handshake. After the first of the process
-// it also asks for the baseline and begins to send heartbeats (protocol 3.2).
-func (t *mqttTunnel) connected(first bool) {
+// onConnect subscribes after each handshake. After the first handshake of the process, it also requests the baseline and
+// starts the heartbeats (protocol 3.2).
+func (t *mqttTunnel) onConnect(first bool) {
 	if err := t.client.Subscribe(t.prefix+"+", t.prefix+"base/baseline"); err != nil {
 		t.l.log.Debug("subscribing failed", "err", err)
 	}
@@ -80,13 +79,13 @@ func (t *mqttTunnel) connected(first bool) {
 	if !first {
 		return
 	}
-	var ask any = t.l.metadata()
+	var query any = t.l.metadata()
 	o := &t.l.b.opts
 	if o.Generation != GenerationC {
-		ask = wireOldMaster{Name: o.Name, Version: o.Version}
+		query = wireOldMaster{Name: o.Name, Version: o.Version}
 	}
-	t.publish("queryBaseline", ask)
-	delay := o.of(o.InitialDelay + time.Duration(t.l.b.share()*float64(o.HeartbeatJitter)))
+	t.publish("queryBaseline", query)
+	delay := o.scaled(o.InitialDelay + time.Duration(t.l.b.randomFloat()*float64(o.HeartbeatJitter)))
 	if delay == 0 {
 		t.heartbeat(time.Now())
 		return
@@ -95,45 +94,45 @@ func (t *mqttTunnel) connected(first bool) {
 	t.l.after(delay, func() { t.heartbeat(due) })
 }
 
-func (t *mqttTunnel) lost(err error) {
+func (t *mqttTunnel) onLost(err error) {
 	t.l.emit(EventDisconnected)
-	t.l.log.Info("base lost its connection", "err", err)
+	t.l.log.Info("base disconnected", "err", err)
 }
 
-// heartbeat sends one and arms the next, at a fixed rate from the first.
+// heartbeat sends a heartbeat and schedules the next one at a fixed rate.
 func (t *mqttTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && t.l.b.opts.Faithful {
-		// scheduleAtFixedRate never runs a task again that threw (protocol 3.2).
-		t.l.log.Warn("heartbeats have died", "err", err)
+		// After an exception, scheduleAtFixedRate does not run the task again (protocol 3.2).
+		t.l.log.Warn("sending a heartbeat failed; no more heartbeats are sent", "err", err)
 		return
 	}
 	if err != nil {
-		t.l.log.Debug("heartbeat not sent", "err", err)
+		t.l.log.Debug("sending a heartbeat failed", "err", err)
 	}
 	next := due.Add(t.l.b.opts.heartbeatInterval(false))
 	t.l.after(time.Until(next), func() { t.heartbeat(next) })
 }
 
 func (t *mqttTunnel) sendHeartbeat() error {
-	if _, silent := t.l.b.faults.fire(fault.KindSilent, subject{message: "heart"}); silent {
+	if _, suppressed := t.l.b.faults.trigger(fault.KindSilent, subject{message: "heart"}); suppressed {
 		return nil
 	}
-	return t.link.publish(t.prefix+"base/heart", t.beat)
+	return t.link.publish(t.prefix+"base/heart", t.heartbeatPayload)
 }
 
-// publish sends data on a topic of the base. Errors are logged: nobody waits.
+// publish sends data on a topic of the base. It logs errors.
 func (t *mqttTunnel) publish(message string, data any) {
 	body, err := encode(data)
 	if err == nil {
 		err = t.link.publish(t.prefix+"base/"+message, body)
 	}
 	if err != nil {
-		t.l.log.Debug("message not sent", "topic", message, "err", err)
+		t.l.log.Debug("publishing failed", "topic", message, "err", err)
 	}
 }
 
-// receive takes a command: the last part of the topic names it (protocol 3.3).
+// receive handles a command. The last part of the topic is its name (protocol 3.3).
 func (t *mqttTunnel) receive(topic string, payload []byte) {
 	command := topic[strings.LastIndexByte(topic, '/')+1:]
 	var handle func([]byte)
@@ -149,41 +148,39 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	case "baseline":
 		handle = t.onBaseline
 	default:
-		t.l.log.Debug("command is not supported over MQTT", "topic", topic)
+		t.l.log.Debug("unsupported command", "topic", topic)
 		return
 	}
-	if _, deaf := t.l.b.faults.fire(fault.KindDeaf, subject{command: command}); deaf {
+	if _, dropped := t.l.b.faults.trigger(fault.KindDeaf, subject{command: command}); dropped {
 		return
 	}
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
 }
 
-// operation returns the handler of a command. A request that cannot be read is logged
-// and not answered (protocol 3.4, 6 row 3).
-func (t *mqttTunnel) operation(command string, do func(*bizRequest) outcome) func([]byte) {
+// operation returns the handler of a command. An invalid request is logged, and gets no response (protocol 3.4, 6 row 3).
+func (t *mqttTunnel) operation(command string, do func(*bizRequest) commandResult) func([]byte) {
 	return func(payload []byte) {
 		req, err := decodeObject[bizRequest](payload)
 		if err == nil && req == nil {
 			err = errNotJSON
 		}
 		if err != nil {
-			t.l.log.Warn("command cannot be read", "command", command, "err", err)
+			t.l.log.Warn("invalid command", "command", command, "err", err)
 			return
 		}
 		t.answerOperation(command, req, do(req))
 	}
 }
 
-// answerOperation publishes what the generation publishes after an install
-// or uninstall (protocol 1).
-func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out outcome) {
-	if out.gone || out.unknown {
+// answerOperation publishes the response to an install or uninstall command. It depends on the generation (protocol 1).
+func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out commandResult) {
+	if out.noAnswer || out.unknown {
 		return
 	}
 	msg := wireOperation{BizName: req.BizName, BizVersion: req.BizVersion, Command: command, Response: t.d.output(out)}
 	generation := t.l.b.opts.Generation
 	if generation != GenerationC && out.thrown != nil || generation == GenerationA && out.failed {
-		msg.BizName, msg.BizVersion = text{}, text{}
+		msg.BizName, msg.BizVersion = jsonString{}, jsonString{}
 	}
 	if generation == GenerationA && !out.failed && out.thrown == nil {
 		t.publishBizList()
@@ -198,16 +195,16 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out outcom
 // publishBizList publishes the modules without being asked, as the older
 // generations do.
 func (t *mqttTunnel) publishBizList() {
-	t.answerQueryAll(ok(t.l.reported()))
+	t.answerQueryAll(ok(t.l.reportedModules()))
 }
 
 func (t *mqttTunnel) onQueryAll([]byte) {
 	t.answerQueryAll(t.l.queryAll())
 }
 
-func (t *mqttTunnel) answerQueryAll(out outcome) {
+func (t *mqttTunnel) answerQueryAll(out commandResult) {
 	switch {
-	case out.gone || out.unknown || out.thrown != nil:
+	case out.noAnswer || out.unknown || out.thrown != nil:
 	case t.l.b.opts.Generation == GenerationA:
 		t.publish("biz", t.d.output(out))
 	case out.failed:
@@ -221,21 +218,21 @@ func (t *mqttTunnel) answerQueryAll(out outcome) {
 func (t *mqttTunnel) onHealth(payload []byte) {
 	req, err := decodeObject[healthRequest](payload)
 	if err != nil {
-		t.l.log.Warn("command cannot be read", "command", cmdHealth, "err", err)
+		t.l.log.Warn("invalid command", "command", cmdHealth, "err", err)
 		return
 	}
 	out := t.l.healthCommand(req)
-	if out.gone || out.unknown || out.thrown != nil {
-		return // a handler that throws publishes nothing (protocol 3.6)
+	if out.noAnswer || out.unknown || out.thrown != nil {
+		return // after an exception, there is no response (protocol 3.6)
 	}
 	t.publish("health", t.d.output(out))
 }
 
-// onBaseline installs what the controller says a starting base must have.
+// onBaseline installs the modules of a baseline.
 func (t *mqttTunnel) onBaseline(payload []byte) {
 	req, err := decodeBaseline(payload)
 	if err != nil {
-		t.l.log.Warn("baseline cannot be read", "err", err)
+		t.l.log.Warn("invalid baseline", "err", err)
 		return
 	}
 	switch t.l.b.opts.Generation {
@@ -248,37 +245,38 @@ func (t *mqttTunnel) onBaseline(payload []byte) {
 		t.publishBizList()
 	default:
 		out := t.l.batchCommand(req, ark.Replay)
-		if !out.gone && !out.unknown {
+		if !out.noAnswer && !out.unknown {
 			t.publish("batchInstallBizResponse", wireOperation{Command: cmdBatch, Response: t.d.output(out)})
 		}
 	}
 }
 
-// replay installs one item of a baseline as generation B does.
-func (l *life) replay(req *bizRequest) {
+// replay installs a module of a baseline like generation B.
+func (l *incarnation) replay(req *bizRequest) {
 	checked, ex := l.validateInstall(*req)
 	if ex == nil {
 		_, ex = l.install(&checked, checked.subject(cmdInstall), ark.Replay)
 	}
-	if ex != nil && ex != errGone {
-		l.log.Warn("installing from the baseline failed", "biz", req.BizName.value, "err", ex.message())
+	if ex != nil && ex != errNoAnswer {
+		l.log.Warn("installing a module of the baseline failed", "biz", req.BizName.value, "err", ex.message())
 	}
 }
 
-// applyDisconnect holds or releases the connection as the faults say.
-func (l *life) applyDisconnect() {
+// applyDisconnect closes the MQTT connection and the HTTP port while a disconnect fault is in effect, and otherwise opens
+// them.
+func (l *incarnation) applyDisconnect() {
 	l.b.mu.Lock()
 	t, h := l.mqtt, l.http
 	l.b.mu.Unlock()
-	_, cut := l.b.faults.holds(fault.KindDisconnect, subject{})
+	_, disconnected := l.b.faults.inEffectFor(fault.KindDisconnect, subject{})
 	if t != nil {
-		if cut {
+		if disconnected {
 			t.client.Hold()
 		} else {
 			t.client.Release()
 		}
 	}
 	if h != nil {
-		h.setRefusing(cut)
+		h.setRefusing(disconnected)
 	}
 }

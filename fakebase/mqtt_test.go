@@ -260,7 +260,7 @@ func TestIdentitiesOfProcesses(t *testing.T) {
 		if err := b.Restart(""); err != nil {
 			t.Fatal(err)
 		}
-		pass(shortestRestart)
+		pass(minRestart)
 		synctest.Wait()
 		if second := b.Identity(); len(first) != 36 || len(second) != 36 || first == second {
 			t.Errorf("identities %q and %q of two processes, want two UUIDs", first, second)

@@ -14,22 +14,22 @@ const (
 	opsFailed      = "FAILED"
 )
 
-// processRecord is what is known of an asynchronous command. It is kept as
-// long as the process lives, guarded by the base's mutex.
+// processRecord is the record of an asynchronous command. It is kept until the process ends. The mutex of the base guards
+// it.
 type processRecord struct {
 	requestID string
-	meta      any // the request, echoed
+	meta      any // the request
 	status    string
 	thread    string
 	thrown    *exception
 	code      string
 	message   string
 	start     time.Time
-	end       time.Time // zero = not done
+	end       time.Time // zero = running
 }
 
-// operateAsync starts a command and answers with its record at once.
-func (l *life) operateAsync(requestID, id string, req any, sub subject, op func() outcome) outcome {
+// operateAsync starts a command, and returns its record without waiting.
+func (l *incarnation) operateAsync(requestID, id string, req any, sub subject, op func() commandResult) commandResult {
 	r := &processRecord{requestID: requestID, meta: req, status: opsInitialized, start: l.now(),
 		thread: "arklet-async-" + requestID}
 	l.b.mu.Lock()
@@ -45,14 +45,14 @@ func (l *life) operateAsync(requestID, id string, req any, sub subject, op func(
 	return ok(snapshot)
 }
 
-func (l *life) execute(r *processRecord, id string, sub subject, op func() outcome) {
-	out, conflict := l.exclusively(id, sub, func() outcome {
+func (l *incarnation) execute(r *processRecord, id string, sub subject, op func() commandResult) {
+	out, conflict := l.withLock(id, sub, func() commandResult {
 		l.b.mu.Lock()
 		r.status = opsExecuting
 		l.b.mu.Unlock()
 		return op()
 	})
-	if out.gone {
+	if out.noAnswer {
 		return
 	}
 	now := l.now()
@@ -63,8 +63,8 @@ func (l *life) execute(r *processRecord, id string, sub subject, op func() outco
 	case conflict:
 		r.message, r.code = "command conflict, exist unfinished command for this biz", out.code
 		if l.b.opts.Faithful {
-			// A record may fail only while it executes, and the lock that is let
-			// go is that of the command which runs.
+			// As a real base: only a record in the state EXECUTING can fail, and the lock of the running command is
+			// released.
 			delete(l.locks, id)
 		} else {
 			r.status = opsFailed
@@ -79,14 +79,14 @@ func (l *life) execute(r *processRecord, id string, sub subject, op func() outco
 	}
 }
 
-// queryOps is queryBizOps (protocol 4.8).
-func (l *life) queryOps(req *opsRequest) outcome {
-	return l.query(subject{command: cmdQueryOps}, func() outcome {
+// queryOps executes queryBizOps (protocol 4.8).
+func (l *incarnation) queryOps(req *opsRequest) commandResult {
+	return l.query(subject{command: cmdQueryOps}, func() commandResult {
 		switch {
 		case req == nil:
-			return thrownOutcome(invalid(fault.CodeInvalidParameter, "request is null"))
+			return exceptionResult(invalid(fault.CodeInvalidParameter, "request is null"))
 		case blank(req.RequestID):
-			return thrownOutcome(invalid(fault.CodeInvalidParameter, "requestId is blank"))
+			return exceptionResult(invalid(fault.CodeInvalidParameter, "requestId is blank"))
 		}
 		l.b.mu.Lock()
 		defer l.b.mu.Unlock()

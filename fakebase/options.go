@@ -17,14 +17,13 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// Generation is which line of the runtime a base speaks like (protocol 1).
-// They differ in heartbeats and in what is answered on which topic; HTTP is
-// the same in all of them.
+// Generation is a generation of the Koupleless runtime (protocol 1). Generations differ in their heartbeats, and in their
+// responses over MQTT.
 type Generation string
 
-// The generations. The empty value means GenerationC.
+// The generations. The default is GenerationC.
 const (
-	// GenerationA is runtime 1.3.1: heartbeats every 120 s, answers on base/biz.
+	// GenerationA is runtime 1.3.1: heartbeats every 120 s, and responses on base/biz.
 	GenerationA Generation = "A"
 	// GenerationB is runtime 1.3.2: heartbeats every 10 s with masterBizInfo.
 	GenerationB Generation = "B"
@@ -32,96 +31,90 @@ const (
 	GenerationC Generation = "C"
 )
 
-// Activation is the rule for a version that starts while another version of
-// the same name is active (protocol 5.3).
+// Activation is the rule for a version that starts while another version of the module is active (protocol 5.3).
 type Activation = ark.Activation
 
-// The three activation rules.
+// The activation rules.
 const (
-	// ActivateDefault keeps the old version active: what a real base does
-	// without further flags. The zero value.
+	// ActivateDefault keeps the old version active. It is the default of a real base, and the zero value.
 	ActivateDefault = ark.ActivateDefault
-	// ActivateNewModule is -Dactivate.new.module=true: the new version takes over.
+	// ActivateNewModule activates the new version, like -Dactivate.new.module=true.
 	ActivateNewModule = ark.ActivateNewModule
-	// ActivateMulti is sofa.ark.activate.multi.biz.version.enable=true: all are active.
+	// ActivateMulti keeps all versions active, like sofa.ark.activate.multi.biz.version.enable=true.
 	ActivateMulti = ark.ActivateMulti
 )
 
-// Options say what base to simulate. The zero value of every field is usable;
-// without MQTT and HTTP the base runs but nothing can reach it. Their JSON form
-// leaves out what belongs to this process: functions, clients, and TLS.
+// Options of a Base. The zero value of every field is usable. Without MQTT and HTTP, a base runs but has no tunnel. The JSON
+// form omits functions, clients and TLS configurations.
 type Options struct {
-	// Identity names the base in topics and heartbeats. Empty = a random UUID
-	// for generations A and B, the IP for generation C, as the real ones do.
+	// Identity of the base in topics and heartbeats. Default, as for real bases: a random UUID for the generations A and B,
+	// the IP for generation C.
 	Identity string
-	// Name, Version and ClusterName are the metadata of the base.
-	// Empty = "base", "1.0.0", "default".
+	// Name, Version and ClusterName are the metadata of the base. Default: "base", "1.0.0", "default".
 	Name, Version, ClusterName string
-	// Env is the first part of every topic, lower-cased. Empty = "dev".
+	// Env is the environment, the first part of every topic in lower case. Default: "dev".
 	Env string
-	// IP and HostName are what heartbeats say; nothing ever dials them.
-	// Empty = "198.18.0.1" and the identity.
+	// IP and HostName are sent in heartbeats. Default: "198.18.0.1" and the identity.
 	IP, HostName string
 
 	// MQTT is the MQTT tunnel; nil = none.
 	MQTT *MQTTOptions
 	// HTTP is the HTTP tunnel; nil = none.
 	HTTP *HTTPOptions
-	// Web is the listener for module traffic and actuator; nil = all defaults.
+	// Web is the listener for module traffic and the actuator; nil = defaults.
 	Web *WebOptions
 
-	// Activation is the rule between versions of one module; zero = ActivateDefault.
+	// Activation is the activation rule. Default: ActivateDefault.
 	Activation Activation
-	// Generation is the line of the runtime; empty = GenerationC.
+	// Generation of the runtime. Default: GenerationC.
 	Generation Generation
-	// Faithful keeps the flaws of the real base: heartbeats end for ever after
-	// a failed publish, bad JSON over HTTP is never answered, an asynchronous
-	// conflict keeps its record and loses the lock, a hanging download never ends,
-	// a module whose stop failed is gone, the actuator has the names and the arithmetic
-	// of the runtime's code, and is DOWN for ever after a module's stop failed, no
-	// errorCode is sent, and a first connection that fails ends Start.
-	// False = all of that is put right.
+	// Faithful reproduces these defects of the real base. Default: the base does not have them.
+	//   - After a failed publish, the base sends no more heartbeats.
+	//   - It does not respond to invalid JSON over HTTP.
+	//   - A conflict of an asynchronous command keeps the record and releases the lock of the running command.
+	//   - A hanging download does not time out.
+	//   - A module that fails to stop is removed, and the actuator is DOWN until the process ends.
+	//   - The actuator has the component names and the rules of the runtime's code instead of the documentation.
+	//   - Responses have no errorCode.
+	//   - If the first connection to the broker fails, Start returns an error.
 	Faithful bool
-	// WithAllBizReadiness lets hot deployments count for the health of the base,
-	// like koupleless.healthcheck.base.readiness.withAllBizReadiness.
+	// WithAllBizReadiness includes modules that a command has installed in the health of the base, like
+	// koupleless.healthcheck.base.readiness.withAllBizReadiness.
 	WithAllBizReadiness bool
-	// AutoUninstallWhenFailed removes a module whose start failed; nil = true.
+	// AutoUninstallWhenFailed removes a module that fails to start. Default: true.
 	AutoUninstallWhenFailed *bool
-	// RemoveWhenStopFailed removes a module whose stop failed, as a real base does unless it is
-	// told otherwise. False = the module stays, BROKEN: so the documents have
-	// Arklet.UninstallBizFailed. Nil = what Faithful says.
+	// RemoveWhenStopFailed removes a module that fails to stop, which is the default of a real base. Otherwise, the module
+	// stays in the state BROKEN, as the Koupleless documentation describes for Arklet.UninstallBizFailed. Default: the
+	// value of Faithful.
 	RemoveWhenStopFailed *bool
 
-	// Catalogue says what is behind the URLs of modules; nil = an empty one.
-	// One catalogue may serve many bases.
+	// Catalogue describes the modules behind URLs. Bases can share a catalogue. Default: an empty catalogue.
 	Catalogue *Catalogue
-	// Metaspace is the model of the metaspace; the zero value has defaults.
+	// Metaspace is the model of the metaspace.
 	Metaspace Metaspace
-	// StaticBiz are URLs of modules that start with the base (static merged deployment).
+	// StaticBiz are URLs of modules that start together with the base (static merged deployment).
 	StaticBiz []string
-	// StartupTime is how long the base starts before its modules do; zero = none.
+	// StartupTime is the duration of the startup before the static modules start. Default: 0.
 	StartupTime time.Duration
 
-	// HeartbeatInterval is the pause between heartbeats; zero = what the
-	// generation and the tunnel do: 10 s, 120 s for A, 12 s over HTTP.
+	// HeartbeatInterval is the time between heartbeats. Default: 12 s over HTTP; over MQTT, 120 s for generation A and 10 s
+	// for the others.
 	HeartbeatInterval time.Duration
-	// InitialDelay is the wait before the first heartbeat after connecting; zero = none.
+	// InitialDelay is the time from the first connect to the first heartbeat. Default: 0.
 	InitialDelay time.Duration
-	// HeartbeatJitter adds a random share of it to InitialDelay, so that many
-	// bases do not beat at the same instant; zero = none.
+	// HeartbeatJitter is the maximum random addition to InitialDelay, so that bases do not send heartbeats at the same time.
+	// Default: 0.
 	HeartbeatJitter time.Duration
 
-	// Speed divides every period of the base: heartbeats, pauses before it connects again, the times of
-	// its catalogue, delays and lengths of faults; 1 to 20, zero = 1. What a module works on a request,
-	// and the clock, do not change.
+	// Speed is the time scale, 1 to 20. Heartbeat intervals, reconnect delays, the times of the catalogue, and the delays and
+	// durations of faults are divided by it. The duration of requests and the clock do not change. Default: 1.
 	Speed int
 
-	// Faults are there from the start; more come and go by Inject and Clear.
+	// Faults are set before the base starts.
 	Faults []fault.Fault
-	// Seed makes random delays and faults repeatable; zero = derived from Identity, or
-	// random if that is empty.
+	// Seed is the random seed of delays and faults. Default: derived from Identity, or random if Identity is empty.
 	Seed uint64
-	// Logger takes what happens; nil = nothing is logged.
+	// Logger of the base. Default: no logs.
 	Logger *slog.Logger `json:"-"`
 }
 
@@ -131,42 +124,40 @@ type MQTTOptions struct {
 	Broker string
 	// Username and Password are sent when not empty.
 	Username, Password string
-	// ClientPrefix begins the client id, prefix@@@identity. Empty = "koupleless".
+	// ClientPrefix is the prefix of the client ID, prefix@@@identity. Default: "koupleless".
 	ClientPrefix string
-	// TLS is used for ssl brokers; nil = the system's roots.
+	// TLS is the configuration for ssl:// brokers. Default: the CA certificates of the system.
 	TLS *tls.Config `json:"-"`
-	// Dial opens a connection to the broker; nil = dial Broker. A process that
-	// holds broker and bases passes in-memory connections.
+	// Dial opens a connection to the broker. A process with a broker and bases can return in-memory connections. Default:
+	// connect to Broker.
 	Dial func(context.Context) (net.Conn, error) `json:"-"`
 }
 
 // HTTPOptions are the settings of the HTTP tunnel (protocol 4).
 type HTTPOptions struct {
-	// Addr is where arklet listens, host:port. Empty = 127.0.0.1 and the first
-	// free port of 1238 to 1337, as a real base; so is an empty port after a
-	// host. Port 0 = any free port.
+	// Addr is the address on which arklet listens, host:port. Default of the host: 127.0.0.1. Default of the port, as for
+	// real bases: the first free port of 1238 to 1337. Port 0 selects any free port.
 	Addr string
-	// HeartbeatEndpoint is the controller's http://host:port; empty = no heartbeats.
+	// HeartbeatEndpoint is the URL of the controller, http://host:port. Default: no heartbeats.
 	HeartbeatEndpoint string
-	// Client sends the heartbeats; nil = one with the time limits of the real
-	// base: 30 s to connect, 10 s for the answer.
+	// Client sends the heartbeats. Default: a client with the timeouts of the real base, 30 s for the connection and 10 s for
+	// the response.
 	Client *http.Client `json:"-"`
 
 	// listen replaces Addr in tests.
 	listen func(context.Context) (net.Listener, error)
 }
 
-// WebOptions are the settings of the listener for module traffic and actuator.
+// WebOptions are the settings of the listener for module traffic and the actuator.
 type WebOptions struct {
-	// Addr is where it listens, host:port. Empty = 127.0.0.1 and any free port.
+	// Addr is the address of the listener, host:port. Default: 127.0.0.1 and any free port.
 	Addr string
-	// RequestDuration is how long a module works on a request; zero = no time.
-	// A request may ask for another with the query parameter duration, such as
-	// ?duration=200ms.
+	// RequestDuration is the duration of a request to a module. A request can set another duration with the query parameter
+	// duration, such as ?duration=200ms. Default: 0.
 	RequestDuration time.Duration
 }
 
-func (o Options) normalise() (Options, error) {
+func (o Options) withDefaults() (Options, error) {
 	var errs []error
 	o.Name = cmp.Or(o.Name, "base")
 	o.Version = cmp.Or(o.Version, "1.0.0")
@@ -179,7 +170,7 @@ func (o Options) normalise() (Options, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Catalogue = cmp.Or(o.Catalogue, &Catalogue{})
 	o.RemoveWhenStopFailed = cmp.Or(o.RemoveWhenStopFailed, &o.Faithful)
-	o.Metaspace = o.Metaspace.normalise()
+	o.Metaspace = o.Metaspace.withDefaults()
 
 	for _, f := range []struct{ name, value string }{{"Identity", o.Identity}, {"Env", o.Env}} {
 		if err := validTopicLevel(f.value); err != nil {
@@ -194,7 +185,7 @@ func (o Options) normalise() (Options, error) {
 	switch o.Activation {
 	case ActivateDefault, ActivateNewModule, ActivateMulti:
 	default:
-		errs = append(errs, fmt.Errorf("option Activation %d: unknown", o.Activation))
+		errs = append(errs, fmt.Errorf("option Activation %d: unknown value", o.Activation))
 	}
 	for _, d := range []struct {
 		name  string
@@ -208,8 +199,8 @@ func (o Options) normalise() (Options, error) {
 			errs = append(errs, fmt.Errorf("option %s %s: must not be negative", d.name, d.value))
 		}
 	}
-	if o.Speed < 0 || o.Speed > fastest {
-		errs = append(errs, fmt.Errorf("option Speed %d: must be 1 to %d", o.Speed, fastest))
+	if o.Speed < 0 || o.Speed > maxSpeed {
+		errs = append(errs, fmt.Errorf("option Speed %d: must be 1 to %d", o.Speed, maxSpeed))
 	}
 	errs = append(errs, o.Metaspace.validate(), o.MQTT.validate(), o.HTTP.validate())
 	for i, f := range o.Faults {
@@ -225,13 +216,13 @@ func (m *MQTTOptions) validate() error {
 	case m == nil || m.Dial != nil:
 		return nil
 	case m.Broker == "":
-		return errors.New("option MQTT.Broker: give the broker as tcp://host:port or ssl://host:port")
+		return errors.New("option MQTT.Broker: is required; use tcp://host:port or ssl://host:port")
 	}
 	_, _, err := m.target()
 	return err
 }
 
-// target splits the broker's URL into address and whether it wants TLS.
+// target returns the address of the broker, and reports whether its URL requires TLS.
 func (m *MQTTOptions) target() (addr string, secure bool, err error) {
 	u, err := url.Parse(m.Broker)
 	if err != nil || u.Host == "" || u.Port() == "" {
@@ -243,7 +234,7 @@ func (m *MQTTOptions) target() (addr string, secure bool, err error) {
 	case "ssl", "tls", "mqtts":
 		return u.Host, true, nil
 	default:
-		return "", false, fmt.Errorf("option MQTT.Broker %q: unknown scheme, use tcp or ssl", m.Broker)
+		return "", false, fmt.Errorf("option MQTT.Broker %q: unknown scheme; use tcp or ssl", m.Broker)
 	}
 }
 
@@ -260,18 +251,18 @@ func (h *HTTPOptions) validate() error {
 
 func validTopicLevel(s string) error {
 	if strings.ContainsAny(s, "+#/\x00") {
-		return errors.New("must not contain '+', '#', '/' or NUL, it is a part of MQTT topics")
+		return errors.New("must not contain '+', '#', '/' or NUL, because it is a part of MQTT topics")
 	}
 	return nil
 }
 
-// fastest is the highest Options.Speed.
-const fastest = 20
+// maxSpeed is the maximum of Options.Speed.
+const maxSpeed = 20
 
-// of is how long a period takes at the base's speed.
-func (o *Options) of(d time.Duration) time.Duration {
+// scaled returns a duration divided by the time scale.
+func (o *Options) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(o.Speed, 1))
 }
 
-// isTrue reads an optional switch that is on unless turned off.
+// isTrue returns the value of an option whose default is true.
 func isTrue(b *bool) bool { return b == nil || *b }

@@ -86,7 +86,7 @@ func TestRunTimeTellsOfARestart(t *testing.T) {
 }
 
 func TestMetaspaceModel(t *testing.T) {
-	m := newMetaspace(Metaspace{Used: 100 << 10, Max: mib, Leak: 0.25, Threshold: 50}.normalise())
+	m := newMetaspace(Metaspace{Used: 100 << 10, Max: mib, Leak: 0.25, Threshold: 50}.withDefaults())
 	steps := []struct {
 		name string
 		do   func()
@@ -94,7 +94,7 @@ func TestMetaspaceModel(t *testing.T) {
 	}{
 		{"at first", func() {}, MetaspaceStatus{100 << 10, 128 << 10, mib}},
 		{"a module", func() { m.add(100 << 10) }, MetaspaceStatus{200 << 10, 256 << 10, mib}},
-		{"it leaks a quarter, and what is committed stays", func() { m.giveBack(100 << 10) },
+		{"it leaks a quarter, and what is committed stays", func() { m.free(100 << 10) },
 			MetaspaceStatus{125 << 10, 256 << 10, mib}},
 		{"another fits into what is committed", func() { m.add(25 << 10) }, MetaspaceStatus{150 << 10, 256 << 10, mib}},
 		{"committed ends at the maximum", func() { m.add(mib - 150<<10) }, MetaspaceStatus{mib, mib, mib}},
@@ -108,11 +108,11 @@ func TestMetaspaceModel(t *testing.T) {
 	if m.fits(1) {
 		t.Error("a byte fits where nothing is left")
 	}
-	m = newMetaspace(Metaspace{Used: 100, Max: 1000, Threshold: 50}.normalise())
+	m = newMetaspace(Metaspace{Used: 100, Max: 1000, Threshold: 50}.withDefaults())
 	if !m.allowed(400) || m.allowed(401) {
 		t.Error("the threshold of 50 % of 1000 is not between 500 and 501")
 	}
-	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.normalise())
+	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.withDefaults())
 	if !m.fits(1<<40) || !m.allowed(1<<40) || m.status(true).Max != -1 {
 		t.Error("no limit is a limit")
 	}

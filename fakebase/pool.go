@@ -2,9 +2,8 @@ package fakebase
 
 import "sync"
 
-// pool runs tasks as Java's ThreadPoolExecutor with caller-runs does
-// (protocol 3.3): core threads first, then the queue, then up to limit
-// threads, then the caller itself.
+// pool runs tasks like Java's ThreadPoolExecutor with CallerRunsPolicy (protocol 3.3). A task runs on one of core
+// goroutines, otherwise it is queued, otherwise it runs on one of limit goroutines, otherwise the caller runs it.
 type pool struct {
 	core, limit, queued int
 	spawn               func(func()) bool
@@ -14,7 +13,7 @@ type pool struct {
 	queue   []func()
 }
 
-// submit runs the task now, later, or before it returns.
+// submit starts or queues a task, or runs it and returns afterwards.
 func (p *pool) submit(task func()) {
 	p.mu.Lock()
 	switch {

@@ -99,7 +99,7 @@ func (o *observer) change(e Event) {
 func (o *observer) holds(b *Base) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.life
+	l := b.current
 	if o.problem != "" || l == nil {
 		return o.problem
 	}
@@ -120,8 +120,8 @@ func (o *observer) holds(b *Base) string {
 			return fmt.Sprintf("%s is charged in state %q", id, s)
 		}
 	}
-	if l.meta.used != used || l.meta.used > o.opts.Metaspace.Max || l.meta.committed < l.meta.used {
-		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.meta.used, l.meta.committed,
+	if l.metaspaceUse.used != used || l.metaspaceUse.used > o.opts.Metaspace.Max || l.metaspaceUse.committed < l.metaspaceUse.used {
+		return fmt.Sprintf("metaspace %d used, %d committed, modules account for %d", l.metaspaceUse.used, l.metaspaceUse.committed,
 			used)
 	}
 	return ""
@@ -184,7 +184,7 @@ func play(opts Options, sequence []op) string {
 		return err.Error()
 	}
 	o := &observer{opts: opts, states: map[string]State{}}
-	b.Follow(o.follow)
+	b.WatchStatus(o.follow)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -220,7 +220,7 @@ func play(opts Options, sequence []op) string {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l := b.life; l != nil && len(l.locks) > 0 && !hangs {
+	if l := b.current; l != nil && len(l.locks) > 0 && !hangs {
 		return fmt.Sprintf("locks are left: %v", l.locks)
 	}
 	return ""
@@ -231,12 +231,12 @@ func (x op) happen(b *Base) error {
 	req := request(x.Version)
 	req.BizName.value = x.Biz
 	if x.First {
-		req.InstallStrategy = text{strategyUninstallFirst, true}
+		req.InstallStrategy = jsonString{strategyUninstallFirst, true}
 	}
 	b.mu.Lock()
-	l := b.life
+	l := b.current
 	b.mu.Unlock()
-	command := func(run func() outcome) {
+	command := func(run func() commandResult) {
 		if l != nil {
 			l.spawn(func() { run() })
 		}
@@ -244,13 +244,13 @@ func (x op) happen(b *Base) error {
 	var err error
 	switch x.Do {
 	case "install":
-		command(func() outcome { return l.installCommand(req) })
+		command(func() commandResult { return l.installCommand(req) })
 	case "uninstall":
-		command(func() outcome { return l.uninstallCommand(req) })
+		command(func() commandResult { return l.uninstallCommand(req) })
 	case "switch":
-		command(func() outcome { return l.switchCommand(req) })
+		command(func() commandResult { return l.switchCommand(req) })
 	case "batch":
-		command(func() outcome { return l.batchCommand(&batchRequest{BizList: []bizRequest{*req}}, ark.Replay) })
+		command(func() commandResult { return l.batchCommand(&batchRequest{BizList: []bizRequest{*req}}, ark.Replay) })
 	case "error":
 		_, err = b.Inject(fault.Fault{Kind: fault.KindError, Code: x.Code, Count: 1, For: Duration(2 * time.Second)})
 	case "fault":

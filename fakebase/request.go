@@ -7,16 +7,16 @@ import (
 	"fmt"
 )
 
-// text is a string as fastjson reads one into a bean: any scalar will do, an
-// object or array gives its JSON, and null is told apart from "".
-type text struct {
+// jsonString is a string with the decoding rules of fastjson: it accepts any scalar, and an object or an array becomes its
+// JSON text. set is false for null.
+type jsonString struct {
 	value string
 	set   bool
 }
 
-func (t *text) UnmarshalJSON(raw []byte) error {
+func (t *jsonString) UnmarshalJSON(raw []byte) error {
 	if bytes.Equal(raw, []byte("null")) {
-		*t = text{}
+		*t = jsonString{}
 		return nil
 	}
 	t.set = true
@@ -27,16 +27,16 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalText is how the wire carries the text.
-func (t text) MarshalText() ([]byte, error) { return []byte(t.value), nil }
+// MarshalText implements encoding.TextMarshaler.
+func (t jsonString) MarshalText() ([]byte, error) { return []byte(t.value), nil }
 
-// IsZero reports whether the text is null, which the wire leaves out.
-func (t text) IsZero() bool { return !t.set }
+// IsZero reports whether the string is null. The JSON encoding omits it.
+func (t jsonString) IsZero() bool { return !t.set }
 
-// truth is a boolean as fastjson reads one: "true", 1 and null will do.
-type truth bool
+// jsonBool is a boolean with the decoding rules of fastjson: it also accepts strings, 0, 1 and null.
+type jsonBool bool
 
-func (b *truth) UnmarshalJSON(raw []byte) error {
+func (b *jsonBool) UnmarshalJSON(raw []byte) error {
 	switch string(bytes.ToLower(raw)) {
 	case "true", `"true"`, "1", `"1"`:
 		*b = true
@@ -49,53 +49,53 @@ func (b *truth) UnmarshalJSON(raw []byte) error {
 }
 
 // bizRequest is the input of installBiz, uninstallBiz and switchBiz
-// (protocol 4.5, 4.6), and an item of a batch or a baseline. A process record echoes it, with its fields in this order.
+// (protocol 4.5, 4.6), and an item of a batch or a baseline. A process record has it, with the fields in this order.
 type bizRequest struct {
-	Args            []text          `json:"args,omitempty"`
-	Async           truth           `json:"async"`
-	BizName         text            `json:"bizName,omitzero"`
-	BizURL          text            `json:"bizUrl,omitzero"`
-	BizVersion      text            `json:"bizVersion,omitzero"`
-	Envs            map[string]text `json:"envs,omitempty"`
-	InstallStrategy text            `json:"installStrategy,omitzero"`
-	RequestID       text            `json:"requestId,omitzero"`
+	Args            []jsonString          `json:"args,omitempty"`
+	Async           jsonBool              `json:"async"`
+	BizName         jsonString            `json:"bizName,omitzero"`
+	BizURL          jsonString            `json:"bizUrl,omitzero"`
+	BizVersion      jsonString            `json:"bizVersion,omitzero"`
+	Envs            map[string]jsonString `json:"envs,omitempty"`
+	InstallStrategy jsonString            `json:"installStrategy,omitzero"`
+	RequestID       jsonString            `json:"requestId,omitzero"`
 }
 
-// batchRequest is the input of batchInstallBiz (protocol 4.9). A process record echoes it.
+// batchRequest is the input of batchInstallBiz (protocol 4.9). A process record has it.
 type batchRequest struct {
-	Async     truth        `json:"async"`
+	Async     jsonBool     `json:"async"`
 	BizList   []bizRequest `json:"bizList,omitempty"`
-	RequestID text         `json:"requestId,omitzero"`
+	RequestID jsonString   `json:"requestId,omitzero"`
 }
 
 // healthRequest is the input of health (protocol 7).
 type healthRequest struct {
-	Type       text   `json:"type"`
-	Metrics    []text `json:"metrics"`
-	BizName    text   `json:"bizName"`
-	BizVersion text   `json:"bizVersion"`
+	Type       jsonString   `json:"type"`
+	Metrics    []jsonString `json:"metrics"`
+	BizName    jsonString   `json:"bizName"`
+	BizVersion jsonString   `json:"bizVersion"`
 }
 
 // opsRequest is the input of queryBizOps (protocol 4.8).
 type opsRequest struct {
-	RequestID text `json:"requestId"`
+	RequestID jsonString `json:"requestId"`
 }
 
-// errNotJSON is a body that is not the JSON that a command takes.
+// errNotJSON is the error of a body that is not a JSON object or array, as required.
 var errNotJSON = errors.New("not valid JSON")
 
-// errFields is a JSON object whose fields do not convert.
-var errFields = errors.New("fields of another type")
+// errFields is the error of a JSON object with a field of a wrong type.
+var errFields = errors.New("field of a wrong type")
 
-// decodeObject reads a JSON object. An empty body and null give nil, as
-// fastjson does. The error is errNotJSON or errFields.
+// decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. The errors wrap
+// errNotJSON or errFields.
 func decodeObject[T any](body []byte) (*T, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {
 		return nil, nil
 	}
 	if body[0] != '{' || !json.Valid(body) {
-		return nil, fmt.Errorf("JSON object expected: %w", errNotJSON)
+		return nil, fmt.Errorf("expected a JSON object: %w", errNotJSON)
 	}
 	v := new(T)
 	if err := json.Unmarshal(body, v); err != nil {
@@ -104,19 +104,19 @@ func decodeObject[T any](body []byte) (*T, error) {
 	return v, nil
 }
 
-// decodeBaseline reads a baseline, a bare array (protocol 3.6). An empty
-// payload and null give nil.
+// decodeBaseline decodes a baseline, an array without an envelope (protocol 3.6). An empty payload and null are an empty
+// baseline.
 func decodeBaseline(body []byte) (*batchRequest, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {
 		return &batchRequest{}, nil
 	}
 	if body[0] != '[' {
-		return nil, fmt.Errorf("JSON array expected: %w", errNotJSON)
+		return nil, fmt.Errorf("expected a JSON array: %w", errNotJSON)
 	}
 	list := []bizRequest{}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("reading baseline: %w", err)
+		return nil, fmt.Errorf("decoding baseline: %w", err)
 	}
 	return &batchRequest{BizList: list}, nil
 }

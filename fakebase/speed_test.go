@@ -32,14 +32,14 @@ func TestSpeedDividesHeartbeatsAndFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, hit := b.faults.fire(fault.KindDelay, subject{message: "heart"}); !hit || f.wait != 6*time.Second {
+	if f, hit := b.faults.trigger(fault.KindDelay, subject{message: "heart"}); !hit || f.wait != 6*time.Second {
 		t.Errorf("a delay of a minute is %s at speed 10", f.wait)
 	}
 	if _, err := New(Options{Identity: "b", Speed: 21}); err == nil ||
 		!strings.Contains(err.Error(), "option Speed 21") {
 		t.Errorf("a speed of 21: %v", err)
 	}
-	if mqtt.LastPause/fastest < time.Second || mqtt.KeepAlive/fastest < time.Second {
+	if mqtt.LastPause/maxSpeed < time.Second || mqtt.KeepAlive/maxSpeed < time.Second {
 		t.Error("a keep-alive holds whole seconds")
 	}
 }

@@ -6,70 +6,68 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Trace is one thing that a base did: it answered a command, or a fault was set,
-// was cleared or happened. Exactly one of Command and Fault is set.
+// Trace records a command that the base has responded to, or a fault that was set, triggered or cleared. Either Command or
+// Fault is set.
 type Trace struct {
-	// Time is not shifted by a clock skew.
+	// Time is not affected by clockSkew faults.
 	Time    time.Time     `json:"time"`
 	Command *CommandTrace `json:"command,omitempty"`
 	Fault   *FaultTrace   `json:"fault,omitempty"`
 }
 
-// CommandTrace is a command that was answered, over either tunnel. One that
-// hangs, and one that ends with its process, is not. An asynchronous one is told
-// when its record is answered.
+// CommandTrace records a command that the base has responded to, over either tunnel. Commands that hang or end with the
+// process are not traced. An asynchronous command is traced when the response with its record is sent.
 type CommandTrace struct {
-	// Identity is that of the process.
+	// Identity of the process.
 	Identity string `json:"identity"`
-	// Name of the command, such as installBiz; a baseline is a batchInstallBiz.
+	// Name of the command, such as installBiz. The name of a baseline is batchInstallBiz.
 	Name string `json:"name"`
-	// Biz and Version that it was about, as far as they are known.
+	// Biz and Version of the module; may be empty.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Code is the error code of the documents, one of fault.Codes; empty = success.
-	// It is here even if the base does not send it.
+	// Code is the error code of the Koupleless documentation, one of fault.Codes; empty = success. It is set even if the base
+	// does not send it.
 	Code string `json:"code,omitempty"`
-	// Message is what the answer said.
+	// Message is the message of the response.
 	Message string `json:"message,omitempty"`
-	// Elapsed is the time from its arrival to its answer.
+	// Elapsed is the time from the arrival of the command to the response.
 	Elapsed time.Duration `json:"elapsed"`
 }
 
-// FaultTrace is what became of a fault.
+// FaultTrace records a change of a fault.
 type FaultTrace struct {
 	ID   string     `json:"id"`
 	Kind fault.Kind `json:"kind"`
-	// State is set, cleared or fired. Faults that are a state do not fire.
+	// State is set, cleared or fired. State kinds of faults are not fired.
 	State FaultState `json:"state"`
-	// Code of the fault, if it has one.
+	// Code of the fault; may be empty.
 	Code string `json:"code,omitempty"`
 }
 
-// FaultState says what became of a fault.
+// FaultState is a change of a fault.
 type FaultState string
 
-// What becomes of faults.
+// The changes of faults.
 const (
-	FaultIsSet   FaultState = "set"
-	FaultCleared FaultState = "cleared"
-	FaultFired   FaultState = "fired"
+	FaultIsSet     FaultState = "set"
+	FaultCleared   FaultState = "cleared"
+	FaultTriggered FaultState = "fired"
 )
 
-// Trace calls fn with everything that is traced from now on, until stop is called.
-// In contrast to Watch's, calls may be concurrent, and the base may be
-// locked or not: fn must be quick and must not call the base or stop.
+// Trace calls fn with all later traces until stop is called. Unlike the calls of Watch, calls may be concurrent. The base may
+// be locked during a call, so fn must return quickly, and must not call methods of the base or stop.
 func (b *Base) Trace(fn func(Trace)) (stop func()) { return b.tracers.Add(fn) }
 
 func (b *Base) trace(t Trace) {
 	t.Time = time.Now()
-	b.tracers.Tell(t)
+	b.tracers.Notify(t)
 }
 
 func (b *Base) traceFault(f *fault.Fault, s FaultState) {
 	b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 }
 
-func (l *life) traceCommand(sub subject, out outcome, elapsed time.Duration) {
+func (l *incarnation) traceCommand(sub subject, out commandResult, elapsed time.Duration) {
 	c := CommandTrace{
 		Identity: l.identity, Name: sub.command, Biz: sub.biz, Version: sub.version,
 		Code: out.code, Message: out.message, Elapsed: elapsed,

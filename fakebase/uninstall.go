@@ -8,20 +8,19 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// uninstall stops and removes one biz (protocol 4.6). Requests that it still
-// works on are cut when it is gone, as the end of its class loader would.
-func (l *life) uninstall(sub subject) (clientResponse, *exception) {
+// uninstall stops and removes a biz (protocol 4.6). Then it aborts the requests that the biz is processing.
+func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	id := ark.ID(sub.biz, sub.version)
 	missing := clientResponse{code: codeNotFound, message: "Uninstall biz: " + id + " not found."}
 	fs := &l.b.faults
 	if sub.biz == l.b.opts.Name {
 		return clientResponse{code: codeFailed, message: "Master biz must not be uninstalled."}, nil
 	}
-	if fs.fail(stepFind, sub) != nil {
+	if fs.exceptionAt(stepFind, sub) != nil {
 		return missing, nil
 	}
-	if l.guarded(id, sub) {
-		if ex := fs.fail(stepGuard, sub); ex != nil {
+	if l.isGuarded(id, sub) {
+		if ex := fs.exceptionAt(stepGuard, sub); ex != nil {
 			return clientResponse{}, ex
 		}
 	}
@@ -37,10 +36,10 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
-	if !l.sleep(l.b.opts.of(pause.Draw(l.b.share))) {
-		return clientResponse{}, errGone
+	if !l.sleep(l.b.opts.scaled(pause.Sample(l.b.randomFloat))) {
+		return clientResponse{}, errNoAnswer
 	}
-	ex := fs.fail(stepStop, sub)
+	ex := fs.exceptionAt(stepStop, sub)
 	l.b.mu.Lock()
 	now := time.Now()
 	if ex != nil {
@@ -52,44 +51,44 @@ func (l *life) uninstall(sub subject) (clientResponse, *exception) {
 	l.b.mu.Unlock()
 	switch {
 	case ex != nil:
-		l.b.cutRequests(id)
+		l.b.abortRequests(id)
 		return clientResponse{}, ex
 	case errors.Is(err, ark.ErrNotFound):
-		return missing, nil // another command was faster
+		return missing, nil // another command has removed the biz
 	case err != nil:
 		return clientResponse{}, illegalState(fault.CodeUninstallBizFailed, "%v", err)
 	}
-	l.b.cutRequests(id)
+	l.b.abortRequests(id)
 	l.log.Info("biz uninstalled", "biz", id)
 	return clientResponse{code: codeSuccess, message: "Uninstall biz: " + id + " success."}, nil
 }
 
-// guarded tells whether the biz is the active one of several versions, which
-// an error of code UnInstallationRequirementNotMet refuses to uninstall. Where all
-// versions are active nothing is guarded: nothing could ever be removed.
-func (l *life) guarded(id string, sub subject) bool {
+// isGuarded reports whether the biz is the active one of several versions, which a fault with the code
+// UnInstallationRequirementNotMet does not allow to uninstall. It returns false if all versions are active, because otherwise
+// no version could be uninstalled.
+func (l *incarnation) isGuarded(id string, sub subject) bool {
 	if l.b.opts.Activation == ActivateMulti {
 		return false
 	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	b, there := l.container.Get(id)
-	return there && b.State == ark.Activated && len(l.container.Versions(sub.biz)) > 1
+	b, found := l.container.Get(id)
+	return found && b.State == ark.Activated && len(l.container.Versions(sub.biz)) > 1
 }
 
-// uninstallOthers removes every version of the request's biz, as
-// uninstallThenInstall does: what they answer is ignored, what they throw is not.
-func (l *life) uninstallOthers(sub subject) *exception {
+// uninstallOthers uninstalls all versions of the biz, for the strategy uninstallThenInstall. It returns exceptions, and
+// ignores other failures.
+func (l *incarnation) uninstallOthers(sub subject) *exception {
 	l.b.mu.Lock()
 	versions := l.container.Versions(sub.biz)
 	l.b.mu.Unlock()
 	for _, old := range versions {
-		if ex := l.b.faults.fail(stepStopOld, sub); ex != nil {
-			l.failStop(old.ID())
+		if ex := l.b.faults.exceptionAt(stepStopOld, sub); ex != nil {
+			l.failUninstall(old.ID())
 			return ex
 		}
 		if _, ex := l.uninstall(subject{command: cmdUninstall, biz: old.Name, version: old.Version}); ex != nil {
-			if ex != errGone {
+			if ex != errNoAnswer {
 				ex.code = fault.CodeInstallBizTimedOut
 			}
 			return ex
@@ -98,14 +97,14 @@ func (l *life) uninstallOthers(sub subject) *exception {
 	return nil
 }
 
-// uninstallUntold uninstalls the modules that a fault matches. Nothing reports it.
-func (l *life) uninstallUntold() {
+// applyUninstalled uninstalls the modules that an uninstalled fault matches. The base sends no message.
+func (l *incarnation) applyUninstalled() {
 	l.b.mu.Lock()
 	modules := l.container.List()
 	l.b.mu.Unlock()
 	for _, m := range modules {
 		sub := subject{biz: m.Name, version: m.Version}
-		f, hit := l.b.faults.fire(fault.KindUninstalled, sub)
+		f, hit := l.b.faults.trigger(fault.KindUninstalled, sub)
 		if !hit {
 			continue
 		}
@@ -113,29 +112,29 @@ func (l *life) uninstallUntold() {
 			if !l.sleep(f.wait) {
 				return
 			}
-			if _, ex := l.uninstall(sub); ex != nil && ex != errGone {
-				l.log.Info("a biz could not be uninstalled", "biz", m.ID(), "err", ex.message())
+			if _, ex := l.uninstall(sub); ex != nil && ex != errNoAnswer {
+				l.log.Info("uninstalling a biz for a fault failed", "biz", m.ID(), "err", ex.message())
 			}
 		})
 	}
 }
 
-// failStop is an uninstall whose stop handler throws.
-func (l *life) failStop(id string) {
+// failUninstall simulates an uninstallation whose stop handler throws an exception.
+func (l *incarnation) failUninstall(id string) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	now := time.Now()
 	if l.container.Stopping(id, now) != nil || l.container.StopFailed(id, now) != nil {
-		return // it starts just now, or is gone: nothing to break
+		return // the biz is starting or was removed
 	}
 	l.orphaned = true
 	l.releaseLocked(id)
 }
 
-// releaseLocked gives back the metaspace of a biz that is registered no more.
-func (l *life) releaseLocked(id string) {
-	if _, still := l.container.Get(id); !still {
-		l.meta.giveBack(l.charged[id])
+// releaseLocked frees the metaspace of a biz if it is not registered any more. The caller holds b.mu.
+func (l *incarnation) releaseLocked(id string) {
+	if _, registered := l.container.Get(id); !registered {
+		l.metaspaceUse.free(l.charged[id])
 		delete(l.charged, id)
 		delete(l.stopTimes, id)
 	}

@@ -13,31 +13,31 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webPort is the listener for module traffic and actuator. It opens with the first call of WebAddr, and from then on
-// with every process.
+// webPort is the listener for module traffic and the actuator. The first call of WebAddr opens it. After that, every process
+// opens it.
 type webPort struct {
 	b        *Base
 	endpoint endpoint
 
-	mu     sync.Mutex
-	wanted bool
-	flying map[*flight]string // the biz identities of the requests in work
+	mu       sync.Mutex
+	wanted   bool
+	inFlight map[*moduleRequest]string // biz identities of running requests
 }
 
-// flight is a request that a module works on.
-type flight struct {
-	conn net.Conn
-	cut  context.CancelFunc
+// moduleRequest is a running request to a module.
+type moduleRequest struct {
+	conn   net.Conn
+	cancel context.CancelFunc
 }
 
 func (w *webPort) init(b *Base) {
-	w.b, w.flying = b, map[*flight]string{}
+	w.b, w.inFlight = b, map[*moduleRequest]string{}
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
-// WebAddr returns host:port of the listener for module traffic and actuator, which the first call opens. The address
-// stays the same through crashes and restarts, unless another process takes the port. While no process of the base
-// runs, connections are refused.
+// WebAddr returns host:port of the listener for module traffic and the actuator. The first call opens it. The address stays
+// the same after crashes and restarts, unless another program uses the port. If no process of the base runs, connections are
+// refused.
 func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
@@ -47,10 +47,10 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 		return addr, nil
 	}
 	b.mu.Lock()
-	l := b.life
+	l := b.current
 	b.mu.Unlock()
 	if l == nil {
-		// Nobody may answer, but the address must be known.
+		// The listener is closed until a process runs, but the address must be known.
 		if err := w.endpoint.open(ctx, func(func()) bool { return false }); err != nil {
 			return "", fmt.Errorf("opening web listener of base %q: %w", b.opts.Identity, err)
 		}
@@ -59,28 +59,28 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	if err := w.endpoint.open(ctx, l.spawn); err != nil {
 		return "", fmt.Errorf("opening web listener of base %q: %w", l.identity, err)
 	}
-	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse {
+	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse {
 		w.endpoint.close()
 	}
 	return w.endpoint.address(), nil
 }
 
-// reopenWeb opens the listener with a new process if it was open before.
-func (b *Base) reopenWeb(l *life) {
+// reopenWeb opens the listener for a new process if WebAddr was called before.
+func (b *Base) reopenWeb(l *incarnation) {
 	b.web.mu.Lock()
 	wanted := b.web.wanted
 	b.web.mu.Unlock()
-	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse || !wanted {
+	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse || !wanted {
 		return
 	}
 	if err := b.web.endpoint.open(l.ctx, l.spawn); err != nil {
-		l.log.Warn("web listener cannot be opened", "err", err)
+		l.log.Warn("opening the web listener failed", "err", err)
 	}
 }
 
-// applyWebRefuse closes or opens the listener as the faults say.
-func (b *Base) applyWebRefuse(l *life) {
-	if _, refuse := b.faults.holds(fault.KindWebRefuse, subject{}); refuse {
+// applyWebRefuse closes the listener while a webRefuse fault is in effect, and otherwise opens it.
+func (b *Base) applyWebRefuse(l *incarnation) {
+	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse {
 		b.web.endpoint.close()
 		return
 	}
@@ -89,28 +89,29 @@ func (b *Base) applyWebRefuse(l *life) {
 
 func (b *Base) closeWeb() { b.web.endpoint.close() }
 
-func (b *Base) cutRequests(id string) {
+// abortRequests aborts the running requests to a biz.
+func (b *Base) abortRequests(id string) {
 	b.web.mu.Lock()
 	defer b.web.mu.Unlock()
-	for f, biz := range b.web.flying {
+	for f, biz := range b.web.inFlight {
 		if biz == id {
 			reset(f.conn)
-			f.cut()
+			f.cancel()
 		}
 	}
 }
 
-// HostNameHeader is in every answer of the listener for module traffic, also in errors. Behind a load balancer, it shows
-// which base has answered.
+// HostNameHeader is the header with the host name of the base in every response of the listener for module traffic. Behind
+// a load balancer, it identifies the base.
 const HostNameHeader = "X-Base-Host-Name"
 
-// ServeHTTP answers actuator and module requests.
+// ServeHTTP handles requests to the actuator and to modules.
 func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	w.b.mu.Lock()
-	l := w.b.life
+	l := w.b.current
 	w.b.mu.Unlock()
 	if l == nil || l.ctx.Err() != nil {
-		panic(http.ErrAbortHandler) // the process is dead
+		panic(http.ErrAbortHandler) // the process has ended
 	}
 	rw.Header().Set(HostNameHeader, l.hostName())
 	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -123,14 +124,14 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		serveProbe(rw, l.readiness())
 	case first == "actuator" && rest == "info":
 		l.serveInfo(rw)
-	case rest == "actuator/health", rest == "actuator/info": // the documents say info and show health
+	case rest == "actuator/health", rest == "actuator/info": // the Koupleless documentation names the path info, but shows health
 		l.serveModuleHealth(rw, first)
 	default:
 		l.serveModule(rw, r, first)
 	}
 }
 
-type moduleAnswer struct {
+type moduleResponse struct {
 	Base     string `json:"base"`
 	HostName string `json:"hostName"`
 	Biz      string `json:"biz"`
@@ -138,17 +139,17 @@ type moduleAnswer struct {
 	Request  uint64 `json:"request"`
 }
 
-func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string) {
+func (l *incarnation) serveModule(rw http.ResponseWriter, r *http.Request, path string) {
 	if !l.up() {
 		writeJSON(rw, http.StatusServiceUnavailable, map[string]string{"error": "the base is starting"})
 		return
 	}
 	w := &l.b.web
-	ctx, cut := context.WithCancel(r.Context())
-	defer cut()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	conn, _ := ctx.Value(connKey{}).(net.Conn)
-	f := &flight{conn: conn, cut: cut}
-	biz, ok := l.take(path, f)
+	f := &moduleRequest{conn: conn, cancel: cancel}
+	biz, ok := l.startRequest(path, f)
 	if !ok {
 		noModule(rw, path)
 		return
@@ -156,7 +157,7 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 	defer func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.flying, f)
+		delete(w.inFlight, f)
 	}()
 	n := l.b.requests.Add(1)
 	d := l.b.opts.Web.RequestDuration
@@ -164,7 +165,7 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 		var err error
 		d, err = time.ParseDuration(q)
 		if err != nil || d < 0 {
-			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": "duration must be a time such as 200ms"})
+			writeJSON(rw, http.StatusBadRequest, map[string]string{"error": "invalid duration; use a value such as 200ms"})
 			return
 		}
 	}
@@ -174,19 +175,19 @@ func (l *life) serveModule(rw http.ResponseWriter, r *http.Request, path string)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			panic(http.ErrAbortHandler) // the module is gone, or the client
+			panic(http.ErrAbortHandler) // the module was uninstalled, or the client has disconnected
 		case <-l.ctx.Done():
 			panic(http.ErrAbortHandler)
 		}
 	}
-	writeJSON(rw, http.StatusOK, moduleAnswer{
+	writeJSON(rw, http.StatusOK, moduleResponse{
 		Base: l.identity, HostName: l.hostName(), Biz: biz.Name, Version: biz.Version, Request: n,
 	})
 }
 
-// take finds the biz that serves a path and notes that it works on a request,
-// in one step: an uninstall either comes first or cuts the request.
-func (l *life) take(path string, f *flight) (Biz, bool) {
+// startRequest returns the biz that serves a path, and records the request. It does both in one step, so that an uninstallation
+// either happens before or aborts the request. It returns false if no biz serves the path.
+func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 	w := &l.b.web
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,19 +200,19 @@ func (l *life) take(path string, f *flight) (Biz, bool) {
 	if !ok {
 		return Biz{}, false
 	}
-	w.flying[f] = biz.ID()
+	w.inFlight[f] = biz.ID()
 	return biz, true
 }
 
-// up reports whether the application is ready.
-func (l *life) up() bool {
-	_, broken := l.b.faults.holds(fault.KindStartFailed, subject{})
+// up reports whether the application has started successfully.
+func (l *incarnation) up() bool {
+	_, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	return l.booted && !broken
+	return l.booted && !failed
 }
 
-// noModule answers a request to a path that no active module serves.
+// noModule responds to a request whose path no active module serves.
 func noModule(rw http.ResponseWriter, path string) {
 	writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
 }
@@ -226,5 +227,5 @@ func writeJSON(rw http.ResponseWriter, status int, v any) {
 		rw.Header().Set("Content-Type", "application/json")
 	}
 	rw.WriteHeader(status)
-	_, _ = rw.Write(body) // the client may be gone
+	_, _ = rw.Write(body) // the client may have disconnected
 }

@@ -58,21 +58,21 @@ func await(t *testing.T, b *Base, want func(Status) bool) {
 	}
 }
 
-func (r *webRig) life() *life {
+func (r *webRig) life() *incarnation {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	return r.b.life
+	return r.b.current
 }
 
 // install runs a command of the base directly.
-func (r *webRig) install(version string) outcome {
-	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true},
-		BizURL: text{"http://h/x.jar", true}}
+func (r *webRig) install(version string) commandResult {
+	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
+		BizURL: jsonString{"http://h/x.jar", true}}
 	return r.life().installCommand(&req)
 }
 
-func (r *webRig) uninstall(version string) outcome {
-	req := bizRequest{BizName: text{"biz1", true}, BizVersion: text{version, true}}
+func (r *webRig) uninstall(version string) commandResult {
+	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true}}
 	return r.life().uninstallCommand(&req)
 }
 

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// dialect is how a tunnel spells things: the same models leave a base in two
-// ways (protocol 3.5 and 4.3). Fields of the wire types stand in the order of
-// their keys, alphabetical as fastjson writes beans.
+// dialect is the encoding of a tunnel. The tunnels encode states and reasons differently (protocol 3.5 and 4.3). The fields
+// of the wire types are sorted by their JSON keys, as fastjson encodes beans.
 type dialect struct {
 	state  func(State) string
 	reason func(Reason) string
-	codes  bool // error codes of the documents are added
-	unpack bool // an install's answer says where the jar was unpacked, and more
+	codes  bool // add the error codes of the Koupleless documentation
+	unpack bool // add the fields of wireBiz with omitzero
 }
 
 func mqttDialect(codes bool) dialect {
@@ -37,9 +36,8 @@ type wireRecord struct {
 	State      string `json:"state"`
 }
 
-// wireBiz is the serialised biz model of an install's answer. The fields with
-// omitzero say where the jar was unpacked and what it does not import; only a
-// faithful base says so.
+// wireBiz is the biz model in the response to an install. Only a faithful base sends the fields with omitzero, which have the
+// directory of the unpacked jar and the import rules.
 type wireBiz struct {
 	Attributes                   struct{}     `json:"attributes"`
 	BizName                      string       `json:"bizName"`
@@ -65,7 +63,7 @@ type wireBiz struct {
 	WebContextPath               string       `json:"webContextPath"`
 }
 
-// unpack adds the fields of a faithful base. The name of the directory ends with the time of the install.
+// unpack sets the fields that only a faithful base sends. The name of the directory has the time of the installation.
 func (w *wireBiz) unpack(b *Biz) {
 	var none = []string{}
 	created := time.Time{}
@@ -81,7 +79,7 @@ func (w *wireBiz) unpack(b *Biz) {
 	w.InjectExportPackages, w.InjectPluginDependencies = none, none
 }
 
-// wireListedBiz is an element of queryAllBiz.
+// wireListedBiz is an element of the response to queryAllBiz.
 type wireListedBiz struct {
 	BizName         string       `json:"bizName"`
 	BizState        string       `json:"bizState"`
@@ -91,7 +89,7 @@ type wireListedBiz struct {
 	WebContextPath  string       `json:"webContextPath"`
 }
 
-// wireBizInfo is a biz as health shows it.
+// wireBizInfo is a biz in the response to health.
 type wireBizInfo struct {
 	BizName        string `json:"bizName"`
 	BizState       string `json:"bizState"`
@@ -132,7 +130,7 @@ type wireCommand struct {
 	ID   string `json:"id"`
 }
 
-// wireThrowable is an exception as fastjson writes one.
+// wireThrowable is an exception as fastjson encodes it.
 type wireThrowable struct {
 	Type             string         `json:"@type"`
 	Cause            *wireThrowable `json:"cause,omitempty"`
@@ -161,7 +159,7 @@ type wireProcessRecord struct {
 	Throwable      *wireThrowable `json:"throwable,omitempty"`
 }
 
-// render gives an outcome's data its wire type.
+// render converts the data of a command result to its wire type.
 func (d dialect) render(data any) any {
 	switch v := data.(type) {
 	case nil:
@@ -272,7 +270,7 @@ func nullable(s string) *string {
 	return &s
 }
 
-// encode writes JSON as fastjson does: no escapes for HTML, no line end.
+// encode returns JSON like fastjson, without HTML escapes and without a newline at the end.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -283,7 +281,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// wireMetadata is BaseMetadata.
+// wireMetadata is the class BaseMetadata.
 type wireMetadata struct {
 	ClusterName string `json:"clusterName"`
 	Identity    string `json:"identity"`
@@ -291,7 +289,7 @@ type wireMetadata struct {
 	Version     string `json:"version"`
 }
 
-// wireStatus is BaseStatus, the heartbeat of generation C.
+// wireStatus is the class BaseStatus, the heartbeat of generation C.
 type wireStatus struct {
 	BaseMetadata  wireMetadata `json:"baseMetadata"`
 	LocalHostName string       `json:"localHostName"`
@@ -317,12 +315,12 @@ type wireOldNetwork struct {
 	LocalIP       string `json:"localIP"`
 }
 
-func (l *life) metadata() wireMetadata {
+func (l *incarnation) metadata() wireMetadata {
 	o := &l.b.opts
 	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Name: o.Name, Version: o.Version}
 }
 
-func (l *life) hostName() string { return l.b.opts.hostName(l.identity) }
+func (l *incarnation) hostName() string { return l.b.opts.hostName(l.identity) }
 
 func (o *Options) hostName(identity string) string {
 	if o.HostName != "" {
@@ -331,8 +329,8 @@ func (o *Options) hostName(identity string) string {
 	return strings.ToLower(identity)
 }
 
-// heartbeat is what a heartbeat says; port is 0 over MQTT.
-func (l *life) heartbeat(port int) any {
+// heartbeat returns the payload of a heartbeat. port is 0 over MQTT.
+func (l *incarnation) heartbeat(port int) any {
 	o := &l.b.opts
 	if o.Generation != GenerationC {
 		return wireOldStatus{
@@ -347,16 +345,16 @@ func (l *life) heartbeat(port int) any {
 	}
 }
 
-// heartbeatInterval is the pause between heartbeats of a tunnel.
+// heartbeatInterval returns the time between heartbeats of a tunnel.
 func (o *Options) heartbeatInterval(overHTTP bool) time.Duration {
 	switch {
 	case o.HeartbeatInterval > 0:
-		return o.of(o.HeartbeatInterval)
+		return o.scaled(o.HeartbeatInterval)
 	case overHTTP:
-		return o.of(12 * time.Second)
+		return o.scaled(12 * time.Second)
 	case o.Generation == GenerationA:
-		return o.of(120 * time.Second)
+		return o.scaled(120 * time.Second)
 	default:
-		return o.of(10 * time.Second)
+		return o.scaled(10 * time.Second)
 	}
 }

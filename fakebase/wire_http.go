@@ -1,6 +1,6 @@
 package fakebase
 
-// wireResponse is an answer of the arklet HTTP server (protocol 4.3).
+// wireResponse is a response of the arklet HTTP server (protocol 4.3).
 type wireResponse struct {
 	BaseIdentity    string `json:"baseIdentity,omitempty"`
 	Code            string `json:"code"`
@@ -10,8 +10,8 @@ type wireResponse struct {
 	Message         string `json:"message,omitempty"`
 }
 
-// response gives an outcome the shape of an HTTP answer.
-func (d dialect) response(identity string, o outcome) wireResponse {
+// response converts a command result to an HTTP response.
+func (d dialect) response(identity string, o commandResult) wireResponse {
 	out := wireResponse{Code: codeSuccess, Message: o.message}
 	if d.codes {
 		out.ErrorCode = o.code

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// wireOutput is arklet's Output inside an MQTT envelope (protocol 3.6).
+// wireOutput is the class Output in an MQTT envelope (protocol 3.6).
 type wireOutput struct {
 	Code      string `json:"code"`
 	Data      any    `json:"data,omitempty"`
@@ -14,22 +14,21 @@ type wireOutput struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// wireThrown is the data of an Output for an exception.
+// wireThrown is the data of wireOutput after an exception.
 type wireThrown struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// wireOperation is the data of base/bizOperation and, without names, of
-// base/batchInstallBizResponse.
+// wireOperation is the data of base/bizOperation, and of base/batchInstallBizResponse without the name and the version.
 type wireOperation struct {
-	BizName    text       `json:"bizName,omitzero"`
-	BizVersion text       `json:"bizVersion,omitzero"`
+	BizName    jsonString `json:"bizName,omitzero"`
+	BizVersion jsonString `json:"bizVersion,omitzero"`
 	Command    string     `json:"command"`
 	Response   wireOutput `json:"response"`
 }
 
-// wireSimpleBiz is an element of base/simpleBiz; nulls are written.
+// wireSimpleBiz is an element of base/simpleBiz. Nulls are not omitted.
 type wireSimpleBiz struct {
 	LatestStateRecord *wireRecord `json:"latestStateRecord"`
 	Name              string      `json:"name"`
@@ -37,15 +36,15 @@ type wireSimpleBiz struct {
 	Version           string      `json:"version"`
 }
 
-// wireOldSimpleBiz is the same in generation B.
+// wireOldSimpleBiz is an element of base/simpleBiz in generation B.
 type wireOldSimpleBiz struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Version string `json:"version"`
 }
 
-// output gives an outcome the shape of an MQTT answer.
-func (d dialect) output(o outcome) wireOutput {
+// output converts a command result to an MQTT response.
+func (d dialect) output(o commandResult) wireOutput {
 	out := wireOutput{Code: codeSuccess, Message: o.message}
 	if d.codes {
 		out.ErrorCode = o.code
@@ -64,7 +63,7 @@ func (d dialect) output(o outcome) wireOutput {
 	return out
 }
 
-// simple gives the list of modules the shape of base/simpleBiz.
+// simple converts a list of modules to the data of base/simpleBiz.
 func (d dialect) simple(list []Biz, generation Generation) any {
 	if generation == GenerationB {
 		out := make([]wireOldSimpleBiz, len(list))
@@ -83,7 +82,7 @@ func (d dialect) simple(list []Biz, generation Generation) any {
 	return out
 }
 
-// envelope wraps encoded data (protocol 3.5).
+// envelope returns encoded data in an envelope (protocol 3.5).
 func envelope(data []byte, at time.Time) []byte {
 	const before, between = `{"data":`, `,"publishTimestamp":`
 	var buf bytes.Buffer

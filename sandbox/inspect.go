@@ -43,7 +43,7 @@ func statusFromRecords(dir state.Dir) (*Status, error) {
 	for _, r := range records {
 		c := control.Component{Name: r.Name, State: supervise.Exited, PID: r.PID, StartedAt: r.StartedAt,
 			Reason: "not running", Log: dir.Log(r.Name)}
-		if r.Alive {
+		if r.Running {
 			c.State, c.Reason = supervise.Running, "still running, but its daemon is not"
 		}
 		status.Components = append(status.Components, c)

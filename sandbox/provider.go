@@ -57,7 +57,7 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 		spec.Provider = v1alpha1.ProviderEmbedded
 		return "the provider is embedded, because it is required for a time scale"
 	}
-	image, err := kind.AtHand(ctx, string(spec.Kind.Engine))
+	image, err := kind.LocalImage(ctx, string(spec.Kind.Engine))
 	if err != nil {
 		spec.Provider = v1alpha1.ProviderEmbedded
 		return "the provider is embedded: " + err.Error()

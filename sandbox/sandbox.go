@@ -335,7 +335,7 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	}
 	err = nil
 	if client != nil {
-		asking, cancel := context.WithTimeout(ctx, daemon.DownTime(status.BaseCount)+spareTime)
+		asking, cancel := context.WithTimeout(ctx, daemon.StopTimeout(status.BaseCount)+spareTime)
 		err = client.Down(asking) // a daemon that does not end is killed below
 		cancel()
 		client.Close()
@@ -382,7 +382,7 @@ func removeObjects(ctx context.Context, dir state.Dir) (all bool, err error) {
 		return false, err
 	}
 	all = daemon.EffectiveProvider(config) == v1alpha1.ProviderKind && config.Spec.Broker.URL == ""
-	return all, daemon.Forget(ctx, dir, config)
+	return all, daemon.CleanUp(ctx, dir, config)
 }
 
 func effective(dir state.Dir) (*v1alpha1.Sandbox, error) {

@@ -92,7 +92,7 @@ func nothingRuns(t *testing.T, o sandbox.Options) {
 		t.Error(err)
 	}
 	for _, r := range records {
-		if r.Alive && r.PID != os.Getpid() {
+		if r.Running && r.PID != os.Getpid() {
 			t.Errorf("%s is still running as process %d", r.Name, r.PID)
 		}
 	}
@@ -230,7 +230,7 @@ func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
 		t.Errorf("down: %t, %v", was, err)
 	}
 	records, err := supervise.Records(dir.Run())
-	if err != nil || len(records) != 1 || !records[0].Alive {
+	if err != nil || len(records) != 1 || !records[0].Running {
 		t.Errorf("components: %+v, %v", records, err)
 	}
 }

@@ -31,7 +31,7 @@ type Versions struct {
 // The version output of the binaries.
 var (
 	controlPlaneVersion = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
-	ownVersion         = regexp.MustCompile(`^\S+ version (\S+)\n$`)
+	ownVersion          = regexp.MustCompile(`^\S+ version (\S+)\n$`)
 )
 
 // VersionsOf runs the binaries concurrently to read their versions. The version of a missing binary is empty.

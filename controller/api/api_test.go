@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The reference of module resources names all reasons and condition types, in both languages.
-func TestDocumented(t *testing.T) {
+func TestReasonsAndConditionTypesAreDocumented(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +42,7 @@ func TestDocumented(t *testing.T) {
 		}
 		for _, name := range names {
 			if !strings.Contains(string(text), "`"+name+"`") {
-				t.Errorf("%s does not name `%s`", path, name)
+				t.Errorf("%s does not document `%s`", path, name)
 			}
 		}
 	}

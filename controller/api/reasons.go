@@ -2,11 +2,11 @@ package api
 
 // Condition types of a module Pod.
 const (
-	// ConditionInstalled and ConditionReady are set if they are readiness gates of the Pod.
+	// ConditionInstalled and ConditionReady are set on Pods that have them as readiness gates.
 	ConditionInstalled = "module.koupleless.io/installed"
 	ConditionReady     = "module.koupleless.io/ready"
-	// ConditionCurrent reports whether the base has the jars that the Pod names, and how they got
-	// there. Every module Pod that was Ready once has it.
+	// ConditionCurrent is True if the base has the jars that the Pod requests. Its reason states how they were
+	// installed. Every module Pod that was Ready once has it.
 	ConditionCurrent = "module.koupleless.io/current"
 )
 
@@ -18,7 +18,7 @@ const (
 	ReasonMetaspacePressure = "MetaspaceAboveThreshold"
 )
 
-// ConditionObserved is the condition type of a Node that reports whether missed heartbeats of its base mean anything.
+// ConditionObserved is a condition type of a Node. It is False while missed heartbeats of the base are ignored.
 const ConditionObserved = "Observed"
 
 // Reasons of waiting containers, and of the conditions of their Pod. A failed command has the type of its
@@ -28,12 +28,12 @@ const (
 	ReasonContainerCreating = "ContainerCreating"
 	// ReasonResolved is a module that the base is installing.
 	ReasonResolved = "BizResolved"
-	// ReasonDeactivated is a module that a newer version of it on the same base replaced. The Koupleless
-	// documentation defines it (Module Controller V2, document 5.2, batch update).
+	// ReasonDeactivated is a module that was deactivated by a newer version on the same base. The Koupleless
+	// documentation defines it (Module Controller V2 document 5.2, batch update).
 	ReasonDeactivated = "BizDeactivate"
 	// ReasonNotActivated is a new version that the base keeps deactivated next to the old one.
 	ReasonNotActivated = "BizNotActivated"
-	// ReasonReplacing is a module whose image changed and whose version did not.
+	// ReasonReplacing is a module that is being replaced because its image changed and its version did not.
 	ReasonReplacing = "ReplacingSameVersion"
 	// ReasonBroken is a module that the base reports as BROKEN.
 	ReasonBroken = "BizBroken"

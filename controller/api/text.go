@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// nextAttempt precedes the time in the text of NextAttempt.
+// nextAttempt is the text before the time in the result of NextAttempt.
 const nextAttempt = "the next one is at "
 
-// NextAttempt returns the part of a message that states when a failed command is repeated. The message continues with
-// ": " and the cause. CutNextAttempt parses it.
+// NextAttempt returns the prefix of a message that states when a failed command is repeated. The caller appends ": "
+// and the cause. CutNextAttempt parses the message.
 func NextAttempt(failed int, next time.Time) string {
 	return fmt.Sprintf("attempt %d failed, %s%s", failed, nextAttempt, next.UTC().Format(time.RFC3339))
 }
 
-// CutNextAttempt removes the part that NextAttempt has written from the beginning of a message. found reports whether
-// it is there.
+// CutNextAttempt removes the prefix of NextAttempt from a message. found reports whether the message has the prefix.
 func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 	head, rest, _ := strings.Cut(message, "Z: ")
 	_, at, _ := strings.Cut(head, nextAttempt)
@@ -27,22 +26,22 @@ func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 	return next, rest, true
 }
 
-// LogTime is the layout of the time at the beginning of each line of a module's log, in UTC. "MODULE:VERSION COMMAND "
-// and one of the following words come next.
+// LogTime is the layout of the UTC time at the beginning of each line of a module's log. For a command, the line
+// continues with " MODULE:VERSION COMMAND " and one of LogSent, LogAnswered and LogUnanswered.
 const LogTime = "2006-01-02 15:04:05.000"
 
-// What happened to a command, in a line of a module's log.
+// Events of a command in a module's log.
 const (
 	LogSent       = "sent"
 	LogAnswered   = "answered"
 	LogUnanswered = "not answered"
 )
 
-// LogCommand is a command to a base in a module's log.
+// LogCommand is an event of a command in a module's log.
 type LogCommand struct {
 	At              time.Time
 	Module, Version string
-	// Command is its name, such as installBiz. Event is LogSent, LogAnswered or LogUnanswered.
+	// Command is the name of the command, such as installBiz. Event is LogSent, LogAnswered or LogUnanswered.
 	Command, Event string
 }
 

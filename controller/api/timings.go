@@ -8,11 +8,11 @@ const (
 	UnreachableAfter = 25 * time.Second
 	// DeadAfter is how long a base may miss heartbeats before its Node is deleted (BASE_DEAD_AFTER).
 	DeadAfter = 60 * time.Second
-	// HealthInterval is how often a base is asked for its health (HEALTH_INTERVAL).
+	// HealthInterval is the time between two health checks of a base (HEALTH_INTERVAL).
 	HealthInterval = 10 * time.Second
-	// ListInterval is how often a base is asked for its modules (LIST_INTERVAL); see ListedWithin.
+	// ListInterval is the time between two module list queries of a base (LIST_INTERVAL); see ListedWithin.
 	ListInterval = 15 * time.Second
-	// ReconnectGrace is how long missed heartbeats are ignored after the broker is reachable again (RECONNECT_GRACE).
+	// ReconnectGrace is how long missed heartbeats are ignored after the broker connection recovers (RECONNECT_GRACE).
 	ReconnectGrace = 128 * time.Second
 	// InstallTimeout is the maximum duration of an install command (INSTALL_TIMEOUT).
 	InstallTimeout = 5 * time.Minute
@@ -33,23 +33,24 @@ const (
 	MassMinBases = 3
 	// MassWindow is the time within which bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
 	MassWindow = time.Minute
-	// MassAtMost is the maximum duration of a mass outage. After it, each base is evaluated by itself (MASS_SILENCE_AT_MOST).
+	// MassAtMost is the maximum duration of a mass outage (MASS_SILENCE_AT_MOST). After it, the missed heartbeats of
+	// each base count.
 	MassAtMost = 30 * time.Minute
 )
 
 // Periods of the controller without a setting.
 const (
-	// SweepInterval is how often the controller looks for bases to query, and for missed heartbeats.
+	// SweepInterval is the time between two checks for missed heartbeats and for queries that are due.
 	SweepInterval = time.Second
 	// MinControllerLease is the lower limit of ControllerLease if the time scale shortens it.
 	MinControllerLease = 4 * time.Second
-	// SwitchedReady is how long a Pod stays Ready at most after its base has switched to another version, if a release
-	// has superseded that version: requests are answered in the meantime.
+	// SwitchedReady is the maximum time for which a Pod stays Ready after its base has switched to another version, if
+	// a release has superseded the version of the Pod. The base answers requests in the meantime.
 	SwitchedReady = 30 * time.Second
 )
 
-// ListedWithin returns the maximum time between two module lists of a base: the interval, the tenth over which the
-// queries of bases are spread, and a sweep.
+// ListedWithin returns the maximum time between two module list queries of a base: the interval, the tenth of it over
+// which the queries of all bases are spread, and a sweep.
 func ListedWithin(listInterval, sweep time.Duration) time.Duration {
 	return listInterval + listInterval/10 + sweep
 }

@@ -1,7 +1,6 @@
-// Package apiwait has watches of the Kubernetes API wait for an API server that is away. A reflector
-// of client-go alone pauses up to a minute between two attempts (30 s, and as much again by
-// chance), so that whoever relies on it would not see for as long what happens after
-// an outage.
+// Package apiwait retries watches of the Kubernetes API every second during an outage of the API server. A reflector of
+// client-go waits up to a minute between two attempts (30 s plus jitter), and its informer misses changes for that time
+// after an outage.
 package apiwait
 
 import (
@@ -12,50 +11,49 @@ import (
 	"time"
 )
 
-// pause between two attempts.
-const pause = time.Second
+// retryInterval is the time between two attempts.
+const retryInterval = time.Second
 
-// forbidden is how often a watch that goes on is refused before that is believed.
-const forbidden = 15
+// maxForbidden is the number of retries of a resumed watch that is forbidden.
+const maxForbidden = 15
 
-// Watches returns a transport that sends watches through next, again every second as long as nobody
-// accepts the connection. It blocks until the context of the request ends. A watch that goes on where
-// another one ended is sent again, too, when it is forbidden, fifteen times: an API server that has just
-// started does not know its roles yet. Other requests, and all other errors, pass as they are. Use it
-// with rest.Config.Wrap.
-func Watches(next http.RoundTripper) http.RoundTripper { return transport{next} }
+// RetryWatches returns a transport that sends requests through next. It retries a watch every second until the API
+// server accepts the connection or the context of the request is done. It also retries a resumed watch that is
+// forbidden, up to 15 times, because an API server that has just started may not have loaded its roles. It does not
+// retry after other errors, or other requests. Use it with rest.Config.Wrap.
+func RetryWatches(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	for refused := 0; ; {
+	for forbidden := 0; ; {
 		answer, err := t.next.RoundTrip(r)
 		switch {
 		case r.Method != http.MethodGet || !r.URL.Query().Has("watch"):
 			return answer, err
-		case err != nil && unconnected(err):
-		case err == nil && answer.StatusCode == http.StatusForbidden && goesOn(r) && refused < forbidden:
-			refused++
-			_ = answer.Body.Close() // nobody reads why
+		case err != nil && isDialError(err):
+		case err == nil && answer.StatusCode == http.StatusForbidden && isResumed(r) && forbidden < maxForbidden:
+			forbidden++
+			_ = answer.Body.Close()
 		default:
 			return answer, err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(retryInterval):
 		case <-r.Context().Done():
 			return nil, cmp.Or(err, r.Context().Err())
 		}
 	}
 }
 
-// goesOn tells whether a watch begins at a version that was seen.
-func goesOn(r *http.Request) bool {
+// isResumed reports whether a watch starts at a resource version from a list or an earlier watch.
+func isResumed(r *http.Request) bool {
 	version := r.URL.Query().Get("resourceVersion")
 	return version != "" && version != "0"
 }
 
-// unconnected tells whether a request never reached anybody.
-func unconnected(err error) bool {
+// isDialError reports whether a request failed before a connection was established.
+func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }

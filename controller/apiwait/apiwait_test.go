@@ -15,38 +15,38 @@ type api func(*http.Request) (*http.Response, error)
 
 func (f api) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestWatches(t *testing.T) {
+func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for name, c := range map[string]struct {
 		method, url string
 		err         error         // of the first attempts
-		away        time.Duration // for how long there is this error
-		patience    time.Duration // of the request
+		outage      time.Duration // how long attempts return err
+		timeout     time.Duration // of the request
 		want        error
 		took        time.Duration
 	}{
-		"a watch waits": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
+		"a watch is retried": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
 			time.Hour, nil, 5 * time.Minute},
-		"as long as somebody wants it": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
+		"until its context is done": {http.MethodGet, "/api/v1/pods?watch=true", refused, 5 * time.Minute,
 			1500 * time.Millisecond, refused, 1500 * time.Millisecond},
-		"a list does not": {http.MethodGet, "/api/v1/pods", refused, time.Minute, time.Hour, refused, 0},
-		"a write does not": {http.MethodPost, "/api/v1/pods?watch=true", refused, time.Minute, time.Hour,
+		"a list is not retried": {http.MethodGet, "/api/v1/pods", refused, time.Minute, time.Hour, refused, 0},
+		"a write is not retried": {http.MethodPost, "/api/v1/pods?watch=true", refused, time.Minute, time.Hour,
 			refused, 0},
-		"one that was connected is not": {http.MethodGet, "/api/v1/pods?watch=true", reset, time.Minute, time.Hour,
+		"a lost connection is not retried": {http.MethodGet, "/api/v1/pods?watch=true", reset, time.Minute, time.Hour,
 			reset, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
 				defer cancel()
 				r, err := http.NewRequestWithContext(ctx, c.method, "https://api.example"+c.url, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := Watches(api(func(*http.Request) (*http.Response, error) {
-					if time.Since(began) < c.away {
+				answer, err := RetryWatches(api(func(*http.Request) (*http.Response, error) {
+					if time.Since(began) < c.outage {
 						return nil, c.err
 					}
 					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
@@ -62,23 +62,23 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// An API server that has just started forbids what it will allow.
-func TestWatchesThatAreForbidden(t *testing.T) {
+// An API server that has just started may reject requests that it allows later.
+func TestForbiddenWatchesAreRetriedIfResumed(t *testing.T) {
 	for name, c := range map[string]struct {
 		url      string
 		during   time.Duration
 		want     int
 		attempts int
 	}{
-		"one that goes on waits": {"/api/v1/pods?watch=true&resourceVersion=7", 5 * time.Second,
+		"resumed watch": {"/api/v1/pods?watch=true&resourceVersion=7", 5 * time.Second,
 			http.StatusOK, 6},
-		"one that is forbidden for good": {"/api/v1/pods?watch=true&resourceVersion=7", time.Hour,
+		"resumed watch that stays forbidden": {"/api/v1/pods?watch=true&resourceVersion=7", time.Hour,
 			http.StatusForbidden, 16},
-		"one that begins does not": {"/api/v1/pods?watch=true&resourceVersion=0", time.Hour,
+		"new watch": {"/api/v1/pods?watch=true&resourceVersion=0", time.Hour,
 			http.StatusForbidden, 1},
-		"one that begins with a list, too": {"/api/v1/pods?watch=true&sendInitialEvents=true", time.Hour,
+		"new watch with a list": {"/api/v1/pods?watch=true&sendInitialEvents=true", time.Hour,
 			http.StatusForbidden, 1},
-		"neither does another request for it": {"/api/v1/pods?resourceVersion=7", time.Hour, http.StatusForbidden, 1},
+		"list": {"/api/v1/pods?resourceVersion=7", time.Hour, http.StatusForbidden, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestWatchesThatAreForbidden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				answer, err := Watches(api(func(*http.Request) (*http.Response, error) {
+				answer, err := RetryWatches(api(func(*http.Request) (*http.Response, error) {
 					attempts++
 					status := http.StatusForbidden
 					if time.Since(began) >= c.during {

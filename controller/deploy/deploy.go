@@ -1,10 +1,9 @@
-// Package deploy holds the manifests of the module controller, so that a program can apply what a
-// person applies with kubectl.
+// Package deploy embeds the manifests of the module controller.
 //
-//	*.yaml      the controller inside a cluster, put together by kustomization.yaml
-//	board/      the board inside a cluster, which only reads
-//	outside/    the bindings of a controller that runs outside the cluster
-//	samples/    the examples of the Koupleless documents, corrected; each says what and why
+//	*.yaml      a controller in a cluster; kustomization.yaml lists the manifests
+//	board/      a read-only board in a cluster
+//	outside/    the role bindings for a controller that runs outside the cluster
+//	samples/    corrected examples of the Koupleless documentation; comments explain the corrections
 package deploy
 
 import (
@@ -20,24 +19,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// User is the name that the manifests of Objects give the controller's rights to.
+// User is the Kubernetes user to which the manifests of Objects grant the permissions of the controller.
 const User = "module-controller"
 
-// FS holds the manifests: those of a controller inside a cluster at its root, and outside/.
+// FS contains the manifests of a controller in a cluster, and the directory outside.
 //
 //go:embed *.yaml outside/*.yaml
 var FS embed.FS
 
-// Samples holds the corrected examples, as samples/NAME.yaml.
+// Samples contains the corrected examples as samples/NAME.yaml.
 //
 //go:embed samples/*.yaml
 var Samples embed.FS
 
-// Objects returns what a controller needs that runs outside the cluster as User: the definition of
-// Module, a ClusterRole and a ClusterRoleBinding, and in the namespace kube-node-lease a Role and a
-// RoleBinding. Apply them in this order. A namespaced object bears its namespace; a fresh API
-// server makes kube-node-lease only moments after it is ready, so be prepared to try again. Each
-// call returns objects of its own. An error means a broken build.
+// Objects returns the objects for a controller that runs outside the cluster as User: the CustomResourceDefinition of
+// Module, a ClusterRole, a ClusterRoleBinding, and a Role and a RoleBinding in the namespace kube-node-lease. Apply
+// them in this order. A new API server creates kube-node-lease shortly after it is ready, so applying them may have to
+// be repeated. The caller owns the objects. An error means that the embedded manifests are invalid.
 func Objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"crd.yaml", "clusterrole.yaml", "role.yaml", "outside/bindings.yaml"} {
@@ -54,8 +52,8 @@ func Objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Parse returns the objects of a YAML text with one or more documents, in order. Documents that
-// hold nothing but comments are left out. It refuses a key that stands twice in one mapping.
+// Parse returns the objects of a YAML text with one or more documents, in order. It omits documents that contain only
+// comments. It returns an error for a duplicate key.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

@@ -39,7 +39,7 @@ func read(t *testing.T, fsys embed.FS) map[string][]*unstructured.Unstructured {
 			t.Errorf("%s: %v", name, err)
 		}
 		if len(objects) == 0 {
-			t.Errorf("%s holds no object", name)
+			t.Errorf("%s contains no objects", name)
 		}
 		files[name] = objects
 		return nil
@@ -50,7 +50,7 @@ func read(t *testing.T, fsys embed.FS) map[string][]*unstructured.Unstructured {
 	return files
 }
 
-// kustomization is as much of a Kustomization as the manifests use.
+// kustomization contains the fields of a Kustomization that the manifests use.
 type kustomization struct {
 	APIVersion, Kind string
 	Resources        []string
@@ -145,9 +145,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestRights is the list of what the controller may do. A line is added here together with the code
-// that needs it.
-func TestRights(t *testing.T) {
+// The comment of each permission names the package that uses it.
+func TestPermissions(t *testing.T) {
 	want := map[string]string{
 		"nodes":                           "get list watch create update delete", // internal/vnode
 		"nodes/status":                    "update",                              // internal/vnode
@@ -181,7 +180,7 @@ func TestRights(t *testing.T) {
 	add(clusterRole.Rules, "")
 	add(role.Rules, " in "+role.Namespace)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rights (-want +got):\n%s", diff)
+		t.Errorf("permissions (-want +got):\n%s", diff)
 	}
 }
 
@@ -206,8 +205,8 @@ func TestDeploymentSetsTheDocumentsVariables(t *testing.T) {
 	}
 }
 
-// The login goes to the broker over TLS, whose authority is in the Secret with it.
-func TestTheBrokerIsReachedOverTLS(t *testing.T) {
+// The Secret contains the credentials for the broker and the CA certificate for TLS.
+func TestDeploymentConnectsToBrokerOverTLS(t *testing.T) {
 	pod := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment).Spec.Template.Spec
 	got := map[string]string{}
 	for _, env := range pod.Containers[0].Env {
@@ -234,7 +233,7 @@ func TestTheBrokerIsReachedOverTLS(t *testing.T) {
 	}
 }
 
-// The policy is for the Pods of the Deployment, and names ports that they have. Heartbeats come from Pods.
+// The policy selects the Pods of the Deployment, and refers to their ports.
 func TestNetworkPolicy(t *testing.T) {
 	files := read(t, FS)
 	policy := typed(t, files["networkpolicy.yaml"][0]).(*networkingv1.NetworkPolicy)
@@ -254,11 +253,11 @@ func TestNetworkPolicy(t *testing.T) {
 		want[port.Name] = port.Name == "health" || port.Name == "kubelet"
 	}
 	if diff := cmp.Diff(want, open); diff != "" {
-		t.Errorf("ports, and whether they are open to all (-want +got):\n%s", diff)
+		t.Errorf("open to all sources, by port (-want +got):\n%s", diff)
 	}
 }
 
-func TestSamplesAreCorrect(t *testing.T) {
+func TestSamplesFitSampleNode(t *testing.T) {
 	files := read(t, Samples)
 	if diff := cmp.Diff([]string{
 		"samples/module-deployment-peer.yaml", "samples/module-deployment.yaml", "samples/module-pod.yaml",
@@ -273,8 +272,8 @@ func TestSamplesAreCorrect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if head, _, _ := strings.Cut(string(text), "apiVersion:"); !strings.Contains(head, "# Corrected:") {
-				t.Error("does not begin by saying what was corrected")
+			if head, _, _ := strings.Cut(string(text), "apiVersion:"); !strings.Contains(head, "# Corrections:") {
+				t.Error("the file does not begin with a list of corrections")
 			}
 			switch object := typed(t, objects[0]).(type) {
 			case *corev1.Pod:
@@ -292,8 +291,7 @@ func TestSamplesAreCorrect(t *testing.T) {
 	}
 }
 
-// checkModule says what keeps the controller or the scheduler from taking a module to the sample's
-// base.
+// checkModule reports an error if the controller or the scheduler would not install a module on the base of the sample.
 func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vnode *corev1.Node) {
 	t.Helper()
 	if got := labels["virtual-kubelet.koupleless.io/component"]; got != "module" {
@@ -301,14 +299,14 @@ func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vn
 	}
 	for _, container := range spec.Containers {
 		if !strings.HasSuffix(container.Image, ".jar") {
-			t.Errorf("image %q is no jar", container.Image)
+			t.Errorf("image %q is not a jar", container.Image)
 		}
 		if len(container.Env) != 1 || container.Env[0].Name != "BIZ_VERSION" ||
 			!strings.Contains(container.Image, container.Env[0].Value) {
-			t.Errorf("environment %v does not name the version of %q", container.Env, container.Image)
+			t.Errorf("environment %v does not contain the version of %q", container.Env, container.Image)
 		}
 	}
-	if problem := whyNotOn(spec, vnode); problem != "" {
-		t.Errorf("cannot run on the sample's base: %s", problem)
+	if problem := schedulingProblem(spec, vnode); problem != "" {
+		t.Errorf("the Pod cannot run on the base of the sample: %s", problem)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// whyNotOn says why the scheduler would keep a Pod off a Node, and nothing if it would not.
-func whyNotOn(spec corev1.PodSpec, node *corev1.Node) string {
+// schedulingProblem returns why the scheduler would not place a Pod on a Node; empty if it would.
+func schedulingProblem(spec corev1.PodSpec, node *corev1.Node) string {
 	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)
 	if err != nil || !match {
 		return fmt.Sprintf("node affinity does not match labels %v (%v)", node.Labels, err)

@@ -1,9 +1,9 @@
-// Package errcode has the error codes of Module Controller V2 document 5.6, with their meanings and suggestions in
+// Package errcode defines the error codes of Module Controller V2 document 5.6, with their meanings and suggestions in
 // Chinese and English.
 //
-// A code is Source.Type, for example Arklet.InstallModuleFailed: the source is the component at fault. The spelling
-// is that of the document, including ResourceConstraned and OverFiftyPercentBaseInstancesUnavaliable. The package
-// imports only the standard library.
+// A code is Source.Type, for example Arklet.InstallModuleFailed. The source is the component that caused the failure.
+// The codes keep the spelling of the document, including ResourceConstraned and
+// OverFiftyPercentBaseInstancesUnavaliable. The package imports only the standard library.
 package errcode
 
 import "strings"
@@ -17,7 +17,7 @@ func (c Code) Source() string {
 	return source
 }
 
-// Type returns the part after the dot, or the empty string. It is usable as the reason of a condition.
+// Type returns the part after the dot, or the empty string. It is a valid reason of a condition.
 func (c Code) Type() string {
 	_, typ, _ := strings.Cut(string(c), ".")
 	return typ
@@ -46,7 +46,7 @@ const (
 	ArkletInstallModuleExecuting          Code = "Arklet.InstallModuleExecuting"
 )
 
-// Failures of the user: the code of the module, or a base that is too small.
+// Failures caused by the user: an error in the code of the module, or a base with too few resources.
 const (
 	UserDiskFull            Code = "User.DiskFull"
 	UserMachineMalfunction  Code = "User.MachineMalfunction"

@@ -18,7 +18,8 @@ func New(code Code, format string, args ...any) error {
 	return &Error{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// Wrap adds a code to an error; nil stays nil. The text keeps the code of a wrapped Error after the new one.
+// Wrap returns an Error with a code that wraps err, or nil if err is nil. The text of the result contains the code of a
+// wrapped Error after the new code.
 func Wrap(code Code, err error) error {
 	if err == nil {
 		return nil
@@ -26,7 +27,7 @@ func Wrap(code Code, err error) error {
 	return &Error{code: code, err: err}
 }
 
-// Of returns the outermost code of an error. It is ModuleControllerUnknownError for an error without a code, and zero
+// Of returns the outermost code of an error, ModuleControllerUnknownError for an error without a code, or the zero Code
 // for nil.
 func Of(err error) Code {
 	if err == nil {
@@ -38,8 +39,8 @@ func Of(err error) Code {
 	return ModuleControllerUnknownError
 }
 
-// Message returns the code, the message and the suggestion for the innermost code. It works for any error; Message of
-// nil is empty.
+// Message returns a text with the outermost code of an error, its message without suggestions, and the suggestion for
+// the innermost code. It accepts errors without a code. The text for nil is empty.
 func Message(err error) string {
 	if err == nil {
 		return ""
@@ -47,7 +48,7 @@ func Message(err error) string {
 	return text(Of(err), what(err), suggestionFor(err))
 }
 
-// Error returns the full code, what happened and the suggestion.
+// Error returns the codes, the message and the suggestion.
 func (e *Error) Error() string {
 	return text(e.code, coded(e.err), suggestionFor(e))
 }
@@ -98,7 +99,7 @@ func suggestionFor(err error) string {
 	return info.Suggestion
 }
 
-// Parse splits a text of Message into its codes, the outermost first, and the message without the suggestion.
+// Parse splits a text from Message into its codes, outermost first, and the rest without the suggestion.
 func Parse(message string) (codes []Code, what string) {
 	what = message
 	suggestion := ""

@@ -2,7 +2,7 @@ package errcode
 
 import "slices"
 
-// Component is a component with a table of codes in the document.
+// Component is a Koupleless component for which the document has a table of error codes.
 type Component string
 
 // The components, in the order of the document.
@@ -12,22 +12,22 @@ const (
 	KouplelessBoard  Component = "KouplelessBoard"
 )
 
-// Info is a row of the tables.
+// Info is a row of a table in the document.
 type Info struct {
 	Code Code
-	// Component is the table of the row. A code may be in several tables.
+	// Component identifies the table. A code can be in several tables.
 	Component Component
 	// Meaning and Suggestion are in English. Suggestion may be empty.
 	Meaning, Suggestion string
-	// MeaningZH and SuggestionZH are the text of the document.
+	// MeaningZH and SuggestionZH are the texts of the document.
 	MeaningZH, SuggestionZH string
 }
 
 // All returns the rows of all tables in the order of the document. The caller owns the slice.
 func All() []Info { return slices.Clone(table[:]) }
 
-// Lookup returns the row of a code in the first table that has it: the module controller's, Arklet's or that of
-// Koupleless Board.
+// Lookup returns the row of a code in the first table that contains the code. The order is ModuleController, Arklet,
+// KouplelessBoard.
 func Lookup(code string) (Info, bool) {
 	for _, component := range [...]Component{ModuleController, Arklet, KouplelessBoard} {
 		if info, ok := LookupIn(component, code); ok {

@@ -1,7 +1,7 @@
 package errcode
 
-// ForInstall returns the controller's code for an install with Arklet's code: the same if the controller's table has
-// it, else InstallModuleFailed. The zero Code stays zero.
+// ForInstall converts the Arklet code of a failed install to a code in the table of ModuleController: the same code if
+// the table contains it, else InstallModuleFailed. It returns the zero Code for the zero Code.
 func ForInstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletInstallBizExecuting:
@@ -14,8 +14,9 @@ func ForInstall(arklet Code) Code {
 	return ArkletInstallModuleFailed
 }
 
-// ForUninstall returns the controller's code for an uninstall with Arklet's code. A module that does not exist is a
-// success. The document has no code for an uninstall that another command blocks.
+// ForUninstall converts the Arklet code of a failed uninstall to a code in the table of ModuleController. It returns
+// the zero Code, which means success, if the module did not exist. An uninstall that another command blocks becomes
+// BaseInstanceInOperation, because the document has no code for it.
 func ForUninstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletNoMatchedBiz:
@@ -28,8 +29,9 @@ func ForUninstall(arklet Code) Code {
 	return ArkletUninstallBizFailed
 }
 
-// Passes reports whether the failure ends without a change of the module: the base is unreachable or busy.
-func Passes(code Code) bool {
+// IsTransient reports whether a failed command can succeed later without a change of the module, because the base is
+// unreachable or busy.
+func IsTransient(code Code) bool {
 	switch code {
 	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting,
 		ModuleControllerBaseInstanceInOperation:
@@ -38,7 +40,8 @@ func Passes(code Code) bool {
 	return false
 }
 
-// shared returns the controller's code with the meaning of Arklet's code, or the zero Code.
+// shared returns the code in the table of ModuleController that has the same meaning as an Arklet code, or the zero
+// Code.
 func shared(arklet Code) Code {
 	if arklet == ModuleControllerInvalidParameter {
 		return OtherUpstreamInvalidParameter

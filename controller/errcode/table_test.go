@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// documentRow is what the document says of one code.
+// documentRow is a row of a table in the document.
 type documentRow struct {
 	Component           Component
 	Code                Code
 	Meaning, Suggestion string
 }
 
-func TestTableIsTheDocuments(t *testing.T) {
+func TestTableMatchesDocument(t *testing.T) {
 	text, err := os.ReadFile("testdata/document-5.6.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -43,12 +43,13 @@ func TestTableIsTheDocuments(t *testing.T) {
 	}
 }
 
-func TestTableIsInEnglishToo(t *testing.T) {
+func TestTableHasEnglishTexts(t *testing.T) {
 	for _, info := range All() {
 		if info.Meaning == "" {
 			t.Errorf("%s of %s has no English meaning", info.Code, info.Component)
 		}
-		if said := info.SuggestionZH != "" && info.SuggestionZH != "-"; said != (info.Suggestion != "") {
+		hasSuggestion := info.SuggestionZH != "" && info.SuggestionZH != "-"
+		if hasSuggestion != (info.Suggestion != "") {
 			t.Errorf("%s of %s: suggestions %q and %q do not match", info.Code, info.Component, info.SuggestionZH,
 				info.Suggestion)
 		}
@@ -84,21 +85,21 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-func TestPasses(t *testing.T) {
+func TestIsTransient(t *testing.T) {
 	var got []Code
 	for _, info := range All() {
-		if info.Component == ModuleController && Passes(info.Code) {
+		if info.Component == ModuleController && IsTransient(info.Code) {
 			got = append(got, info.Code)
 		}
 	}
 	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting,
 		ModuleControllerBaseInstanceInOperation}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("codes that pass (-want +got):\n%s", diff)
+		t.Errorf("transient codes (-want +got):\n%s", diff)
 	}
 }
 
-func TestCodesOfTheController(t *testing.T) {
+func TestForInstallAndForUninstall(t *testing.T) {
 	for arklet, want := range map[Code][2]Code{
 		"":                               {"", ""},
 		ArkletNetworkError:               {ArkletNetworkError, ArkletNetworkError},
@@ -109,7 +110,7 @@ func TestCodesOfTheController(t *testing.T) {
 		"Arklet.Unknown":                 {ArkletInstallModuleFailed, ArkletUninstallBizFailed},
 	} {
 		if got := [2]Code{ForInstall(arklet), ForUninstall(arklet)}; got != want {
-			t.Errorf("%q becomes %q, want %q", arklet, got, want)
+			t.Errorf("%q is converted to %q, want %q", arklet, got, want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package labels has the names of labels, annotations and taints of module Pods, of Nodes of bases and of controllers. It
-// imports no package of this module.
+// Package labels defines the labels, annotations and taints of module Pods, Nodes and Leases. It imports no package of
+// this repository.
 package labels
 
 import (
@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The Koupleless documentation uses two prefixes (principle document 6.6.2, operations guide 5.1 and 5.2). Every label with
-// the first one is also read with the second one.
+// The Koupleless documentation uses two prefixes (principle document 6.6.2, operations guide 5.1 and 5.2). The
+// controller also accepts OlderPrefix in every label with Prefix.
 const (
 	Prefix      = "virtual-kubelet.koupleless.io/"
 	OlderPrefix = "module-controller.koupleless.io/"
@@ -22,27 +22,27 @@ const (
 	Component      = Prefix + "component"
 	OlderComponent = OlderPrefix + "component"
 
-	Vnode            = "vnode"                    // a Node of a base
-	VnodeLease       = "vnode-lease"              // the Lease of such a Node
-	ControllerLease  = "module-controller-lease"  // the Lease of a controller
-	LedgerLease      = "module-controller-ledger" // the Lease with the recent changes of the install records
-	Module           = "module"                   // a Pod, or a Pod template, whose containers are modules
-	ModuleDeployment = "module-deployment"        // a Deployment of modules
+	Vnode              = "vnode"                    // a Node of a base
+	VnodeLease         = "vnode-lease"              // the Lease of such a Node
+	ControllerLease    = "module-controller-lease"  // the Lease of a controller
+	InstallRecordLease = "module-controller-ledger" // the Lease with the recent changes of the install records
+	Module             = "module"                   // a Pod, or a Pod template, whose containers are modules
+	ModuleDeployment   = "module-deployment"        // a Deployment of modules
 )
 
-// The labels of Deployments of modules, and the Lease of their controllers.
+// Labels of module Deployments, and the Lease for their leader election.
 const (
 	Strategy = Prefix + "strategy"
 	Peer     = "peer" // a value of Strategy: one replica on every matching base
 	// ReplicasControl is "true" on a peer Deployment whose replicas the controller must not change.
 	ReplicasControl = Prefix + "replicas-control"
-	// PeerLeasePrefix and the environment form the name of the Lease for the leader election of controllers that set the
-	// replicas of peer Deployments.
+	// PeerLeasePrefix and the environment form the name of the Lease for the leader election of the controllers that
+	// set the replicas of peer Deployments.
 	PeerLeasePrefix = "module-controller-peer."
 )
 
-// The labels and annotations of Nodes of bases and of Leases. The labels include those of all versions of the Module
-// Controller V2 documents.
+// Labels and annotations of Nodes and Leases. They include the labels of all versions of the Module Controller V2
+// documents.
 const (
 	Env         = Prefix + "env"
 	BaseName    = "base.koupleless.io/name"
@@ -55,37 +55,39 @@ const (
 	Tunnel           = "vnode.koupleless.io/tunnel"
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
-	// RolePrefix and a role form the key of a label of a Node: the column ROLES of kubectl get nodes shows the
-	// role. The role is the host name of the base, or contains it. The value of the label is Role; role labels
-	// with other values are not changed.
+	// RolePrefix and a role form the key of a label of a Node. kubectl get nodes shows the role in the column ROLES.
+	// The role is the host name of the base, or contains it. The value of the label is Role. The controller does not
+	// change role labels with other values.
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"
 
 	// Identity is the annotation with the identity that a base reports. Not every identity is valid in a label or name.
 	Identity = "base.koupleless.io/identity"
-	// WebPort is the annotation of a module Pod or of its Node with the web listener of the base for probes of type httpGet:
-	// a port, or host:port.
+	// WebPort is the annotation of a module Pod or of its Node with the web listener of the base for probes of type
+	// httpGet: a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
 	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
 	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
 	DeletionCost = "module.koupleless.io/previous-deletion-cost"
-	// Holder is the annotation of a Node with the CLIENT_ID of the controller that serves the base; empty if none does.
-	// Fence is the number of its changes.
+	// Holder is the annotation of a Node with the CLIENT_ID of the controller that serves the base; empty if no
+	// controller does. Fence is the annotation with the fencing number, which increases with every change of the
+	// holder.
 	Holder = "vnode.koupleless.io/holder"
 	Fence  = "vnode.koupleless.io/fence"
-	// Placed is the annotation of the Lease of a Node with the install record of the base: the modules that were installed
-	// for Pods.
-	Placed = "vnode.koupleless.io/placed"
-	// Ledgers is the annotation of a LedgerLease with the install records that have changed since the Leases of their Nodes
-	// were written, as JSON by base, compressed with gzip, in Base64.
-	Ledgers = "vnode.koupleless.io/ledgers"
-	// Sees is the annotation of the Lease of a controller with its working tunnels, separated by commas.
-	Sees = "vnode.koupleless.io/sees"
+	// InstallRecord is the annotation of the Lease of a Node with the install record of the base: the modules that were
+	// installed for Pods.
+	InstallRecord = "vnode.koupleless.io/placed"
+	// InstallRecords is the annotation of an InstallRecordLease with the install records that have changed since the
+	// Leases of their Nodes were written: JSON by base, compressed with gzip, in Base64.
+	InstallRecords = "vnode.koupleless.io/ledgers"
+	// ConnectedTunnels is the annotation of the Lease of a controller with its connected tunnels, separated by commas.
+	ConnectedTunnels = "vnode.koupleless.io/sees"
 	// Process is the annotation of the Lease of a controller with the process that renews it.
 	Process = "vnode.koupleless.io/process"
 )
 
-// The taints of Nodes of bases, for Pods that are not modules, and for modules of other environments.
+// Taints of the Nodes of bases. TaintVirtualNode prevents Pods that are not modules, and TaintEnv prevents modules of
+// other environments.
 const (
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"
@@ -93,7 +95,7 @@ const (
 
 // The labels of Pods and of Module resources.
 const (
-	// Trace is the label of a Pod with an ID that the reports of a change have in common.
+	// Trace is the label of a Pod with an ID that appears in the failure reports of a release.
 	Trace         = "trace.koupleless.io/id"
 	ModuleName    = "module.koupleless.io/name"
 	ModuleVersion = "module.koupleless.io/version"
@@ -109,7 +111,7 @@ const Retry = "module.koupleless.io/retry"
 const VersionEnv = "BIZ_VERSION"
 
 // NodeLabels are the labels that the controller writes to the Node of a base, from the data that the base reports.
-// Labels that are useful for selecting bases come first. The controller also writes a label with RolePrefix.
+// The first labels are useful for selecting bases. The controller also writes a label with RolePrefix.
 var NodeLabels = []string{
 	BaseName, BaseVersion, BaseStack, BaseCluster, BaseHost, corev1.LabelHostname, TunnelPort,
 	OlderBaseName, OlderBaseVersion, Tunnel, Component, Env, "kubernetes.io/role", "type", corev1.LabelTopologyZone,

@@ -6,18 +6,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-func TestValueReadsEitherSpelling(t *testing.T) {
+func TestValueAcceptsBothPrefixes(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels map[string]string
 		want   string
 	}{
-		"the newer": {map[string]string{labels.Component: labels.Module}, labels.Module},
-		"the older": {map[string]string{labels.OlderComponent: labels.Module}, labels.Module},
-		"both": {map[string]string{labels.Component: labels.Vnode, labels.OlderComponent: labels.Module},
+		"Prefix":      {map[string]string{labels.Component: labels.Module}, labels.Module},
+		"OlderPrefix": {map[string]string{labels.OlderComponent: labels.Module}, labels.Module},
+		"both prefixes": {map[string]string{labels.Component: labels.Vnode, labels.OlderComponent: labels.Module},
 			labels.Vnode},
-		"neither":    {map[string]string{"component": labels.Module}, ""},
-		"no labels":  {nil, ""},
-		"newer void": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module}, labels.Module},
+		"no prefix":         {map[string]string{"component": labels.Module}, ""},
+		"no labels":         {nil, ""},
+		"empty with Prefix": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module}, labels.Module},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, name := range []string{labels.Component, "component"} {

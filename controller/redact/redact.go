@@ -1,5 +1,5 @@
-// Package redact removes credentials from URLs before they reach logs, Events, reports and other
-// text that users share. It is pure and imports no package of this repository.
+// Package redact removes credentials from URLs in logs, Events, reports and other texts that users share. It imports no
+// package of this repository.
 package redact
 
 import (
@@ -14,7 +14,7 @@ const Mask = "***"
 // bracket.
 var urls = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
 
-// values matches the value of a query parameter, or a parameter without a name.
+// values matches the value of a query parameter, with the equals sign.
 var values = regexp.MustCompile(`=[^&;]*`)
 
 // badPort matches an authority whose port is not a number: it is the user name and the start of a
@@ -46,7 +46,7 @@ func URL(s string) string {
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		authority = Mask + authority[at:]
 	}
-	path, parameters := rest, ""
+	path, parameters := rest, "" // parameters are the query and the fragment
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		path, parameters = rest[:i+1], rest[i+1:]
 	}
@@ -61,7 +61,8 @@ func URL(s string) string {
 	return scheme + "://" + authority + Text(path) + parameters // the path may have another URL
 }
 
-// authorityEnd returns the end of the authority of a URL without its scheme, from an index on.
+// authorityEnd returns the index of the first character at or after from that ends the authority of a URL. s is the URL
+// without its scheme.
 func authorityEnd(s string, from int) int {
 	if i := strings.IndexAny(s[from:], "/?#"); i >= 0 {
 		return from + i

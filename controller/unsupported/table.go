@@ -11,34 +11,34 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// rule is the treatment of a field. The zero value is that of a field that is not ignored: the controller or Kubernetes uses
-// it, or a module behaves the same whatever the value is.
+// rule defines whether a field is ignored. The zero value is for a field that is not reported, because the controller
+// or Kubernetes uses it, or because its value makes no difference for a module.
 type rule struct {
-	// name is the key in Names; empty means the name of the field.
+	// name is the key in Names; default: the name of the field.
 	name string
-	// why is the reason that a value is ignored, in a sentence without a full stop.
+	// why is the reason that the field is ignored, in a sentence without a full stop.
 	why string
-	// set reports whether a value requests something that is ignored. A value that the API server sets by default does
-	// not. Nil: every value that is not empty does.
+	// set reports whether a value is reported. It returns false for the default of the API server. If nil, every value
+	// that is not empty is reported.
 	set func(v reflect.Value) bool
-	// parts is set if the fields of a value that is not reported are in the table too.
+	// parts reports whether the table also has rules for the fields of the value. They apply if the value itself is not
+	// reported.
 	parts bool
 }
 
-// The reasons that several fields have in common.
+// Reasons that apply to several fields.
 const (
 	ofJVM      = "a module runs in the JVM of its base, with the user, the processes and the network of the base"
 	ofHost     = "a module resolves names as its base does, and has the host name of its base"
 	noProcess  = "a module has no process of its own"
-	noCommand  = "a module has no process that a command could run in"
-	mainClass  = "a module starts by the main class of its jar"
+	noCommand  = "a module has no process in which a command could run"
+	mainClass  = "the main class in the jar starts the module"
 	restarts   = "a module runs until it is uninstalled and never completes, so Never and OnFailure have no effect"
 	noDevices  = "a base has no devices for modules"
 	noMessages = "a module has no files of its own, and the status shows the message of the base"
 )
 
-// table has a rule for every field of its types. The handlers of a probe are inline fields, which notHTTP
-// checks.
+// table has a rule for every field of its types, except the inline handlers of a probe, which notHTTP checks.
 var table = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[corev1.PodSpec](): {
 		"volumes":                       {parts: true},
@@ -53,7 +53,7 @@ var table = map[reflect.Type]map[string]rule{
 		"nodeSelector": {},
 		"serviceAccountName": {
 			why: "a module has the credentials of its base, and no token of a service account", set: not("default")},
-		"serviceAccount":               {}, // a copy of serviceAccountName
+		"serviceAccount":               {}, // the deprecated alias of serviceAccountName
 		"automountServiceAccountToken": {},
 		"nodeName":                     {},
 		"hostNetwork":                  {why: ofJVM},
@@ -102,12 +102,12 @@ var table = map[reflect.Type]map[string]rule{
 		"volumeMounts":       {}, // volumes are reported
 		"volumeDevices":      {},
 		"livenessProbe": {parts: true,
-			why: "the base itself reports whether a module is alive; in addition, only httpGet is supported",
+			why: "the base reports whether a module is running; in addition, only httpGet is supported",
 			set: notHTTP},
 		"readinessProbe": {parts: true,
-			why: "the base itself reports whether a module is ready; in addition, only httpGet is supported",
+			why: "the base reports whether a module is ready; in addition, only httpGet is supported",
 			set: notHTTP},
-		"startupProbe":             {why: "the base itself reports when a module has started"},
+		"startupProbe":             {why: "the base reports when a module has started"},
 		"lifecycle":                {parts: true},
 		"terminationMessagePath":   {why: noMessages, set: not(corev1.TerminationMessagePathDefault)},
 		"terminationMessagePolicy": {why: noMessages, set: not(string(corev1.TerminationMessageReadFile))},
@@ -152,8 +152,8 @@ var table = map[reflect.Type]map[string]rule{
 	},
 }
 
-// Names are the names of all fields that Of can return, with the reason that each is ignored. The reference
-// of modules lists them.
+// Names maps the names of all fields that Of and OfPod can return to the reasons why they are ignored. The reference of
+// module resources lists them.
 var Names = names()
 
 func names() map[string]string {
@@ -165,12 +165,12 @@ func names() map[string]string {
 		claim:     "a module does not see the volume, and the scheduler keeps the Pod Pending until the claim is bound",
 		templates: "a module does not see the volumes, and the scheduler keeps a Pod Pending until its claim is bound",
 		env:       "a module sees the environment of its base; only the variable with its version is read",
-		job:       "a module never completes, so a Job never ends, and a CronJob creates more and more Pods",
+		job:       "a module never completes, so a Job never ends, and a CronJob creates Pods that never end",
 	}
 	for _, rules := range table {
 		for field, r := range rules {
 			if r.why != "" {
-				all[r.called(field)] = r.why
+				all[r.fieldName(field)] = r.why
 			}
 		}
 	}
@@ -187,26 +187,27 @@ const (
 	job       = "job"
 )
 
-// Job is reported for a Pod whose controller is a Job, and for the kind of a Job or CronJob itself.
-// VolumeClaimTemplates is spec.volumeClaimTemplates of a StatefulSet.
+// Job is the field for a Pod whose controller is a Job, and for the kind of a Job or CronJob. VolumeClaimTemplates is
+// the field spec.volumeClaimTemplates of a StatefulSet.
 var (
 	Job                  = Field{Name: job, Path: "kind", Why: Names[job]}
 	VolumeClaimTemplates = Field{Name: templates, Path: "spec.volumeClaimTemplates", Why: Names[templates]}
 )
 
-func (r rule) called(field string) string {
+// fieldName returns the key in Names of a field.
+func (r rule) fieldName(field string) string {
 	if r.name != "" {
 		return r.name
 	}
 	return field
 }
 
-// reports reports whether a value must be reported as ignored.
-func (r rule) reports(v reflect.Value) bool {
+// matches reports whether a value is reported as ignored.
+func (r rule) matches(v reflect.Value) bool {
 	return r.why != "" && !isEmpty(v) && (r.set == nil || r.set(v))
 }
 
-// isEmpty reports whether nothing is set.
+// isEmpty reports whether a value is an empty list or map, a nil pointer or a zero value.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Slice, reflect.Map:
@@ -218,17 +219,19 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// not returns a set function that reports every text except the defaults.
+// not returns a function for rule.set that returns true for every string except the defaults.
 func not(defaults ...string) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
 }
 
-// is returns a set function that reports a pointer to the value.
+// is returns a function for rule.set that returns true for a pointer to value.
 func is(value bool) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
 }
 
-// filled is a set function that reports a structure with any field set: the API server adds empty ones.
+// filled is a function for rule.set that returns true for a structure with any field set. The API server adds empty
+// structures.
 func filled(v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
 
+// notHTTP is a function for rule.set that returns true for a probe without httpGet.
 func notHTTP(v reflect.Value) bool { return v.Interface().(*corev1.Probe).HTTPGet == nil }

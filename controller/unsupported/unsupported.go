@@ -1,9 +1,6 @@
-// Package unsupported lists the fields of a Pod that are ignored on a base. A module is not a container:
-// it is classes in the JVM of its base, so most of what a kubelet does for a container has no
-// counterpart. The controller reports the fields in an Event of the Pod, and koupsandbox lint in a
-// finding.
-//
-// The package is pure.
+// Package unsupported finds the fields of a Pod that have no effect on a base. A module is not a container, but a set
+// of classes in the JVM of its base. The controller reports the fields in an Event of the Pod, and koupsandbox lint
+// reports them as a finding. The functions are pure.
 package unsupported
 
 import (
@@ -22,15 +19,14 @@ import (
 type Field struct {
 	// Name is the usual name: startupProbe, preStop. It is a key of Names.
 	Name string
-	// Path is the path from the spec on: spec.containers[0].startupProbe.
+	// Path is the path of the field, for example spec.containers[0].startupProbe.
 	Path string
 	// Why is the reason that the field is ignored, in a sentence without a full stop.
 	Why string
 }
 
-// Of returns the fields of a Pod spec that are ignored, in the order of the spec. It does not return
-// values that Kubernetes sets by default, nor fields that only Kubernetes itself uses, such as ports and
-// requests.
+// Of returns the ignored fields of a Pod spec, in the order of the spec. It omits default values of Kubernetes, and
+// fields that only Kubernetes uses, such as ports and requests.
 func Of(spec corev1.PodSpec) []Field {
 	w := walker{sidecars: map[string]bool{}}
 	_, others := workload.Modules(spec)
@@ -41,8 +37,8 @@ func Of(spec corev1.PodSpec) []Field {
 	return w.found
 }
 
-// OfPod returns the fields of a Pod that are ignored: those of its spec, and Job if a Job created it.
-// It leaves out limits that a LimitRange of the namespace has set.
+// OfPod returns the ignored fields of a Pod: the fields of its spec, and Job if a Job created it. It omits limits that
+// a LimitRange has set.
 func OfPod(pod *corev1.Pod) []Field {
 	fields := Of(pod.Spec)
 	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {
@@ -54,10 +50,10 @@ func OfPod(pod *corev1.Pod) []Field {
 	return fields
 }
 
-// walker collects the fields of one Pod spec.
+// walker collects the ignored fields of one Pod spec.
 type walker struct {
 	sidecars map[string]bool
-	version  map[string]bool // the variables of the current container that are read
+	version  map[string]bool // variables of the current container that its version depends on
 	found    []Field
 }
 
@@ -65,8 +61,8 @@ func (w *walker) add(name, path string) {
 	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
 }
 
-// first adds a field to the list unless the list already has a field of that name.
-func (w *walker) first(name, path string) {
+// addOnce adds a field, unless another element of the same list has an ignored field with the same name.
+func (w *walker) addOnce(name, path string) {
 	list := path
 	if i := strings.LastIndexByte(path, '['); i >= 0 {
 		list = path[:i]
@@ -82,15 +78,15 @@ func (w *walker) fields(v reflect.Value, path string) {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		r, at := table[v.Type()][name], path+"."+name
 		switch {
-		case r.reports(v.Field(i)):
-			w.add(r.called(name), at)
+		case r.matches(v.Field(i)):
+			w.add(r.fieldName(name), at)
 		case r.parts:
 			w.parts(v.Field(i), at)
 		}
 	}
 }
 
-// parts adds the ignored fields in a value that is a structure, or a list of structures.
+// parts adds the ignored fields of a structure, or of a list of structures.
 func (w *walker) parts(v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.Pointer && v.IsNil():
@@ -107,14 +103,14 @@ func (w *walker) parts(v reflect.Value, path string) {
 	switch x := v.Interface().(type) {
 	case corev1.EnvVar:
 		if !w.version[x.Name] {
-			w.first(env, path)
+			w.addOnce(env, path)
 		}
 	case corev1.Volume:
 		switch {
 		case x.PersistentVolumeClaim != nil || x.Ephemeral != nil: // which creates a claim
-			w.first(claim, path)
+			w.addOnce(claim, path)
 		case !strings.HasPrefix(x.Name, "kube-api-access-"): // these are added to every Pod
-			w.first(volumes, "spec.volumes")
+			w.addOnce(volumes, "spec.volumes")
 		}
 	case corev1.Container:
 		if w.sidecars[x.Name] {
@@ -128,8 +124,7 @@ func (w *walker) parts(v reflect.Value, path string) {
 	}
 }
 
-// List joins the names of fields, without duplicates, for the text of an Event: "startupProbe,
-// preStop".
+// List joins the names of fields without duplicates: "startupProbe, preStop".
 func List(fields []Field) string {
 	var names []string
 	for _, f := range fields {

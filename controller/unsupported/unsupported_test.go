@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// whole has every field that a module ignores.
+// whole has every field that is ignored on a base.
 func whole() corev1.PodSpec {
 	probe := func() *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}}
@@ -78,7 +78,7 @@ func TestOf(t *testing.T) {
 		PeriodSeconds: 3, TimeoutSeconds: 30}
 	requests := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi"),
 		"example.com/slots": resource.MustParse("1")}
-	supported := corev1.PodSpec{ // with what an API server adds
+	supported := corev1.PodSpec{ // with the defaults of an API server
 		Volumes: []corev1.Volume{{Name: "kube-api-access-abcde"}}, RestartPolicy: corev1.RestartPolicyAlways,
 		DNSPolicy:          corev1.DNSClusterFirst,
 		ServiceAccountName: "default", DeprecatedServiceAccount: "default",
@@ -114,10 +114,10 @@ func TestOf(t *testing.T) {
 		spec corev1.PodSpec
 		want string
 	}{
-		"nothing":               {corev1.PodSpec{}, ""},
-		"everything":            {whole(), everything},
-		"what is done for real": {supported, ""},
-		"each name once": {corev1.PodSpec{Containers: []corev1.Container{
+		"nothing":          {corev1.PodSpec{}, ""},
+		"everything":       {whole(), everything},
+		"supported fields": {supported, ""},
+		"each name once per list": {corev1.PodSpec{Containers: []corev1.Container{
 			{StartupProbe: httpGet, Args: []string{"x"}}, {StartupProbe: httpGet},
 		}}, "args, startupProbe"},
 	} {
@@ -145,9 +145,8 @@ func TestOfPod(t *testing.T) {
 	}
 }
 
-// The table has a rule for each field of its types and no other rules, and it has the type of each field
-// whose parts are checked.
-func TestTable(t *testing.T) {
+// The table contains the type of each field whose parts are checked.
+func TestTableHasRuleForEachField(t *testing.T) {
 	// see walker.parts
 	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true}
 	for of, rules := range table {
@@ -166,9 +165,9 @@ func TestTable(t *testing.T) {
 			r, known := rules[name]
 			switch {
 			case !known:
-				t.Errorf("%s.%s has no rule: does a module use it?", of.Name(), name)
+				t.Errorf("%s.%s has no rule; add one", of.Name(), name)
 			case r.parts && r.why == "" && table[kind] == nil && !list[kind]:
-				t.Errorf("the parts of %s.%s are not in the table", of.Name(), name)
+				t.Errorf("the type of %s.%s is not in the table", of.Name(), name)
 			}
 		}
 		for name := range rules {
@@ -179,8 +178,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Each field has a path and a reason, and each name is the name of a field.
-func TestNames(t *testing.T) {
+func TestEveryNameIsReportedWithPathAndReason(t *testing.T) {
 	named := map[string]bool{}
 	for _, f := range append(Of(whole()), Job, VolumeClaimTemplates) {
 		named[f.Name] = true
@@ -189,16 +187,16 @@ func TestNames(t *testing.T) {
 		}
 		if f.Name == "env" && f.Path != "spec.containers[0].env[1]" ||
 			f.Name == "persistentVolumeClaim" && f.Path != "spec.volumes[3]" {
-			t.Errorf("%s is ignored at %s", f.Name, f.Path)
+			t.Errorf("%s is reported at %s", f.Name, f.Path)
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(Names)), slices.Sorted(maps.Keys(named))); diff != "" {
-		t.Errorf("names that no field has, fields without a name (-want +got):\n%s", diff)
+		t.Errorf("names without a field, and fields without a name (-want +got):\n%s", diff)
 	}
 }
 
-// The tables of the documents have each name in the first cell of a row.
-func TestDocuments(t *testing.T) {
+// The tables of the reference have each name in the first cell of a row.
+func TestNamesAreDocumented(t *testing.T) {
 	for _, file := range []string{"../../docs/en/reference/modules.md", "../../docs/zh/reference/modules.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -213,7 +211,7 @@ func TestDocuments(t *testing.T) {
 		}
 		for name := range Names {
 			if name != Job.Name && !strings.Contains(cells.String(), "`"+name+"`") {
-				t.Errorf("%s does not say what becomes of %s", file, name)
+				t.Errorf("%s does not document %s", file, name)
 			}
 		}
 	}

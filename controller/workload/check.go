@@ -17,20 +17,19 @@ import (
 
 // Causes of invalid containers. The errors of Check wrap them.
 var (
-	errEnvFrom = errors.New("the controller does not read envFrom; set it in env, for example by a configMapKeyRef")
+	errEnvFrom = errors.New("the controller does not read envFrom; set it in env, for example with a configMapKeyRef")
 	errEmpty   = errors.New("is empty")
-	errSpaces  = errors.New("a version has no spaces")
+	errSpaces  = errors.New("a version must not contain spaces")
 	errNotURL  = errors.New("is not a URL")
 	errScheme  = errors.New("is not a file://, http:// or https:// URL of a module's jar")
-	errNoJar   = errors.New("does not name a jar")
+	errNoJar   = errors.New("has no path of a jar")
 )
 
-// Check returns why a container cannot be installed as a module, as an error with an error code, and
-// nil if it can be. meta is the metadata of its Pod or template. The error wraps ErrUnresolved if the
-// version is not known yet; see CheckVersion.
+// Check returns an error with an error code if a container cannot be installed as a module. meta is the metadata of its
+// Pod or template. The error wraps ErrUnresolved if the version is not known yet; see CheckVersion.
 //
-// Check accepts only names and versions that the controller accepts in the module list of a base
-// (package arklet): a base would install a longer version, and the controller could not read it back.
+// Check applies the limits of package arklet to names and versions. Otherwise, a base could install a module that the
+// controller ignores in the module list.
 func Check(meta *metav1.ObjectMeta, container corev1.Container) error {
 	if err := CheckVersion(meta, container); err != nil {
 		return err
@@ -38,8 +37,8 @@ func Check(meta *metav1.ObjectMeta, container corev1.Container) error {
 	return CheckImage(container)
 }
 
-// CheckVersion returns why the BIZ_VERSION of a container is not a version. The error wraps
-// ErrUnresolved if the version is in a ConfigMap, or in metadata that a template does not have.
+// CheckVersion returns an error if the BIZ_VERSION of a container is not a valid version. The error wraps ErrUnresolved
+// if the version is in a ConfigMap, or in metadata that a template does not have.
 func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 	v, err := Version(meta, container)
 	invalid := func(format string, args ...any) error {
@@ -58,40 +57,41 @@ func CheckVersion(meta *metav1.ObjectMeta, container corev1.Container) error {
 		return invalid("%w", errEmpty)
 	case v == "":
 		return errcode.New(errcode.OtherUpstreamInvalidParameter,
-			"container %.80q has no environment variable %s, which names the module's version", container.Name,
+			"container %.80q has no environment variable %s", container.Name,
 			labels.VersionEnv)
 	case strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' }):
 		return invalid("is %.80q: %w", v, errSpaces)
 	case len(v) > arklet.MaxName:
-		return invalid("has %d bytes, and a version has at most %d", len(v), arklet.MaxName)
+		return invalid("has %d bytes; use at most %d", len(v), arklet.MaxName)
 	case !arklet.Printable(v):
-		return invalid("is %.80q, which has a character that cannot be printed", v)
+		return invalid("is %.80q; use only printable characters", v)
 	case len(container.Name) > arklet.MaxName || !arklet.Printable(container.Name):
 		return errcode.New(errcode.OtherUpstreamInvalidParameter,
-			"container %.80q: the name of a module has at most %d bytes, all of them printable", container.Name,
+			"the name of container %.80q is not a valid module name; use at most %d bytes of printable characters",
+			container.Name,
 			arklet.MaxName)
 	}
 	return nil
 }
 
-// CheckImage returns why the image of a container is not the URL of a jar. The path of the URL may have
-// any form: a repository may serve jars as /download?name=biz1.
+// CheckImage returns an error if the image of a container is not the URL of a jar. The path of the URL can have any
+// form, because a repository may serve jars as /download?name=biz1.
 func CheckImage(c corev1.Container) error {
 	invalid := func(format string, args ...any) error {
 		return errcode.New(errcode.OtherUpstreamDecodeURLFailed, "image %.200q of container %.80q "+format,
 			append([]any{redact.URL(c.Image), c.Name}, args...)...)
 	}
 	if len(c.Image) > arklet.MaxURL {
-		return invalid("has %d bytes, and a URL has at most %d", len(c.Image), arklet.MaxURL)
+		return invalid("has %d bytes; use at most %d", len(c.Image), arklet.MaxURL)
 	}
 	u, err := url.Parse(c.Image)
 	switch {
 	case err != nil:
 		_, err = url.Parse(redact.URL(c.Image)) // the first error may quote a part of a password
 		if err == nil {
-			return invalid("is no URL: its credentials or parameters have special characters; write these as %%XX")
+			return invalid("is not a URL: its credentials or parameters contain special characters; encode them as %%XX")
 		}
-		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL
+		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text contains the URL again
 			err = parsing.Err
 		}
 		return invalid("%w: %w", errNotURL, err)
@@ -100,7 +100,7 @@ func CheckImage(c corev1.Container) error {
 	case u.Scheme != "file" && u.Host == "", strings.Trim(u.Path, "/") == "" && u.RawQuery == "":
 		return invalid("%w", errNoJar)
 	case !arklet.Printable(c.Image):
-		return invalid("has a character that cannot be printed")
+		return invalid("contains a character that is not printable")
 	}
 	return nil
 }

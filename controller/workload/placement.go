@@ -12,15 +12,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Placement is the set of Nodes that the Pods of a template can run on. It may be used concurrently.
+// Placement defines the Nodes that the Pods of a template can run on. Its methods may be called concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	nodeName    string
 	tolerations []corev1.Toleration
 }
 
-// NewPlacement returns the placement for the node selector, the required node affinity and the tolerations of a Pod spec.
-// addEnv is the environment whose toleration the controller adds to a Pod that tolerates no environment; empty if it adds none.
+// NewPlacement returns the placement for the node selector, the required node affinity and the tolerations of a Pod
+// spec. addEnv is the environment whose toleration the controller adds to a Pod that tolerates no environment; empty if
+// it adds none.
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
@@ -33,8 +34,8 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	return p
 }
 
-// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state of a Node
-// (node.kubernetes.io/...). An affinity that cannot be parsed fits no Node.
+// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state of
+// a Node (node.kubernetes.io/...). An affinity that cannot be parsed fits no Node.
 func (p Placement) Fits(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false
@@ -46,20 +47,21 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	return !untolerated
 }
 
-// Untolerated returns a taint of a Node that keeps the Pods away, and whether there is one. It ignores the taints that Fits
-// ignores.
-func (p Placement) Untolerated(node *corev1.Node) (corev1.Taint, bool) {
-	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, keepsAway, false)
+// Untolerated returns a taint of a Node that the Pods do not tolerate. found is false if they tolerate all taints. It
+// ignores the same taints as Fits.
+func (p Placement) Untolerated(node *corev1.Node) (taint corev1.Taint, found bool) {
+	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, isRelevant,
+		false)
 }
 
-// Cordoned reports whether a Node is cordoned, and the Pods do not tolerate that.
+// Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint of cordoned Nodes.
 func (p Placement) Cordoned(node *corev1.Node) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return node.Spec.Unschedulable &&
 		!scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
 }
 
-// Tolerates reports whether a toleration names a taint, with any value, or all taints.
+// Tolerates reports whether one of the tolerations has the key of a taint, with any value, or tolerates all taints.
 func Tolerates(tolerations []corev1.Toleration, taint string) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool {
 		return t.Key == taint || t.Key == "" && t.Operator == corev1.TolerationOpExists
@@ -73,6 +75,8 @@ func EnvToleration(env string) corev1.Toleration {
 	}
 }
 
-func keepsAway(taint *corev1.Taint) bool {
+// isRelevant reports whether a taint can prevent a Pod from running on a Node, and does not depend on the current state
+// of the Node.
+func isRelevant(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
 }

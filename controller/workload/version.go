@@ -46,8 +46,8 @@ type Source struct {
 	Key       string
 }
 
-// VersionSources returns the ConfigMap keys that the version of a container refers to, in the order of their use;
-// nil if there are none. namespace is the namespace of the Pod.
+// VersionSources returns the ConfigMap keys that the version of a container refers to, in the order of their use. The
+// result is nil if there are none. namespace is the namespace of the Pod.
 func VersionSources(namespace string, container corev1.Container) (sources []Source) {
 	if !slices.ContainsFunc(container.Env,
 		func(v corev1.EnvVar) bool { return v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil }) {
@@ -57,7 +57,7 @@ func VersionSources(namespace string, container corev1.Container) (sources []Sou
 		sources = append(sources, Source{types.NamespacedName{Namespace: namespace, Name: name}, key})
 		return "", nil
 	}}
-	_, _ = e.version() // a value that cannot be read needs no ConfigMap
+	_, _ = e.version() // an invalid version needs no ConfigMap; Version returns the error
 	return sources
 }
 
@@ -70,14 +70,15 @@ func VersionVariables(container corev1.Container) map[string]bool {
 	return e.used
 }
 
-// Resolve returns a container of a Pod with its version as a plain value, so that Of and Check can read
-// it. A container whose version needs no ConfigMap is returned unchanged. value returns the value of a
-// ConfigMap key and must not block; its error is returned.
+// Resolve returns a copy of a container whose version is a plain value, so that ModuleOf and Check do not need the
+// ConfigMaps. It does not change a container whose version refers to no ConfigMap.
 //
-// As with a kubelet, the value at the time of the installation is used: the version that the Pod's
-// status shows as installed takes precedence over the ConfigMap, which may have changed since. value
-// returns an error with the code OtherUpstreamInvalidParameter if the key does not exist: an optional
-// reference then leaves the variable as it was.
+// value returns the value of a ConfigMap key. It must not block. For a key that does not exist, it must return an error
+// with the code OtherUpstreamInvalidParameter, which Resolve ignores for an optional reference. Resolve returns other
+// errors of value.
+//
+// Like a kubelet, Resolve uses the value at the time of the installation: an installed version in the status of the Pod
+// takes precedence over the ConfigMap, which may have changed since.
 func Resolve(pod *corev1.Pod, container corev1.Container,
 	value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
 	if len(VersionSources(pod.Namespace, container)) == 0 {
@@ -98,8 +99,7 @@ func Resolve(pod *corev1.Pod, container corev1.Container,
 	return container, nil
 }
 
-// installed returns the installed version of a container from the status of its Pod; empty if the status has
-// none.
+// installed returns the installed version of a container from the status of its Pod, or the empty string.
 func installed(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if v := InstalledVersion(c); v != "" && c.Name == container {
@@ -133,16 +133,16 @@ func InstalledVersion(c corev1.ContainerStatus) string {
 
 // environment evaluates the variables that the version of one container depends on.
 type environment struct {
-	meta *metav1.ObjectMeta // nil: fields are empty
+	meta *metav1.ObjectMeta // of the Pod or template; if nil, references to fields are empty
 	// pod is the metadata of the Pod, if meta is the metadata of a template; nil if there is no Pod.
 	pod       *metav1.ObjectMeta
 	container corev1.Container
-	// configMap reads a key of a ConfigMap in the Pod's namespace. Nil: none can be read.
+	// configMap reads a key of a ConfigMap in the namespace of the Pod. If nil, such references are ErrUnresolved.
 	configMap func(name, key string) (string, error)
 	used      map[string]bool // receives the names of the variables; may be nil
 
 	positions map[string][]int // of the variables in container.Env, by name
-	values    map[int]string   // that are evaluated already
+	values    map[int]string   // evaluated values by index
 }
 
 func (e *environment) version() (string, error) {
@@ -154,7 +154,7 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value that a variable has at an index of container.Env: it uses only earlier entries.
+// lookup returns the value of a variable, from the last entry of container.Env with an index less than before.
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)
@@ -187,8 +187,8 @@ func (e *environment) value(i int) (value string, set bool, err error) {
 	return value, true, err
 }
 
-// expand replaces the references in a value, as Kubernetes documents it for env and command. Its result
-// is limited: variables that refer to each other could otherwise grow without bound.
+// expand replaces the references in a value as Kubernetes does in env and command. It limits the length of the result,
+// because variables that refer to each other can grow exponentially.
 func (e *environment) expand(value string, before int) (string, error) {
 	var b strings.Builder
 	for {
@@ -227,7 +227,7 @@ func (e *environment) expand(value string, before int) (string, error) {
 
 // source reads a variable from the source in its valueFrom.
 func (e *environment) source(v corev1.EnvVar) (string, error) {
-	from := "a source that the controller does not know"
+	from := "an unsupported source"
 	switch s := v.ValueFrom; {
 	case s.FieldRef != nil:
 		return e.field(v.Name, s.FieldRef.FieldPath)
@@ -290,7 +290,7 @@ func (e *environment) field(variable, path string) (string, error) {
 	return "", e.invalid("refers to %.80s, %w", path, errNoField)
 }
 
-// podLabels are labels that Kubernetes controllers add to Pods, and that the Pod templates do not have.
+// podLabels are the labels that Kubernetes controllers add to Pods, but not to Pod templates.
 var podLabels = []string{
 	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel,
 	appsv1.PodIndexLabel,

@@ -1,7 +1,6 @@
-// Package workload has the rules for module workloads: which Pods, Deployments and containers are
-// modules, which versions they ask for, what prevents an installation, and on which bases a template
-// can run. It is pure. The packages vpod, peer, baseline and moduleview of the controller use it, and
-// so do lint and why of the sandbox.
+// Package workload defines the rules for module workloads: which Pods, Deployments and containers are modules, which
+// versions they request, why a module cannot be installed, and on which bases a template can run. Its functions are
+// pure. The controller and the sandbox (lint, why) share it.
 package workload
 
 import (
@@ -18,14 +17,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// IsModule reports whether the labels of a Pod, or of a Pod template, make it a module's.
+// IsModule reports whether a Pod or a Pod template with these labels contains modules.
 func IsModule(l map[string]string) bool { return labels.Value(l, labels.Component) == labels.Module }
 
 // IsBase reports whether a Node is a base.
 func IsBase(node *corev1.Node) bool { return node.Labels[labels.Component] == labels.Vnode }
 
-// IsPeer reports whether a Deployment is a peer Deployment of an environment: it has the labels component=module-deployment and
-// strategy=peer, and no label of another environment.
+// IsPeer reports whether a Deployment is a peer Deployment of an environment: it has the labels
+// component=module-deployment and strategy=peer, and no label of another environment.
 func IsPeer(d *appsv1.Deployment, env string) bool {
 	return labels.Value(d.Labels, labels.Component) == labels.ModuleDeployment &&
 		labels.Value(d.Labels, labels.Strategy) == labels.Peer &&
@@ -38,10 +37,9 @@ func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
 
-// Modules splits the containers of a Pod into modules and others. Others are containers that are clearly
-// not modules, such as the sidecars that an admission webhook adds: their image is not a URL, and they
-// do not set BIZ_VERSION. The controller ignores them. A Pod without any module has no others: its
-// containers are modules that Check refuses.
+// Modules splits the containers of a Pod into modules and others, such as the sidecars that an admission webhook adds.
+// The image of a container in others is not a URL, and the container does not set BIZ_VERSION. The controller ignores
+// these containers. If no container is a module, Modules returns all containers as modules, and Check rejects them.
 func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
 	for _, c := range spec.Containers {
 		isVersion := func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv }
@@ -57,10 +55,9 @@ func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
 	return modules, others
 }
 
-// Of returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata
-// of its Pod or template. Version is empty if it cannot be read. Check reports whether the module can
-// be installed.
-func Of(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
+// ModuleOf returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata of its Pod
+// or template. The version is empty if it cannot be determined. Check returns why a module cannot be installed.
+func ModuleOf(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
 	return of(&environment{meta: meta, container: container})
 }
 
@@ -69,9 +66,9 @@ func of(e *environment) arklet.Module {
 	return arklet.Module{Name: e.container.Name, Version: version, URL: e.container.Image}
 }
 
-// Meets reports whether a Pod asks for the modules that a template asks for. Containers, labels and
-// annotations that others add to a Pod are ignored.
-func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
+// MatchesTemplate reports whether a Pod requests the modules of a template. It ignores additional containers, labels
+// and annotations of the Pod.
+func MatchesTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	modules, _ := Modules(template.Spec)
 	for _, want := range modules {
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == want.Name })
@@ -80,7 +77,7 @@ func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 		}
 		c := pod.Spec.Containers[i]
 		wanted := of(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
-		if Of(&pod.ObjectMeta, c) != wanted ||
+		if ModuleOf(&pod.ObjectMeta, c) != wanted ||
 			!slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
 			return false
 		}
@@ -88,7 +85,7 @@ func Meets(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	return true
 }
 
-// PreStopSleep returns the preStop.sleep of a container: how long its module stays after the deletion of its Pod has begun.
+// PreStopSleep returns the preStop.sleep of a container: how long its module stays installed after its Pod was deleted.
 func PreStopSleep(container corev1.Container) time.Duration {
 	if l := container.Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
 		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second

@@ -66,8 +66,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// A Pod meets a template that asks for the same modules, wherever their versions stand.
-func TestMeets(t *testing.T) {
+func TestMatchesTemplate(t *testing.T) {
 	field := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['version']"}}
 	name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
 	configMap := func(key string) *corev1.EnvVarSource {
@@ -87,7 +86,7 @@ func TestMeets(t *testing.T) {
 		pod, template corev1.PodTemplateSpec
 		want          bool
 	}{
-		"as it is": {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}),
+		"unchanged": {template("", corev1.EnvVar{Value: "1"}), template("", corev1.EnvVar{Value: "1"}),
 			true},
 		"an injected container": {template("", corev1.EnvVar{Value: "1"}, corev1.Container{Name: "injected"}),
 			template("", corev1.EnvVar{Value: "1"}), true},
@@ -111,7 +110,7 @@ func TestMeets(t *testing.T) {
 	} {
 		pod := &corev1.Pod{ObjectMeta: c.pod.ObjectMeta, Spec: c.pod.Spec}
 		pod.Name = "p"
-		if got := Meets(pod, &c.template); got != c.want {
+		if got := MatchesTemplate(pod, &c.template); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -132,7 +131,7 @@ func TestCheck(t *testing.T) {
 		cause     error
 		values    string // in the message, separated by |
 	}{
-		"all is well":         {container("1.0.0", "file:///m/biz1.jar"), "", nil, ""},
+		"valid":               {container("1.0.0", "file:///m/biz1.jar"), "", nil, ""},
 		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), "", nil, ""},
 		"without .jar":        {container("1.0.0", "https://h/download?name=biz1"), "", nil, ""},
 		"a query only":        {container("1.0.0", "https://h/?name=biz1"), "", nil, ""},
@@ -152,7 +151,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// checkInvalid checks the error of a container biz1. Without a cause, there is no error.
+// checkInvalid checks the error for a container biz1. A nil cause means no error.
 func checkInvalid(t *testing.T, err error, code errcode.Code, cause error, values string) {
 	t.Helper()
 	if !errors.Is(err, cause) || err != nil && errcode.Of(err) != code {
@@ -165,9 +164,8 @@ func checkInvalid(t *testing.T, err error, code errcode.Code, cause error, value
 	}
 }
 
-// Every string that a user supplies is accepted at its bound and refused above it, and no message repeats
-// a long one.
-func TestBounds(t *testing.T) {
+// A string of the maximum length is accepted and a longer one rejected. Error messages truncate long strings.
+func TestStringLimits(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	with := func(name, version, image string) corev1.Container {
 		return corev1.Container{Name: name, Image: image, Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: version}}}
@@ -232,15 +230,15 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%q is accepted", unprintable)
 		}
 	}
-	// An empty version is always refused. The controller accepts in a list every name that it accepts in a Pod.
+	// The controller accepts in a module list every name that it accepts in a Pod.
 	list, err := arklet.DecodeSimpleBiz(
 		[]byte(`[{"name":"` + x(arklet.MaxName) + `","version":"` + x(arklet.MaxName) + `"}]`))
 	if err != nil || len(list) != 1 {
-		t.Errorf("a list with names at the bound is %d modules, error %v", len(list), err)
+		t.Errorf("a list with names of the maximum length has %d modules, error %v", len(list), err)
 	}
 }
 
-// A version is what a kubelet would set as the environment variable.
+// The version is the value of the environment variable in a container.
 func TestVersion(t *testing.T) {
 	env := func(pairs ...string) (list []corev1.EnvVar) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -260,7 +258,7 @@ func TestVersion(t *testing.T) {
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "c"},
 			Key: "k"}}
 	reference := env("BIZ_VERSION", "$(REF)")
-	var doubled []corev1.EnvVar // each variable is the one before twice
+	var doubled []corev1.EnvVar // the value of each variable is twice the value of the previous one
 	for i := range 60 {
 		doubled = append(doubled, env("V"+strconv.Itoa(i+1), strings.Repeat("$(V"+strconv.Itoa(i)+")", 2))...)
 	}
@@ -359,7 +357,7 @@ func TestResolveReferences(t *testing.T) {
 	}
 	resolved, err := Resolve(pod, c,
 		func(name types.NamespacedName, key string) (string, error) { return key + "$$" + name.Name, nil })
-	if got := Of(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
+	if got := ModuleOf(&pod.ObjectMeta, resolved).Version; err != nil || got != "a$$m1.b$$m2-a$$m1" {
 		t.Errorf("version %q, error %v", got, err)
 	}
 }
@@ -385,12 +383,12 @@ func TestResolveOptional(t *testing.T) {
 		{true, "2", nil, "2", nil},
 		{true, "", missing, "1", nil},
 		{false, "", missing, "", missing},
-		{true, "", errors.ErrUnsupported, "", errors.ErrUnsupported}, // such as one that is being read
+		{true, "", errors.ErrUnsupported, "", errors.ErrUnsupported}, // any other error
 	} {
 		pod := &corev1.Pod{}
 		c, err := Resolve(pod, from(tt.optional),
 			func(types.NamespacedName, string) (string, error) { return tt.value, tt.err })
-		if got := Of(&pod.ObjectMeta, c).Version; !errors.Is(err, tt.wantErr) || got != tt.want {
+		if got := ModuleOf(&pod.ObjectMeta, c).Version; !errors.Is(err, tt.wantErr) || got != tt.want {
 			t.Errorf("%+v: version %q, error %v", tt, got, err)
 		}
 	}
@@ -410,7 +408,7 @@ func TestModules(t *testing.T) {
 			[]corev1.Container{agent}},
 		"a sidecar of an invalid module": {[]corev1.Container{noURL, agent}, []corev1.Container{noURL},
 			[]corev1.Container{agent}},
-		"no module at all": {[]corev1.Container{agent}, []corev1.Container{agent}, nil},
+		"no module": {[]corev1.Container{agent}, []corev1.Container{agent}, nil},
 	} {
 		modules, others := Modules(corev1.PodSpec{Containers: tt.containers})
 		if diff := cmp.Diff([][]corev1.Container{tt.modules, tt.others},
@@ -444,11 +442,11 @@ func TestResolve(t *testing.T) {
 		container corev1.Container
 		want      string
 	}{
-		"from the ConfigMap":  {pod, fromMap, "2.0.0"},
-		"not installed yet":   {running(""), fromMap, "2.0.0"},
-		"as it was installed": {running("arklet://10.0.0.1:biz1:1.0.0"), fromMap, "1.0.0"},
-		"over IPv6":           {running("arklet://[fd00::1]:biz1:1.0.0"), fromMap, "1.0.0"},
-		"of another kubelet":  {running("containerd://abc:biz1:1.0.0"), fromMap, "2.0.0"},
+		"from the ConfigMap": {pod, fromMap, "2.0.0"},
+		"not installed yet":  {running(""), fromMap, "2.0.0"},
+		"installed version":  {running("arklet://10.0.0.1:biz1:1.0.0"), fromMap, "1.0.0"},
+		"over IPv6":          {running("arklet://[fd00::1]:biz1:1.0.0"), fromMap, "1.0.0"},
+		"of another kubelet": {running("containerd://abc:biz1:1.0.0"), fromMap, "2.0.0"},
 		"a plain value stays": {pod,
 			corev1.Container{Name: "biz1", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "3.0.0"}}}, "3.0.0"},
 		"none at all stays so":    {pod, corev1.Container{Name: "biz1"}, ""},
@@ -456,7 +454,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Resolve(tt.pod, tt.container, value)
-			if v := Of(&tt.pod.ObjectMeta, got).Version; err != nil || v != tt.want {
+			if v := ModuleOf(&tt.pod.ObjectMeta, got).Version; err != nil || v != tt.want {
 				t.Errorf("version %q, error %v, want %q", v, err, tt.want)
 			}
 		})

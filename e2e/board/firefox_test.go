@@ -85,7 +85,7 @@ func newFirefox(t *testing.T) *firefox {
 	return f
 }
 
-// say sends a command and waits for its answer. Meanwhile it notes what the console tells.
+// call sends a command and waits for its response. In the meantime it records the messages of the console.
 func (f *firefox) say(method, params string, answer any) {
 	f.t.Helper()
 	f.ids++
@@ -123,7 +123,7 @@ func (f *firefox) open(url string) {
 		nil)
 }
 
-// is tells whether an expression of JavaScript is true.
+// is reports whether a JavaScript expression is true.
 func (f *firefox) is(expression string) bool {
 	f.t.Helper()
 	var answer struct{ Result struct{ Value any } }

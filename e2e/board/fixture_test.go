@@ -221,8 +221,7 @@ func (p *page) observe(event any) {
 	}
 }
 
-// fine fails the test if something went wrong in the page, the policy against foreign code was
-// violated, or it asked somebody else than its server.
+// fine fails the test if the page had an error, violated the content security policy, or sent a request to another server.
 func (p *page) fine(f *fixture) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -289,7 +288,7 @@ func (p *page) click(selector, text string) {
 	p.run(chromedp.Evaluate(find+".click()", nil))
 }
 
-// fill writes a text into a field, in the place of what is there.
+// fill replaces the text of a field.
 func (p *page) fill(selector, text string) {
 	p.t.Helper()
 	p.run(chromedp.Evaluate(`{ const e = document.querySelector(`+quote(selector)+`); e.focus(); e.value = `+

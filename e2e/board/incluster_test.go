@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/board"
 )
 
-// manifests are those of the board in a cluster, system the namespace that they are for.
+// manifests are the manifests of the board in a cluster, system is their namespace.
 const (
 	manifests = "../../controller/deploy/board"
 	system    = "koupleless-system"

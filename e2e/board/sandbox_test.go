@@ -101,8 +101,8 @@ func (r *live) does(button string, values map[string]string, want string) {
 	}
 }
 
-// The page of a real sandbox shows its bases, says why, acts, follows a release to its end, and is
-// refused to others.
+// The web UI of a real sandbox shows the bases, answers why, performs actions and follows a release. It rejects requests
+// without the token.
 func TestARealSandbox(t *testing.T) {
 	address, b := realBoard(t)
 	root, _, _ := strings.Cut(address, "/#")

@@ -75,7 +75,7 @@ func newJob(t *testing.T, workspace string, env ...string) *job {
 
 func (j *job) home() string { return filepath.Join(j.temp, "koupsandbox") }
 
-// step runs a step, and reports whether it passed.
+// step runs a step, and reports whether it passed. It skips the test if a scenario stays inconclusive.
 func (j *job) step(name string) bool {
 	j.t.Helper()
 	script, err := filepath.Abs(filepath.Join(root, "ci", "action.sh"))
@@ -88,7 +88,11 @@ func (j *job) step(name string) bool {
 	for _, file := range []string{"GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STEP_SUMMARY"} {
 		j.cmd.Env = append(j.cmd.Env, file+"="+filepath.Join(j.temp, file))
 	}
-	return j.cmd.Run() == nil
+	err = j.cmd.Run()
+	if strings.Contains(j.log.String(), "inconclusive: ") {
+		j.t.Skipf("the action is not checked: this machine is too slow for its scenario:\n%s", j.log.String())
+	}
+	return err == nil
 }
 
 // Write implements io.Writer for the output of a step.

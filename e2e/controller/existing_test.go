@@ -30,8 +30,8 @@ func TestComingFromTheExistingController(t *testing.T) {
 	identity, spec := envconf.RandomName("b", 16), one("kept", "1.0.0", name)
 	install := "koupleless_" + a.env + "/" + identity + "/installBiz"
 	payload := fmt.Sprintf(`{"bizName":"kept","bizVersion":"1.0.0","bizUrl":%q}`, spec.Spec.Containers[0].Image)
-	// It is there before the base is: the broker's library has a data race between a message that is to
-	// be retained and a subscription with a wildcard.
+	// The message is published before the base subscribes, because mochi-mqtt has a data race between a retained message
+	// and a subscription with a wildcard.
 	if token := atBroker(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) ||
 		token.Error() != nil {
 		t.Fatalf("publishing: %v", token.Error())
@@ -118,7 +118,7 @@ func TestGoingBackToTheExistingController(t *testing.T) {
 			t.Errorf("%s was installed %d times", id, n)
 		}
 	}
-	// Kubernetes may have it Not Ready by now: nobody renews the Lease of its Node.
+	// Kubernetes may have set the Pod Not Ready, because no controller renews the Lease of its Node.
 	p, err := client.CoreV1().Pods(ns).Get(t.Context(), "taken", metav1.GetOptions{})
 	must(t, err)
 	if p.UID != uid || p.Spec.NodeName != node.Name || p.DeletionTimestamp != nil {

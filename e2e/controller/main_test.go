@@ -21,7 +21,7 @@ var settings = map[string]string{
 	"BASE_UNREACHABLE_AFTER":              "4s",
 	"BASE_DEAD_AFTER":                     "8s",
 	"RECONNECT_GRACE":                     "-1s",
-	"MASS_SILENCE_PERCENT":                "0", // bases of tests that end fall silent all the time
+	"MASS_SILENCE_PERCENT":                "0", // bases of finished tests stop all the time
 	"BASE_DELETIONS_PERCENT":              "100",
 	"HEALTH_INTERVAL":                     "1s",
 	"LIST_INTERVAL":                       "2s",
@@ -35,7 +35,7 @@ var settings = map[string]string{
 
 // What all tests use; run sets it.
 var (
-	programs string // folder of the built programs
+	programs string // directory of the built binaries
 	shared   *box.Box
 	config   *rest.Config
 	client   kubernetes.Interface
@@ -82,7 +82,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 }
 
 // rightsSufficed checks that the API server has refused nothing to the
-// controller, whose rights are those of deploy.Objects.
+// controller, which has the permissions of deploy.Objects.
 func rightsSufficed() error {
 	log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 	if err != nil {

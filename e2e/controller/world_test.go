@@ -79,8 +79,8 @@ type base struct {
 	events []fakebase.Event
 }
 
-// numbers tells bases apart by their addresses: nobody dials those of MQTT
-// bases, and the loopback network has enough for the others.
+// numbers makes the addresses of bases unique. No client connects to the addresses of MQTT bases, and the loopback network
+// is large enough for the others.
 var numbers atomic.Uint32
 
 func number() (high, low uint32) {
@@ -88,7 +88,7 @@ func number() (high, low uint32) {
 	return n / 250, n%250 + 1
 }
 
-// overMQTT starts a base at the sandbox's broker; the options say what is special about it.
+// overMQTT starts a base that connects to the broker of the sandbox.
 func overMQTT(t *testing.T, o fakebase.Options) *base {
 	t.Helper()
 	return overMQTTAt(t, mqtt.Env, &fakebase.MQTTOptions{
@@ -255,7 +255,7 @@ func has(t *testing.T, b *base, want ...string) {
 		func(context.Context) error { return same(want, b.modules()) })
 }
 
-// describe says how a Pod is, in one line.
+// describe returns the state of a Pod in one line.
 func describe(p *corev1.Pod) string {
 	text := fmt.Sprintf("phase %q on node %q", p.Status.Phase, p.Spec.NodeName)
 	for _, c := range p.Status.Conditions {

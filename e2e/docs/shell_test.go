@@ -21,7 +21,7 @@ type shell struct {
 	lines chan string // closed when the shell has ended
 }
 
-// startShell starts one in a folder. End it with close.
+// startShell starts a shell in a directory. Stop it with close.
 func startShell(dir string, env []string) (*shell, error) {
 	s := &shell{cmd: exec.Command("bash", "--noprofile", "--norc"), lines: make(chan string, 1024)}
 	s.cmd.Dir, s.cmd.Env = dir, env

@@ -175,7 +175,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	for _, fault := range []struct {
 		name        string
 		strike, end func(context.Context) error
-		problem     string // of the sandbox meanwhile
+		problem     string // of the sandbox in the meantime
 	}{
 		{"pause", func(ctx context.Context) error {
 			_, err := engine.ContainerPause(ctx, c.id, client.ContainerPauseOptions{})
@@ -190,7 +190,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		}, func(ctx context.Context) error {
 			_, err := engine.ContainerStart(ctx, c.id, client.ContainerStartOptions{})
 			return err
-		}, "are connected to the broker"},
+		}, "bases connected to the broker"},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			check.Must(t, fault.strike(t.Context()))
@@ -226,7 +226,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	}
 }
 
-// unobserved reports whether a Node says that the controller receives nothing from the base.
+// unobserved reports whether the Observed condition of a Node is False.
 func unobserved(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Observed" {

@@ -67,7 +67,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// identities are those of all bases, if each runs and has a Ready Node.
+// identities returns the identities of all bases if each base runs and has a Ready Node.
 func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	list, err := f.up.Bases(ctx, "")
 	if err != nil {

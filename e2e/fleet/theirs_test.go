@@ -108,7 +108,7 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 	return c
 }
 
-// route lets the Pods of one node reach those of the others, whatever the image of the nodes does about it.
+// route adds the routes between the Pods of different nodes, which not every node image adds.
 func (c *theirs) route(t *testing.T, all []nodes.Node) {
 	t.Helper()
 	for _, to := range all {

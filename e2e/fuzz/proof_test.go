@@ -72,11 +72,11 @@ func run(t *testing.T, programs sandbox.Binaries) *fuzz.Failure {
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))
 	r, err := fuzz.Run(t.Context(), fuzz.Options{
 		Home: home, Config: config, Binaries: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
-		MostFailures: 1, ShrinkFor: -1,
+		MaxFailures: 1, ShrinkFor: -1,
 	})
 	check.Must(t, err)
 	t.Logf("seed %d: %d schedules in %.0f s, %d runs were inconclusive", r.Seed, r.Schedules, r.Elapsed.Seconds(),
-		r.Unclear)
+		r.Inconclusive)
 	if len(r.Failures) == 0 {
 		return nil
 	}

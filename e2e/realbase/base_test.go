@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// Options say how to run a base. Jar, Log and Identity are required.
+// Options configure a base. Jar, Log and Identity are required.
 type Options struct {
 	// Jar is the base that Maven built.
 	Jar string
@@ -34,7 +34,7 @@ type Options struct {
 	Controller string
 	// Broker is host:port of an MQTT broker; empty = no MQTT tunnel.
 	Broker, Username, Password string
-	// Downloads is an empty folder where the base puts jars; empty = where it likes.
+	// Downloads is an empty directory for the jars that the base downloads. If empty, the base chooses one.
 	// Required if Settings.Disk is set.
 	Downloads string
 	// JVM are further options of the JVM.
@@ -75,7 +75,7 @@ func (b *Base) Arklet() string { return b.arklet }
 func (b *Base) Web() string { return "http://" + b.web }
 
 // Start runs the JVM until ctx ends, then kills it and returns nil: a base says
-// nothing when it goes. An error means that it ended by itself; the log says why.
+// nothing when it goes. An error means that it ended by itself; the log has the reason.
 // At most one Start per Base.
 func (b *Base) Start(ctx context.Context) error {
 	defer close(b.ended)
@@ -83,7 +83,7 @@ func (b *Base) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the log of base %q: %w", b.opts.Identity, err)
 	}
-	defer func() { _ = log.Close() }() // the JVM wrote to it, nobody else
+	defer func() { _ = log.Close() }() // only the JVM wrote to it
 	cmd := b.command(ctx)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -119,7 +119,7 @@ func (b *Base) WaitReady(ctx context.Context) error {
 	}
 }
 
-// probe closes ready when arklet answers, or gives up with ctx.
+// probe closes ready when arklet answers. It ends with ctx.
 func (b *Base) probe(ctx context.Context) {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if _, err := b.Command(ctx, "queryAllBiz", "{}"); err == nil {
@@ -183,8 +183,8 @@ func (b *Base) command(ctx context.Context) *exec.Cmd {
 	return onSmallDisk(ctx, b.opts.Settings.Disk, b.opts.Downloads, append([]string{"java"}, b.arguments()...)...)
 }
 
-// onSmallDisk is a command that sees a file system of so many KiB on a folder, and
-// nobody else does: it is in a mount namespace, which ends with the process.
+// onSmallDisk returns a command with a file system of the given size in KiB mounted on a directory. The mount exists only in
+// the mount namespace of the process.
 func onSmallDisk(ctx context.Context, size int, folder string, command ...string) *exec.Cmd {
 	const script = `mount -t tmpfs -o size="$1"k downloads "$2"; shift 2; exec "$@"`
 	return exec.CommandContext(ctx, "unshare",
@@ -192,7 +192,7 @@ func onSmallDisk(ctx context.Context, size int, folder string, command ...string
 			strconv.Itoa(size), folder}, command...)...)
 }
 
-// NoSmallDisk says why bases cannot have Settings.Disk on this system, or nothing: it
+// NoSmallDisk returns the reason why bases cannot have Settings.Disk on this system, or an empty string: it
 // takes unshare, and namespaces for users.
 func NoSmallDisk(ctx context.Context, folder string) error {
 	if out, err := onSmallDisk(ctx, 4, folder, "true").CombinedOutput(); err != nil {

@@ -246,7 +246,7 @@ func says(p *corev1.Pod, text string) bool {
 // told waits until the controller has told a base of a baseline with that many modules.
 func told(t *testing.T, identity string, modules int) {
 	t.Helper()
-	want := fmt.Sprintf(`msg="a base asked for its baseline" base=%s modules=%d`, identity, modules)
+	want := fmt.Sprintf(`msg="a base queried its baseline" base=%s modules=%d`, identity, modules)
 	eventually(t, "the controller answers with a baseline", func(context.Context) error {
 		log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 		if err == nil && !strings.Contains(string(log), want) {

@@ -25,7 +25,7 @@ import (
 
 // What all tests use; TestMain sets it.
 var (
-	target string // folder of what Maven built, and of variants of it
+	target string // directory of the jars that Maven built, and of variants
 	shared *box.Box
 	client kubernetes.Interface
 	mqtt   box.Broker
@@ -47,7 +47,7 @@ var variants = map[string]recording.Manifest{
 	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // and the web context path of version 1.0.0
 }
 
-// missing says why there is no real base; tests that need one skip then.
+// missing is the reason why there is no real base. If it is set, tests that need one are skipped.
 var missing error
 
 // TestMain runs tests with a real base only with E2E_REALBASE set, so that make test does not repeat

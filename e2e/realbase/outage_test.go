@@ -18,9 +18,8 @@ import (
 // beat is the time between two heartbeats over MQTT.
 const beat = 10 * time.Second
 
-// A broker that goes away for longer than the pause between heartbeats ends
-// those of a base for good. The base takes commands all the same when the broker is back, and
-// the controller goes on to use it.
+// If the broker is unavailable for longer than the heartbeat interval, a base never sends heartbeats again. It still
+// executes commands when the broker is available again, and the controller continues to use it.
 func TestHeartbeatsEnd(t *testing.T) {
 	o := options(t, recording.MQTT, recording.Settings{})
 	b, ns := start(t, o), namespace(t)

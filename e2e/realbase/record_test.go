@@ -25,7 +25,7 @@ var record = flag.Bool("record", false, "write the answers of real bases into th
 // recordings is the directory of all recordings.
 var recordings = filepath.Join("..", "..", "fakebase", "testdata", "real")
 
-// versions are those of java/pom.xml and of its dependencies.
+// versions are the versions in java/pom.xml and of its dependencies.
 var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83",
 	Java: "17"}
 
@@ -37,9 +37,9 @@ const (
 	silence  = 3 * time.Second
 )
 
-// TestRecord sends the requests of all recordings to real bases, and writes the answers into them. To record something
-// new, write a file without answers; set silent where no answer is expected. The identity of a module in a jar is that
-// of the recording; all else of a jar is that of the module that Maven has built.
+// TestRecord sends the requests of all recordings to real bases, and writes the responses into the recordings. To add a
+// recording, write a file without responses, and mark the requests that have none. The jar of a module has the module
+// identity of the recording, and otherwise the content of the module that Maven built.
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("run it with: make record")
@@ -124,7 +124,7 @@ func recordPhases(t *testing.T, name string, r recording.Recording) {
 		}
 	}()
 	var err error
-	r.Phases, err = player(t, &r, w).Live(t.Context(), w, r.Phases)
+	r.Phases, err = player(t, &r, w).PlayPhases(t.Context(), w, r.Phases)
 	must(t, err)
 	save(t, name, r)
 }
@@ -140,11 +140,11 @@ func player(t *testing.T, r *recording.Recording, w *world) *recording.Player {
 		}
 		must(t, recording.WriteJar(filepath.Join(directory, name), r.Jars[name], filepath.Join(target, ShopJar1)))
 	}
-	places, err := recording.OpenPlaces(directory)
+	places, err := recording.OpenFixtures(directory)
 	must(t, err)
 	t.Cleanup(places.Close)
 	return &recording.Player{
-		Places: places, Tunnel: r.Tunnel, Broker: w.server, Tap: w.tap, Silence: silence,
+		Fixtures: places, Tunnel: r.Tunnel, Broker: w.server, Tap: w.tap, NoAnswerTimeout: silence,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", w.base.arklet)
 		},
@@ -213,8 +213,8 @@ func (w *world) Listens() bool { return w.listener != nil }
 // Ready blocks until arklet answers.
 func (w *world) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
 
-// Happen lets an event happen.
-func (w *world) Happen(ctx context.Context, event recording.Event) error {
+// Apply lets an event happen.
+func (w *world) Apply(ctx context.Context, event recording.Event) error {
 	switch event {
 	case recording.Start:
 		o := recorded()

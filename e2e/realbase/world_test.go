@@ -59,7 +59,7 @@ type jvm struct {
 	kill func() // as kill -9; waits until it is gone
 }
 
-// options are those of a new base for a test; its name is no other's.
+// options returns options for a new base with a unique name.
 func options(t *testing.T, tunnel recording.Tunnel, settings recording.Settings) Options {
 	t.Helper()
 	if missing != nil {
@@ -128,7 +128,7 @@ func shop(b *jvm, name, version, url string) corev1.PodTemplateSpec {
 	return t
 }
 
-// describe says how a Pod is.
+// describe returns the state of a Pod.
 func describe(p *corev1.Pod) string {
 	text := fmt.Sprintf("phase %q on node %q", p.Status.Phase, p.Spec.NodeName)
 	for _, c := range p.Status.Conditions {

@@ -191,7 +191,7 @@ func killDaemon(t *testing.T, b *box.Box) {
 	must(t, err)
 	must(t, daemon.Kill(t.Context()))
 	eventually(t, "the daemon has ended", func(ctx context.Context) error {
-		if daemon.Alive(ctx) {
+		if daemon.Running(ctx) {
 			return errors.New("it runs")
 		}
 		return nil

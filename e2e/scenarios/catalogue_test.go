@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// catalogue is the folder of the scenarios.
+// catalogue is the directory of the scenarios.
 var catalogue = filepath.Join("..", "..", "scenarios")
 
 // selected returns the scenarios that E2E_SCENARIOS names, separated by commas, or all of them if it is empty.
@@ -81,7 +81,7 @@ func TestCatalogue(t *testing.T) {
 		ended.Go(func() { work(p, alone) })
 	}
 	side.Wait()
-	work(here, alone) // nobody else is there any more
+	work(here, alone) // no other scenario runs
 	ended.Wait()
 }
 
@@ -108,7 +108,7 @@ func assess(t *testing.T, in place, s *source.Scenario) {
 	box.Env.Test(t, f.Feature())
 }
 
-// killsControlPlane tells whether a scenario does anything to the control plane.
+// killsControlPlane reports whether a scenario affects the control plane.
 func killsControlPlane(s *source.Scenario) (does bool) {
 	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
 		does = does || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil
@@ -116,7 +116,7 @@ func killsControlPlane(s *source.Scenario) (does bool) {
 	return does
 }
 
-// machine is locked for writing by a scenario that was inconclusive: no other one runs meanwhile.
+// machine is locked for writing while an inconclusive scenario is repeated: no other scenario runs in parallel.
 var machine sync.RWMutex
 
 // passes runs a scenario, with every cell of its matrix, and fails the test with

@@ -33,7 +33,7 @@ var must = check.Must
 // testdata is the path of a scenario of these tests.
 func testdata(name string) string { return filepath.Join("testdata", name+".yaml") }
 
-// started is a koupsandbox scenario run that goes on.
+// started is a running koupsandbox scenario run.
 type started struct {
 	cmd      *exec.Cmd
 	out, err bytes.Buffer

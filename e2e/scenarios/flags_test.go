@@ -60,7 +60,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// --selector takes some scenarios of a folder and does not look at the others,
+// --selector selects scenarios of a directory and does not check the others,
 // --dry-run runs nothing, --from-step leaves steps out.
 func TestSelection(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,7 @@ func TestLongOutages(t *testing.T) {
 	}
 }
 
-// Kubernetes evicts Pods from Nodes that nobody renews, as long as there is another zone with a
+// Kubernetes evicts Pods from Nodes whose Lease is not renewed, as long as there is another zone with a
 // healthy Node; every base is a zone of its own. Module Pods stay.
 func TestNoPodIsEvicted(t *testing.T) {
 	needsLong(t)

@@ -22,11 +22,10 @@ import (
 const (
 	// atOnce is how many tests run at the same time: most of the time they wait.
 	atOnce = 4
-	// Of the catalogue, that many scenarios run side by side in the shared sandbox, and of each that many
-	// cells of its matrix.
+	// The number of scenarios that run in parallel in the shared sandbox, and the number of parallel cells of a matrix.
 	sideBySide, cellsAtOnce = 2, 2
-	// Scenarios that need a sandbox for themselves have that many beside it; on kind none: the kubelets of
-	// two clusters watch more files than Linux lets them by default (fs.inotify.max_user_instances).
+	// The number of further sandboxes for exclusive scenarios. On kind there are none: the kubelets of two clusters exceed
+	// the default of fs.inotify.max_user_instances.
 	besides = 2
 )
 
@@ -38,9 +37,9 @@ type place struct {
 
 // What all tests use; bringUp sets it.
 var (
-	programs string             // folder of the built programs
-	home     string             // folder of all sandboxes of this run
-	shared   *box.Box           // for everything that disturbs nobody
+	programs string             // directory of the built binaries
+	home     string             // directory of all sandboxes of this run
+	shared   *box.Box           // for scenarios that do not affect others
 	up       *sandbox.Sandbox   // the Go API of shared
 	places   []place            // for what disturbs others, one scenario at a time
 	speed    int                // of all these; 0 = 1
@@ -54,9 +53,9 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// byItself has each base judged by itself, and any number of them given up at once: a scenario ends all of its bases
-// together, which is taken for a fault of the way to them for half an hour unless others come in their place. What becomes of many
-// that are silent is the business of long/most-silent-5m, which has a sandbox of its own.
+// byItself makes the controller evaluate each base alone, and delete any number of Nodes at the same time. A scenario stops
+// all its bases together, which the controller would otherwise treat as a network failure for half an hour, unless new bases
+// replace them. The scenario long/most-silent-5m tests the default settings in a separate sandbox.
 var byItself = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
 
 // bringUp starts the sandboxes of the catalogue. Scenarios bring bases of their own.
@@ -149,7 +148,7 @@ func endBroker(ctx context.Context) error {
 		return nil
 	}
 	defer theirs.Stop()
-	if err := theirs.Alive(); err != nil {
+	if err := theirs.Check(); err != nil {
 		return err
 	}
 	topics, err := theirs.Retained(ctx)

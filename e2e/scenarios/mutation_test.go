@@ -73,7 +73,7 @@ func noticed(t *testing.T, controllers []broken) {
 			r := execute(t.Context(), t, own.up, s)
 			for _, run := range r.Runs {
 				// A run on a slow machine is inconclusive, but its checks and requests have failed.
-				if run.Verdict != scenario.Passed && notices(run, c.check) {
+				if run.Verdict != scenario.Passed && detects(run, c.check) {
 					return
 				}
 			}
@@ -82,8 +82,8 @@ func noticed(t *testing.T, controllers []broken) {
 	}
 }
 
-// notices tells whether a check or a step failed, or, without the beginning of its name, requests were lost.
-func notices(run *scenario.Run, check string) bool {
+// detects reports whether the check or step with the given prefix failed; with an empty prefix, whether requests were lost.
+func detects(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
 		if check != "" && strings.HasPrefix(c.Name, check) && c.Verdict == scenario.Failed {
 			return true
@@ -102,7 +102,7 @@ func notices(run *scenario.Run, check string) bool {
 	return false
 }
 
-// build builds the controller with a mutation into a new folder, beside the other programs as they are.
+// build builds the controller with a mutation into a new directory, together with copies of the other binaries.
 func build(t *testing.T, name, bin string) {
 	t.Helper()
 	must(t, os.Mkdir(bin, 0o700))

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// A run that fails says why, on the terminal and in each of the reports.
+// A failed run shows the reason on the terminal and in each report.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -77,7 +77,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Lost requests and violations of a check are told once.
+// Lost requests and violations of a check are reported once.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	result, whole := play(t, 1, nil, testdata("lossy"))

@@ -16,7 +16,7 @@ import (
 )
 
 // inTheMiddle starts the scenario interrupted and returns when its requests go to
-// its bases, with its namespace and the folder of its marks.
+// its bases, its namespace and the directory of its markers.
 func inTheMiddle(t *testing.T) (s *started, namespace, marks string) {
 	t.Helper()
 	marks = t.TempDir()
@@ -75,12 +75,12 @@ func TestInterrupt(t *testing.T) {
 	namespaceGone(t, namespace)
 }
 
-// When the client dies the daemon ends what it has started.
+// When the client is killed, the daemon removes the objects that the client created.
 func TestClientDies(t *testing.T) {
 	t.Parallel()
 	s, namespace, _ := inTheMiddle(t)
 	must(t, s.cmd.Process.Kill())
-	t.Cleanup(func() { // nobody else does it
+	t.Cleanup(func() { // no other code does it
 		if err := api(t).CoreV1().Namespaces().Delete(context.Background(), namespace,
 			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func shell(t *testing.T, env []string, command string, status int) string {
 	return string(out)
 }
 
-// A scenario that hangs ends by its timeout, and says what it has seen last.
+// A scenario that hangs is stopped by its timeout, and reports the last observed state.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	result, report := play(t, 1, nil, testdata("hangs"))

@@ -54,7 +54,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// watch tells what is and what changes, as JSON and as lines, until Ctrl-C.
+// watch prints the current state and all changes, as JSON and as lines, until Ctrl-C.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for form, c := range map[string]struct {

@@ -2,9 +2,8 @@ package fault
 
 import "slices"
 
-// Arklet's two-level error codes, as the error code document lists them. No
-// real base sends them; a fake one adds them as the field errorCode unless it
-// is faithful (protocol 6).
+// The two-level error codes of the Koupleless documentation. Real bases do not send them. Simulated bases add them in the
+// field errorCode, unless they are faithful (protocol 6).
 const (
 	CodeUnknown                   = "Arklet.UnknownError"
 	CodeInvalidParameter          = "ModuleController.InvalidParameter"
@@ -47,5 +46,5 @@ var codes = []string{
 	CodeMetaspaceFull,
 }
 
-// Codes lists the codes that a fault of kind error may have, sorted.
+// Codes returns the codes that a fault of the kind error accepts, sorted.
 func Codes() []string { return slices.Sorted(slices.Values(codes)) }

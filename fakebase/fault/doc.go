@@ -1,5 +1,4 @@
-// Package fault describes what can go wrong with a base, and checks it. A Fault is
-// what configuration files, scenarios and control interfaces carry as JSON.
+// Package fault has the faults of a base. A Fault has a JSON form for configuration files, scenarios and control APIs.
 //
 //	f := fault.Fault{Kind: fault.KindError, Code: fault.CodeDiskFull, Count: 2}
 //	err := f.Validate()

@@ -5,42 +5,42 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that JSON and YAML spell as Go does: "1.5s".
+// Duration is a time.Duration with the JSON and YAML form of Go, such as "1.5s".
 type Duration time.Duration
 
-// MarshalText spells the duration.
+// MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads the spelling of time.ParseDuration.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 1.5s or 200ms", text)
+		return fmt.Errorf("invalid duration %q; use a value such as 1.5s or 200ms", text)
 	}
 	*d = Duration(v)
 	return nil
 }
 
-// Delay is a time between Min and Min+Spread, every one as likely as another.
+// Delay is a random time from Min to Min+Spread, uniformly distributed.
 type Delay struct {
-	// Min is the least; zero = no time.
+	// Min is the minimum. Default: 0.
 	Min Duration `json:"min,omitempty"`
-	// Spread is what chance may add; zero = nothing.
+	// Spread is the maximum random addition. Default: 0.
 	Spread Duration `json:"spread,omitempty"`
 }
 
-// Validate reports a negative time, under the name of the field.
+// Validate returns an error with the name of the field if a time is negative.
 func (d Delay) Validate(field string) error {
 	if d.Min < 0 || d.Spread < 0 {
-		return fmt.Errorf("%s: a time %w", field, errNegative)
+		return fmt.Errorf("%s: %w", field, errNegative)
 	}
 	return nil
 }
 
-// Draw picks a time; share gives a number in [0, 1).
-func (d Delay) Draw(share func() float64) time.Duration {
+// Sample returns a random time. random returns a number in [0, 1).
+func (d Delay) Sample(random func() float64) time.Duration {
 	if d.Spread == 0 {
 		return time.Duration(d.Min)
 	}
-	return time.Duration(d.Min) + time.Duration(share()*float64(d.Spread))
+	return time.Duration(d.Min) + time.Duration(random()*float64(d.Spread))
 }

@@ -8,67 +8,61 @@ import (
 	"strings"
 )
 
-// Kind names what goes wrong.
+// Kind is the kind of a fault.
 type Kind string
 
-// The kinds of faults. Those marked (state) hold for as long as the fault is
-// there and take neither count nor probability; the others happen each time
-// something matches.
+// The kinds of faults. A fault of a kind with the mark (state) stays in effect until it ends, and has neither a count nor a
+// probability. A fault of another kind is triggered by matches.
 const (
-	// KindError makes a command fail with the error code in Code, at the step
-	// where that code belongs.
+	// KindError makes a command fail with the error code Code, in the step that produces this code.
 	KindError Kind = "error"
-	// KindLatency makes a command start later, by Delay, or when the fault is cleared.
+	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command never end; its lock stays taken until the process ends.
+	// KindHang makes a command hang and keep its lock until the process ends.
 	KindHang Kind = "hang"
-	// KindCrash ends the process. With a Match, in the middle of a command that
-	// matches; without, Delay after the fault came, and, if Count allows it,
-	// Delay after each restart. Restart says whether and how it comes back.
+	// KindCrash ends the process. With a Match, the process ends during a matching command. Without one, it ends Delay
+	// after the fault is set and, if Count is more than 1, Delay after each restart. Restart describes the restart.
 	KindCrash Kind = "crash"
-	// KindSilent suppresses heartbeats; commands still work.
+	// KindSilent suppresses heartbeats. Commands still work.
 	KindSilent Kind = "silent"
-	// KindDeaf loses commands before they are read; heartbeats still go out.
+	// KindDeaf drops commands before they are read. Heartbeats are still sent.
 	KindDeaf Kind = "deaf"
-	// KindDisconnect breaks the MQTT connection and refuses the HTTP port (state).
+	// KindDisconnect closes the MQTT connection and the HTTP port (state).
 	KindDisconnect Kind = "disconnect"
-	// KindSlowLink carries all MQTT messages, in and out, later by Delay, in order.
+	// KindSlowLink delays all MQTT messages in both directions by Delay, and keeps their order.
 	KindSlowLink Kind = "slowLink"
-	// KindDuplicate sends a message twice (over HTTP: heartbeats).
+	// KindDuplicate sends a message twice; over HTTP, a heartbeat.
 	KindDuplicate Kind = "duplicate"
-	// KindDelay sends a message later by Delay; others may overtake it (over
-	// HTTP: heartbeats).
+	// KindDelay delays a message by Delay without delaying later messages; over HTTP, a heartbeat.
 	KindDelay Kind = "delay"
-	// KindReorder holds an MQTT message back until the next one has been sent, or
-	// for Delay (zero = 1 s) if none comes.
+	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s) if there is none.
 	KindReorder Kind = "reorder"
-	// KindStale sends an MQTT message whose publishTimestamp is older by Delay (zero = 11 s,
-	// beyond the 10 s after which a controller drops it).
+	// KindStale makes the publishTimestamp of an MQTT message older by Delay (default 11 s). A controller drops messages
+	// that are older than 10 s.
 	KindStale Kind = "stale"
-	// KindCorrupt sends a message whose second half is garbage.
+	// KindCorrupt corrupts the second half of a message.
 	KindCorrupt Kind = "corrupt"
-	// KindClockSkew shifts the base's clock by Skew on the wire (state).
+	// KindClockSkew shifts the times that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching modules, in turn, as they are and as
-	// deactivated, each for Period (zero = 5 s) (state).
+	// KindFlapping reports matching active modules alternately as activated and deactivated, each for Period (default
+	// 5 s) (state).
 	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull exhausts the metaspace: health says so and installs fail (state).
+	// KindMetaspaceFull exhausts the metaspace: health reports it, and installs fail (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown makes a health check DOWN: that of the modules that
-	// match, or of the base if Match names none (state).
+	// KindActuatorDown sets the health of matching modules to DOWN, or the health of the base if Match has no module
+	// (state).
 	KindActuatorDown Kind = "actuatorDown"
-	// KindUninstalled takes the modules that match, or all if Match names none, off the base, Delay
-	// after the fault came, as somebody does who asks the base himself: nobody else is told.
+	// KindUninstalled uninstalls matching modules, or all modules if Match has none, Delay after the fault is set. The
+	// controller is not notified, as if another client had sent the command.
 	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
-	// KindStartFailed makes the base itself fail to start: it never gets
-	// ready and its health is DOWN (state).
+	// KindStartFailed makes the base fail to start: it does not become ready, and its health is DOWN (state).
 	KindStartFailed Kind = "startFailed"
 )
 
-// The commands of arklet (protocol 4.4), and the last parts of the topics that a base publishes on;
-// a response is the answer to a command over HTTP.
+// The commands of arklet (protocol 4.4), and the last parts of the topics on which a base publishes. The message response
+// is the HTTP response to a command.
 var (
 	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz",
 		"uninstallBiz"}
@@ -76,78 +70,75 @@ var (
 		"response", "simpleBiz"}
 )
 
-// Match narrows a fault down. An empty field matches everything.
+// Match selects commands, modules or messages. An empty field matches all.
 type Match struct {
-	// Commands are command names such as installBiz.
+	// Commands are names of commands, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are those of the module that a command is about.
+	// Biz and Version are the name and the version of the module of a command.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages are last parts of topics that the base publishes on, such as
-	// heart, health, simpleBiz, bizOperation. Over HTTP a heartbeat is a heart
-	// and an answer a response.
+	// Messages are the last parts of topics on which the base publishes, such as heart, health, simpleBiz and
+	// bizOperation. Over HTTP, heart is a heartbeat, and response is the response to a command.
 	Messages []string `json:"messages,omitempty"`
 }
 
-// Restart says how a crashed process comes back.
+// Restart describes the restart of a crashed process.
 type Restart struct {
-	// After is the time between crash and restart, half a second at least;
-	// zero = half a second.
+	// After is the time from the crash to the restart. Default and minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
-	// NewIdentity draws a random identity; false = the process keeps its own.
+	// NewIdentity selects a new random identity. Default: the identity stays the same.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
-// Fault is one thing that goes wrong. Its JSON form is what configuration
-// files and control interfaces carry; check it with Validate.
+// Fault is a fault of a base. Use Validate to check it.
 type Fault struct {
-	// ID names the fault for Clear; empty = one is made.
+	// ID identifies the fault. Default: a generated ID.
 	ID string `json:"id,omitempty"`
 	// Kind is required.
 	Kind Kind `json:"kind"`
-	// Match narrows the fault down; the zero value matches everything.
+	// Match selects what triggers the fault. Default: everything.
 	Match Match `json:"match,omitzero"`
-	// Skip is how many matches pass before it happens; zero = none.
+	// Skip is the number of matches before the first one that can trigger the fault. Default: 0.
 	Skip int `json:"skip,omitempty"`
-	// Count is how often it happens before it ends; zero = without limit, for crash = once.
+	// Count is the number of times that the fault is triggered before it ends. Default: unlimited; 1 for crash.
 	Count int `json:"count,omitempty"`
-	// Probability is the share of the matches at which it happens; zero = 1, always.
+	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is how long it is there; zero = until it is cleared.
+	// For is the duration of the fault. Default: until it is cleared.
 	For Duration `json:"for,omitempty"`
 
-	// Code is the error code that a fault of kind error gives.
+	// Code is the error code of the kind error.
 	Code string `json:"code,omitempty"`
-	// Message replaces the exception text of kind error. "java.io.IOException: x"
-	// sets class and message; other text becomes a RuntimeException's message.
+	// Message is the exception of the kind error: "java.io.IOException: x" sets the class and the message, and any other
+	// text is the message of a RuntimeException. Default: depends on Code.
 	Message string `json:"message,omitempty"`
-	// Delay is the time of latency, crash, slowLink, delay, reorder and stale.
+	// Delay is the delay of the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay Delay `json:"delay,omitzero"`
-	// Period is the half wave of flapping; zero = 5 s.
+	// Period is the half period of the kind flapping. Default: 5 s.
 	Period Duration `json:"period,omitempty"`
-	// Skew is the clock error of clockSkew; negative = slow.
+	// Skew is the clock error of the kind clockSkew; negative = the clock is slow.
 	Skew Duration `json:"skew,omitempty"`
-	// Restart is for crash; nil = the process stays down until Base.Restart.
+	// Restart is the restart of the kind crash. Default: the process stays down until Base.Restart.
 	Restart *Restart `json:"restart,omitempty"`
-	// Seed makes the fault's own chance repeatable; zero = from the base's seed.
+	// Seed is the random seed of the fault. Default: the seed of the base.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire keeps the run of a scenario from failing when the fault has done nothing by its end.
-	// A base does not read it. Kinds that hold for as long as they are there have no such question.
+	// MayNotFire allows that the fault is never triggered. Otherwise, a scenario fails. Bases ignore it. It must be false
+	// for state kinds.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
-// Status is a fault that was set and not cleared yet.
+// Status is a fault that was set and has not been cleared.
 type Status struct {
 	Fault
-	// Fired is how often it has happened; state faults count nothing.
-	Fired int `json:"fired"`
-	// Ended is the reason for which it has ended; empty = it is in effect.
+	// Triggered is the number of times that the fault was triggered. It is 0 for state kinds.
+	Triggered int `json:"fired"`
+	// Ended is the reason why the fault has ended; empty = it is in effect.
 	Ended string `json:"ended,omitempty"`
 }
 
-// kindSpec says which fields a kind reads.
+// kindSpec describes the fields that a kind of fault supports.
 type kindSpec struct {
-	state           bool // holds while it is there: no count, no probability
+	state           bool // stays in effect until it ends
 	delay, commands bool
 	messages        bool
 	biz             bool
@@ -176,30 +167,30 @@ var kindSpecs = map[Kind]kindSpec{
 	KindStartFailed:   {state: true},
 }
 
-// Lasts tells whether faults of the kind hold for as long as they are there.
-func (k Kind) Lasts() bool { return kindSpecs[k].state }
+// IsState reports whether faults of the kind stay in effect until they end, instead of being triggered by matches.
+func (k Kind) IsState() bool { return kindSpecs[k].state }
 
-// Kinds lists the kinds, sorted.
+// Kinds returns all kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kindSpecs)) }
 
-// Causes of invalid faults. The errors of Validate wrap them.
+// Causes of invalid faults, which the errors of Validate wrap.
 var (
-	errUnknown   = errors.New("unknown")
-	errNoMeaning = errors.New("has no meaning")
-	errRequired  = errors.New("is required")
-	errNegative  = errors.New("must not be negative")
+	errUnknown     = errors.New("unknown")
+	errUnsupported = errors.New("is not supported")
+	errRequired    = errors.New("is required")
+	errNegative    = errors.New("must not be negative")
 )
 
-// Validate reports everything that is wrong with the fault, or nil.
+// Validate returns all errors of the fault, joined, or nil.
 func (f Fault) Validate() error {
 	spec, known := kindSpecs[f.Kind]
 	if !known {
-		return fmt.Errorf("kind %q: %w, use one of %s", f.Kind, errUnknown, join(Kinds()))
+		return fmt.Errorf("kind %q: %w; use one of %s", f.Kind, errUnknown, join(Kinds()))
 	}
 	var errs []error
 	reject := func(used bool, field string) {
 		if used {
-			errs = append(errs, fmt.Errorf("%s: %w for kind %s", field, errNoMeaning, f.Kind))
+			errs = append(errs, fmt.Errorf("%s: %w by kind %s", field, errUnsupported, f.Kind))
 		}
 	}
 	reject(spec.state && f.Skip != 0, "skip")
@@ -220,7 +211,7 @@ func (f Fault) Validate() error {
 	unknown := func(field string, names, known []string) {
 		for _, name := range names {
 			if !slices.Contains(known, name) {
-				errs = append(errs, fmt.Errorf("%s %q: %w, use one of %s", field, name, errUnknown, join(known)))
+				errs = append(errs, fmt.Errorf("%s %q: %w; use one of %s", field, name, errUnknown, join(known)))
 			}
 		}
 	}
@@ -229,7 +220,7 @@ func (f Fault) Validate() error {
 
 	if f.Kind == KindError {
 		if !slices.Contains(codes, f.Code) {
-			errs = append(errs, fmt.Errorf("code %q: %w, use one of %s", f.Code, errUnknown, join(codes)))
+			errs = append(errs, fmt.Errorf("code %q: %w; use one of %s", f.Code, errUnknown, join(codes)))
 		}
 	}
 	if (f.Kind == KindLatency || f.Kind == KindSlowLink || f.Kind == KindDelay) && f.Delay == (Delay{}) {
@@ -248,7 +239,7 @@ func (f Fault) Validate() error {
 		errs = append(errs, fmt.Errorf("probability %v: must be between 0 and 1", f.Probability))
 	}
 	if f.For < 0 || f.Period < 0 || (f.Restart != nil && f.Restart.After < 0) {
-		errs = append(errs, fmt.Errorf("for, period, restart.after: a time %w", errNegative))
+		errs = append(errs, fmt.Errorf("for, period, restart.after: %w", errNegative))
 	}
 	return errors.Join(append(errs, f.Delay.Validate("delay"))...)
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// A fault that has ended stays listed until it is cleared. What it holds back goes on when its count is reached, and
-// is released when its time is over or it is cleared.
+// TestSet: an ended fault stays in the list until it is cleared. Done is closed when a fault expires or is cleared, but not
+// when its count is reached.
 func TestSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var told []string
+		var log []string
 		s := fault.Set[string]{Mutex: &mu}
-		s.OnFired = func(a *fault.Active[string]) { told = append(told, a.ID+" fired") }
-		s.OnEnded = func(a *fault.Active[string]) { told = append(told, a.ID+" ended: "+a.Ended) }
+		s.OnTriggered = func(a *fault.Active[string]) { log = append(log, a.ID+" triggered") }
+		s.OnEnded = func(a *fault.Active[string]) { log = append(log, a.ID+" ended: "+a.Ended) }
 		add := func(r fault.Rule) *fault.Active[string] {
 			t.Helper()
 			mu.Lock()
@@ -30,53 +30,53 @@ func TestSet(t *testing.T) {
 			}
 			return a
 		}
-		gone := func(a *fault.Active[string]) bool {
+		isDone := func(a *fault.Active[string]) bool {
 			select {
-			case <-a.Gone:
+			case <-a.Done:
 				return true
 			default:
 				return false
 			}
 		}
 		once := add(fault.Rule{ID: "once", Skip: 1, Count: 1})
-		var struck []bool
+		var triggered []bool
 		for range 3 {
-			hit := once.Strike()
-			struck = append(struck, hit)
-			if hit {
-				s.Fire(once)
+			trigger := once.ShouldTrigger()
+			triggered = append(triggered, trigger)
+			if trigger {
+				s.RecordTrigger(once)
 			}
 		}
-		if d := cmp.Diff([]bool{false, true, false}, struck); d != "" || gone(once) || !s.None() {
-			t.Errorf("struck %s, gone %t, none %t", d, gone(once), s.None())
+		if d := cmp.Diff([]bool{false, true, false}, triggered); d != "" || isDone(once) || !s.None() {
+			t.Errorf("triggered (-want +got):\n%s\ndone = %t, None() = %t; want false, true", d, isDone(once), s.None())
 		}
 		add(fault.Rule{ID: "once", Scope: "other"})
-		once = add(fault.Rule{ID: "once"}) // the id of one that has ended is free
+		once = add(fault.Rule{ID: "once"}) // the ID of an ended fault can be used again
 		if _, err := s.Add(fault.Rule{ID: "once"}, ""); err == nil {
-			t.Error("an id is there twice")
+			t.Error("Add() with the ID of a fault in effect, want an error")
 		}
 		short := add(fault.Rule{ID: "short", For: time.Second})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if short.Ended != fault.Expired || !gone(short) || gone(once) {
-			t.Errorf("ended %q, gone %t and %t", short.Ended, gone(short), gone(once))
+		if short.Ended != fault.Expired || !isDone(short) || isDone(once) {
+			t.Errorf("Ended = %q, done = %t and %t", short.Ended, isDone(short), isDone(once))
 		}
 		if cleared := s.Clear(func(a *fault.Active[string]) bool { return a.Scope == "" }); len(cleared) != 2 ||
-			!gone(once) {
-			t.Errorf("cleared %d, gone %t", len(cleared), gone(once))
+			!isDone(once) {
+			t.Errorf("cleared faults = %d, done = %t; want 2, true", len(cleared), isDone(once))
 		}
-		left := 0
+		remaining := 0
 		for range s.All() {
-			left++
+			remaining++
 		}
-		if left != 1 || s.None() {
-			t.Errorf("%d are left, none in effect: %t", left, s.None())
+		if remaining != 1 || s.None() {
+			t.Errorf("remaining faults = %d, None() = %t; want 1, false", remaining, s.None())
 		}
-		if d := cmp.Diff([]string{"once fired", "once ended: " + fault.UsedUp, "short ended: " + fault.Expired,
-			"once ended: " + fault.Cleared}, told); d != "" {
-			t.Errorf("told (-want +got):\n%s", d)
+		if d := cmp.Diff([]string{"once triggered", "once ended: " + fault.UsedUp, "short ended: " + fault.Expired,
+			"once ended: " + fault.Cleared}, log); d != "" {
+			t.Errorf("calls (-want +got):\n%s", d)
 		}
 	})
 }

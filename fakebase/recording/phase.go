@@ -8,51 +8,48 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// Event is what happens to a base or to its world.
+// Event is an event of a base or its environment.
 type Event string
 
-// The events. Those of the broker are for the MQTT tunnel, those of the controller
-// for the HTTP tunnel.
+// The events. Events of the broker require the MQTT tunnel, and events of the controller require the HTTP tunnel.
 const (
-	// Start starts the base's process, without modules; Kill ends it as kill -9 does.
+	// Start starts the process of the base, without modules. Kill ends it like kill -9.
 	Start Event = "start"
 	Kill  Event = "kill"
-	// BrokerStops breaks all connections, and nobody listens any more; BrokerReturns ends that.
+	// BrokerStops closes all connections and the port of the broker. BrokerReturns opens the port again.
 	BrokerStops   Event = "brokerStops"
 	BrokerReturns Event = "brokerReturns"
-	// ConnectionBreaks breaks the connection to a broker that stays.
+	// ConnectionBreaks closes the connection to the broker, which continues to run.
 	ConnectionBreaks Event = "connectionBreaks"
-	// ControllerStops makes that nobody listens for heartbeats; ControllerHangs accepts them and
-	// does not answer; ControllerFails answers 500. ControllerReturns ends all three.
+	// ControllerStops closes the port for heartbeats. With ControllerHangs, the controller accepts heartbeats but does not
+	// respond. With ControllerFails, it responds with 500. ControllerReturns ends these states.
 	ControllerStops   Event = "controllerStops"
 	ControllerHangs   Event = "controllerHangs"
 	ControllerFails   Event = "controllerFails"
 	ControllerReturns Event = "controllerReturns"
 )
 
-// Phase is a period in the life of a base.
+// Phase is the time after an event.
 type Phase struct {
-	// Event begins the phase.
+	// Event starts the phase.
 	Event Event `json:"event"`
-	// Seconds is how long the phase lasts, with what the requests of the one before took. Start,
-	// if somebody listens, counts from the first thing that the base sends.
+	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. The phase of a
+	// Start event begins when the base sends its first packet, if the broker or the controller accepts connections.
 	Seconds int `json:"seconds"`
-	// Sent is what the base sent meanwhile, in order.
+	// Sent are the packets or requests of the base, in order.
 	Sent []Sent `json:"sent"`
 	// Exchanges are requests at the end of the phase.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 }
 
-// Sent is a packet of a base to its broker or a request to its controller.
-// Acknowledgements and pings are left out.
+// Sent is a packet of a base to its broker, or a request to its controller. Acknowledgements and pings are omitted.
 type Sent struct {
-	// What says in one line what it is: packet, topic after the identity, and flags;
-	// or method, path and content type.
+	// What is the packet type, the topic after the identity and the flags, or the method, the path and the content type.
 	What    string `json:"what"`
 	Payload string `json:"payload,omitempty"`
 }
 
-// sentPackets describes an MQTT packet. The result is empty for acknowledgements and pings.
+// sentPackets describes an MQTT packet. It returns nil for acknowledgements and pings.
 func sentPackets(pk packets.Packet) []Sent {
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
@@ -67,7 +64,7 @@ func sentPackets(pk packets.Packet) []Sent {
 			}
 		}
 		return []Sent{{What: line}}
-	case packets.Subscribe: // one packet may have several filters, or several packets one each
+	case packets.Subscribe: // clients may send one packet with several filters, or several packets
 		var out []Sent
 		for _, f := range pk.Filters {
 			out = append(out, Sent{What: fmt.Sprintf("SUBSCRIBE %s QoS %d", strings.TrimPrefix(f.Filter, root), f.Qos)})
@@ -78,7 +75,7 @@ func sentPackets(pk packets.Packet) []Sent {
 		if pk.FixedHeader.Retain {
 			line += ", retained"
 		}
-		return []Sent{{What: line, Payload: Normal(string(pk.Payload))}}
+		return []Sent{{What: line, Payload: Normalize(string(pk.Payload))}}
 	case packets.Puback, packets.Pingreq:
 		return nil
 	default:
@@ -88,5 +85,5 @@ func sentPackets(pk packets.Packet) []Sent {
 
 func sentRequest(r *http.Request, body string) Sent {
 	return Sent{What: strings.TrimSpace(r.Method + " " + r.URL.Path + " " + r.Header.Get("Content-Type")),
-		Payload: Normal(body)}
+		Payload: Normalize(body)}
 }

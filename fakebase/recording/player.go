@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// leftOpen is how long an HTTP server may send nothing, once it has begun to answer.
-	leftOpen = 3 * time.Second
-	pollTime = 20 * time.Millisecond
+	// idleTimeout is the maximum pause within an HTTP response.
+	idleTimeout  = 3 * time.Second
+	pollInterval = 20 * time.Millisecond
 
-	questionAll = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
+	listRequest = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
 )
 
-// Player sends the requests of recordings to one base, real or simulated.
+// Player sends the requests of recordings to a real or simulated base.
 type Player struct {
-	Places *Places
-	Tunnel Tunnel
-	// Dial connects to arklet's HTTP server.
+	Fixtures *Fixtures
+	Tunnel   Tunnel
+	// Dial connects to the HTTP server of arklet.
 	Dial func(context.Context) (net.Conn, error)
-	// Web returns the URL of the base's own web server.
+	// Web returns the URL of the web server of the base.
 	Web func(context.Context) (string, error)
-	// Broker and Tap are the MQTT broker of the base and its hook; for the MQTT tunnel.
+	// Broker is the MQTT broker of the base, and Tap is its hook. Required for the MQTT tunnel.
 	Broker *mqtt.Server
 	Tap    *Tap
-	// Silence is how long Play waits to see that there is no answer.
-	Silence time.Duration
+	// NoAnswerTimeout is the time after which Play concludes that there is no response.
+	NoAnswerTimeout time.Duration
 
 	background chan result
 }
@@ -44,10 +44,10 @@ type result struct {
 	err    error
 }
 
-// Play sends requests one after the other and returns them with the base's answers. Each
-// Exchange says whether an answer is expected. Play blocks until all are answered or ctx ends.
+// Play sends requests one after another, and returns them with the responses. Each Exchange defines whether a response is
+// expected. Play blocks until all responses have arrived or ctx ends.
 func (p *Player) Play(ctx context.Context, list []Exchange) (answered []Exchange, err error) {
-	if err := p.Places.lock(); err != nil {
+	if err := p.Fixtures.closeGate(); err != nil {
 		return nil, err
 	}
 	for i, x := range list {
@@ -61,47 +61,47 @@ func (p *Player) Play(ctx context.Context, list []Exchange) (answered []Exchange
 }
 
 func (p *Player) exchange(ctx context.Context, x Exchange) (Exchange, error) {
-	silent := x.Silent
-	x.Answer, x.Messages, x.Silent = "", nil, false
+	noAnswer := x.NoAnswer
+	x.Answer, x.Messages, x.NoAnswer = "", nil, false
 	if x.Release {
-		if err := p.Places.release(); err != nil {
+		if err := p.Fixtures.openGate(); err != nil {
 			return x, err
 		}
 	}
 	err := p.await(ctx, x)
 	for err == nil {
 		if p.Tunnel == MQTT && x.Web == "" {
-			x.Messages, err = p.overMQTT(ctx, x, silent)
-			x.Silent = silent && len(x.Messages) == 0
+			x.Messages, err = p.overMQTT(ctx, x, noAnswer)
+			x.NoAnswer = noAnswer && len(x.Messages) == 0
 		} else {
-			x.Answer, x.Silent, err = p.overHTTP(ctx, x, silent)
-			x.Answer = p.normal(x.Answer)
+			x.Answer, x.NoAnswer, err = p.overHTTP(ctx, x, noAnswer)
+			x.Answer = p.normalize(x.Answer)
 		}
 		if err != nil || strings.Contains(x.Answer, x.Until) {
 			break
 		}
-		err = sleep(ctx, pollTime)
+		err = sleep(ctx, pollInterval)
 	}
 	return x, err
 }
 
-// await blocks until the base lists a text, or downloads a jar.
+// await blocks until the conditions Await and AwaitDownload are true.
 func (p *Player) await(ctx context.Context, x Exchange) error {
 	if x.Await == "" && !x.AwaitDownload {
 		return nil
 	}
 	for {
-		answer, _, err := p.request(ctx, questionAll, false)
-		if err != nil || strings.Contains(answer, x.Await) && (!x.AwaitDownload || p.Places.hanging.asked()) {
+		answer, _, err := p.request(ctx, listRequest, false)
+		if err != nil || strings.Contains(answer, x.Await) && (!x.AwaitDownload || p.Fixtures.hanging.hasWaiting()) {
 			return err
 		}
-		if err := sleep(ctx, pollTime); err != nil {
-			return fmt.Errorf("waiting for %q in %s, or for a download: %w", x.Await, answer, err)
+		if err := sleep(ctx, pollInterval); err != nil {
+			return fmt.Errorf("waiting for %q in %s, or for a hanging download: %w", x.Await, answer, err)
 		}
 	}
 }
 
-func (p *Player) overHTTP(ctx context.Context, x Exchange, silent bool) (answer string, wasSilent bool, err error) {
+func (p *Player) overHTTP(ctx context.Context, x Exchange, noAnswer bool) (answer string, timedOut bool, err error) {
 	if x.Web != "" {
 		answer, err = p.overWeb(ctx, x.Web)
 		return answer, false, err
@@ -112,11 +112,11 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, silent bool) (answer 
 	}
 	raw := x.Raw
 	if raw == "" {
-		body := p.Places.fill(x.Body)
+		body := p.Fixtures.expand(x.Body)
 		raw = fmt.Sprintf("POST /%s HTTP/1.1\r\nHost: base\r\nContent-Length: %d\r\n\r\n%s", x.Command, len(body), body)
 	}
 	if !x.Background {
-		return p.request(ctx, p.Places.fill(raw), silent)
+		return p.request(ctx, p.Fixtures.expand(raw), noAnswer)
 	}
 	done := make(chan result, 1)
 	p.background = done
@@ -127,18 +127,18 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, silent bool) (answer 
 	return "", false, nil
 }
 
-// request sends a whole HTTP request and returns what the base sends until it closes the connection. A base that does
-// not read all of a request may reset the connection.
-func (p *Player) request(ctx context.Context, raw string, silent bool) (answer string, wasSilent bool, err error) {
+// request sends a complete HTTP request, and returns the data until the base closes the connection. A base that does not
+// read the whole request may reset the connection. If noAnswer is true, timedOut reports whether there was no response.
+func (p *Player) request(ctx context.Context, raw string, noAnswer bool) (answer string, timedOut bool, err error) {
 	conn, err := p.Dial(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	defer func() { _ = conn.Close() }() // everything has been read
+	defer func() { _ = conn.Close() }() // all data has been read
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_, writeErr := io.WriteString(conn, raw)
-	if silent {
-		if err := conn.SetReadDeadline(time.Now().Add(p.Silence)); err != nil {
+	if noAnswer {
+		if err := conn.SetReadDeadline(time.Now().Add(p.NoAnswerTimeout)); err != nil {
 			return "", false, err
 		}
 	}
@@ -149,13 +149,13 @@ func (p *Player) request(ctx context.Context, raw string, silent bool) (answer s
 		n, err = conn.Read(buf)
 		text = append(text, buf[:n]...)
 		if err == nil {
-			err = conn.SetReadDeadline(time.Now().Add(leftOpen))
+			err = conn.SetReadDeadline(time.Now().Add(idleTimeout))
 		}
 	}
 	switch {
 	case len(text) > 0 || writeErr == nil && errors.Is(err, io.EOF):
 		return string(text), false, nil
-	case silent && errors.Is(err, os.ErrDeadlineExceeded):
+	case noAnswer && errors.Is(err, os.ErrDeadlineExceeded):
 		return "", true, nil
 	default:
 		return "", false, errors.Join(writeErr, err, ctx.Err())
@@ -181,51 +181,51 @@ func (p *Player) overWeb(ctx context.Context, path string) (string, error) {
 		response.Header.Get("Content-Type"), body), err
 }
 
-func (p *Player) overMQTT(ctx context.Context, x Exchange, silent bool) ([]Message, error) {
+func (p *Player) overMQTT(ctx context.Context, x Exchange, noAnswer bool) ([]Message, error) {
 	if !x.Join {
-		if err := p.Broker.Publish(root+x.Command, []byte(p.Places.fill(x.Body)), false, 1); err != nil {
+		if err := p.Broker.Publish(root+x.Command, []byte(p.Fixtures.expand(x.Body)), false, 1); err != nil {
 			return nil, err
 		}
 	}
 	if x.Background {
 		return nil, nil
 	}
-	if silent {
+	if noAnswer {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.Silence)
+		ctx, cancel = context.WithTimeout(ctx, p.NoAnswerTimeout)
 		defer cancel()
 	}
 	select {
 	case m := <-p.Tap.answers:
-		m.Payload = p.normal(m.Payload)
+		m.Payload = p.normalize(m.Payload)
 		return []Message{m}, nil
 	case <-ctx.Done():
-		if silent {
+		if noAnswer {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("waiting for an answer: %w", ctx.Err())
+		return nil, fmt.Errorf("waiting for a response: %w", ctx.Err())
 	}
 }
 
-// World is what surrounds a base with phases: the process of the base, and its broker or its controller.
-type World interface {
-	// Happen lets an event happen.
-	Happen(ctx context.Context, event Event) error
+// Environment is the environment of a base: its process, and its broker or controller.
+type Environment interface {
+	// Apply applies an event.
+	Apply(ctx context.Context, event Event) error
 	// Listens reports whether the broker or the controller accepts connections.
 	Listens() bool
-	// Ready blocks until arklet answers.
+	// Ready blocks until arklet responds.
 	Ready(ctx context.Context) error
 }
 
-// Live plays phases, and returns them with everything that the base sent. The end of a phase does not depend on the
-// duration of requests: phases follow the clock of the base, which begins with the first thing that it sends.
-func (p *Player) Live(ctx context.Context, w World, phases []Phase) (lived []Phase, err error) {
+// PlayPhases plays phases, and returns them with all packets and requests of the base. The end of a phase does not depend
+// on the duration of requests: times count from the first packet or request of the base.
+func (p *Player) PlayPhases(ctx context.Context, env Environment, phases []Phase) (played []Phase, err error) {
 	due := time.Now()
 	for i, ph := range phases {
-		first := p.Tap.Expect()
-		err := w.Happen(ctx, ph.Event)
+		first := p.Tap.Reset()
+		err := env.Apply(ctx, ph.Event)
 		if err == nil && ph.Event == Start {
-			if w.Listens() {
+			if env.Listens() {
 				select {
 				case <-first:
 				case <-ctx.Done():
@@ -237,9 +237,9 @@ func (p *Player) Live(ctx context.Context, w World, phases []Phase) (lived []Pha
 		if err == nil {
 			err = sleep(ctx, time.Until(due))
 		}
-		ph.Sent = p.Tap.Take()
+		ph.Sent = p.Tap.Sent()
 		if err == nil && ph.Event == Start {
-			err = w.Ready(ctx)
+			err = env.Ready(ctx)
 		}
 		if err == nil {
 			ph.Exchanges, err = p.Play(ctx, ph.Exchanges)
@@ -247,12 +247,12 @@ func (p *Player) Live(ctx context.Context, w World, phases []Phase) (lived []Pha
 		if err != nil {
 			return nil, fmt.Errorf("phase %d (%s): %w", i+1, ph.Event, err)
 		}
-		lived = append(lived, ph)
+		played = append(played, ph)
 	}
-	return lived, nil
+	return played, nil
 }
 
-func (p *Player) normal(answer string) string { return Normal(p.Places.strip(answer)) }
+func (p *Player) normalize(answer string) string { return Normalize(p.Fixtures.collapse(answer)) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	select {

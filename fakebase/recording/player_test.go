@@ -19,10 +19,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// base answers with the commands and bodies that it gets, but for those that hang, and the command silent. It is
-// also a World, in which starting is a heartbeat.
+// base responds with the command and the body, except to the commands silent and wait. It is also an Environment, in which
+// each event sends a heartbeat.
 type base struct {
-	answers chan string // to the command wait
+	answers chan string // responses to the command wait
 	tap     *recording.Tap
 	control recording.Controller
 }
@@ -52,36 +52,36 @@ func (b *base) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (b *base) Listens() bool               { return true }
 func (b *base) Ready(context.Context) error { return nil }
-func (b *base) Happen(context.Context, recording.Event) error {
+func (b *base) Apply(context.Context, recording.Event) error {
 	b.control.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/heartbeat", nil))
 	return nil
 }
 
 func newPlayer(t *testing.T) (*recording.Player, *base) {
 	t.Helper()
-	directory := t.TempDir()
+	dir := t.TempDir()
 	manifest := recording.Manifest{"Ark-Biz-Name": "x"}
-	plain := filepath.Join(directory, "plain.jar")
+	plain := filepath.Join(dir, "plain.jar")
 	for _, err := range []error{
 		recording.WriteJar(plain, manifest, ""),
-		recording.WriteJar(filepath.Join(directory, "copy.jar"), manifest, plain),
-		recording.WriteJar(filepath.Join(directory, "no.jar"), nil, ""),
+		recording.WriteJar(filepath.Join(dir, "copy.jar"), manifest, plain),
+		recording.WriteJar(filepath.Join(dir, "no.jar"), nil, ""),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	places, err := recording.OpenPlaces(directory)
+	fixtures, err := recording.OpenFixtures(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(places.Close)
+	t.Cleanup(fixtures.Close)
 	b := &base{answers: make(chan string), tap: recording.NewTap()}
 	b.control.Tap = b.tap
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
 	return &recording.Player{
-		Places: places, Tunnel: recording.HTTP, Tap: b.tap, Silence: 50 * time.Millisecond,
+		Fixtures: fixtures, Tunnel: recording.HTTP, Tap: b.tap, NoAnswerTimeout: 50 * time.Millisecond,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
 		},
@@ -94,7 +94,7 @@ func TestPlayOverHTTP(t *testing.T) {
 	go func() { b.answers <- "done" }()
 	got, err := p.Play(t.Context(), []recording.Exchange{
 		{Command: "health", Body: `{"u":"{server}/{modules}"}`},
-		{Command: "silent", Silent: true},
+		{Command: "silent", NoAnswer: true},
 		{Command: "wait", Background: true},
 		{Join: true},
 		{Command: "fetch", Body: "{server}/plain.jar", Until: "200"},
@@ -114,8 +114,8 @@ func TestPlayOverHTTP(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n\r\n"
 	want := []string{ok + `/health {"u":"{server}/{modules}"}`, "", "", ok + "done", ok + "200 OK", "",
 		ok + "/health {}", ok + "404 Not Found", ok + "/x ", "HTTP/1.1 200\r\nContent-Type: \r\n\r\n/page "}
-	if d := cmp.Diff(want, answers); d != "" || !got[1].Silent {
-		t.Errorf("silent: %t; answers (-want +got):\n%s", got[1].Silent, d)
+	if d := cmp.Diff(want, answers); d != "" || !got[1].NoAnswer {
+		t.Errorf("NoAnswer = %t; responses (-want +got):\n%s", got[1].NoAnswer, d)
 	}
 }
 
@@ -140,23 +140,23 @@ func TestPlayOverMQTT(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := p.Play(t.Context(),
-		[]recording.Exchange{{Command: "health", Body: "{}"}, {Command: "help", Silent: true}})
+		[]recording.Exchange{{Command: "health", Body: "{}"}, {Command: "help", NoAnswer: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []recording.Exchange{
 		{Command: "health", Body: "{}", Messages: []recording.Message{{Topic: "base/health", Payload: "{}"}}},
-		{Command: "help", Silent: true},
+		{Command: "help", NoAnswer: true},
 	}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+		t.Errorf("result (-want +got):\n%s", d)
 	}
 	<-b.tap.Subscribed
 }
 
-func TestLive(t *testing.T) {
+func TestPlayPhases(t *testing.T) {
 	p, b := newPlayer(t)
-	got, err := p.Live(t.Context(), b,
+	got, err := p.PlayPhases(t.Context(), b,
 		[]recording.Phase{{Event: recording.Start, Exchanges: []recording.Exchange{{Command: "help"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +166,6 @@ func TestLive(t *testing.T) {
 		Exchanges: []recording.Exchange{{Command: "help", Answer: "HTTP/1.1 200 OK\r\n\r\n/help "}},
 	}}
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
+		t.Errorf("result (-want +got):\n%s", d)
 	}
 }

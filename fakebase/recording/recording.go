@@ -1,5 +1,5 @@
-// Package recording has the format of fakebase/testdata/real: requests to a real base, and its answers. A Player sends
-// the requests to a real base (make record) or to a simulated one, whose answers a test of fakebase compares.
+// Package recording has the format of fakebase/testdata/real: requests to a real base, and its responses. A Player sends
+// the requests to a real base (make record), or to a simulated base, whose responses a test of fakebase compares.
 package recording
 
 import (
@@ -11,18 +11,18 @@ import (
 	"slices"
 )
 
-// Versions say what was recorded.
+// Versions are the versions of the software of the recorded base.
 type Versions struct {
 	Koupleless string `json:"koupleless"`
 	SofaArk    string `json:"sofaArk"`
 	SpringBoot string `json:"springBoot"`
 	Fastjson   string `json:"fastjson"`
 	Java       string `json:"java"`
-	// MQTT says whose MQTT tunnel it was.
+	// MQTT describes the implementation of the MQTT tunnel.
 	MQTT string `json:"mqtt,omitempty"`
 }
 
-// Tunnel is how the base was reached.
+// Tunnel is the tunnel of the base.
 type Tunnel string
 
 // The tunnels.
@@ -31,98 +31,91 @@ const (
 	MQTT Tunnel = "mqtt"
 )
 
-// Recording is one condition over one tunnel: what was sent, in order, and what
-// came back.
+// Recording has the requests and responses for one condition over one tunnel.
 type Recording struct {
-	// Condition says in words what is provoked.
+	// Condition describes what is tested.
 	Condition string `json:"condition"`
 	Tunnel    Tunnel `json:"tunnel"`
-	// Base are the settings of the real base on which the answers depend.
+	// Base has the settings of the real base.
 	Base Settings `json:"base,omitzero"`
-	// OwnBase records with a base that no other recording uses, because the answers would show it. A recording with
-	// Phases always has its own base.
+	// OwnBase records with a separate base, because earlier recordings would change the responses. A recording with Phases
+	// always has a separate base.
 	OwnBase bool `json:"ownBase,omitempty"`
-	// Jars are the manifests of the module jars of the condition, by file name. A
-	// nil manifest stands for a file that is no jar.
+	// Jars are the manifests of the module jars, by file name. A nil manifest is a file that is not a jar.
 	Jars map[string]Manifest `json:"jars,omitempty"`
-	// Simulate makes a simulated base do what the code in a jar does: it
-	// executes none.
-	Simulate Simulate `json:"simulate,omitzero"`
-	// A recording has Exchanges with a base that runs already, or Phases of one with a
-	// world of its own.
+	// Simulate describes the effect of the code in the jars, which a simulated base does not execute.
+	Simulate Simulation `json:"simulate,omitzero"`
+	// Exchanges are requests to a base that is running. Phases are events and requests in the environment of a separate
+	// base. Either of them is set.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 	Phases    []Phase    `json:"phases,omitempty"`
 	Versions  Versions   `json:"versions"`
 }
 
-// Simulate is how a simulated base behaves as the code in a jar does.
-type Simulate struct {
-	// Faults and Modules are a base's faults and entries of its catalogue.
+// Simulation describes the effect of the code in the jars.
+type Simulation struct {
+	// Faults are faults of the base, and Modules are entries of its catalogue.
 	Faults  []json.RawMessage `json:"faults,omitempty"`
 	Modules []json.RawMessage `json:"modules,omitempty"`
 }
 
-// Manifest are the main attributes of a jar.
+// Manifest has the main attributes of a jar.
 type Manifest map[string]string
 
-// Settings are JVM options of a base, as far as answers depend on them.
+// Settings are the JVM options of a base on which responses depend.
 type Settings struct {
-	// Activation is "", "new" or "multi": activate.new.module and
-	// sofa.ark.activate.multi.biz.version.enable.
+	// Activation is empty, "new" (activate.new.module) or "multi" (sofa.ark.activate.multi.biz.version.enable).
 	Activation string `json:"activation,omitempty"`
 	// KeepFailed is sofa.ark.auto.uninstall.when.failed.enable=false.
 	KeepFailed bool `json:"keepFailed,omitempty"`
 	// MaxMetaspace is -XX:MaxMetaspaceSize in MiB; 0 = 256.
 	MaxMetaspace int `json:"maxMetaspace,omitempty"`
-	// Disk is the size in KiB of the file system that takes downloads; 0 = that of the machine.
+	// Disk is the size in KiB of the file system for downloads; 0 = the file system of the machine.
 	Disk int `json:"disk,omitempty"`
 }
 
-// Exchange is one request and what came back. Addresses and folders are
-// replaced in both: {modules} is the folder with the jars, {server} an HTTP server with
-// the same files that does not answer below /hanging/, {refused} an address where nobody listens.
+// Exchange is a request and its response, with placeholders: {modules} is the directory with the jars, {server} is an HTTP
+// server with the same files, which does not respond to requests below /hanging/, and {refused} is an address that refuses
+// connections.
 type Exchange struct {
-	// Command goes over both tunnels, with Body.
+	// Command is sent over either tunnel, with Body.
 	Command string `json:"command,omitempty"`
-	// Raw is a whole HTTP request instead. {oversized} in it stands for a body beyond arklet's limit.
+	// Raw is a complete HTTP request instead. {oversized} is a body above the limit of arklet.
 	Raw  string `json:"raw,omitempty"`
 	Body string `json:"body,omitempty"`
-	// Web is a GET of this path instead, to the base's own web server. Of the answer the
-	// recording has status, content type and body; the rest is that server's framing.
+	// Web is the path of a GET request to the web server of the base instead. The recording has the status, the content type
+	// and the body of the response.
 	Web string `json:"web,omitempty"`
-	// Background leaves the request running while the next ones are sent; what it
-	// answers is in the exchange with Join.
+	// Background sends the next requests without waiting for the response, which is in the exchange with Join.
 	Background bool `json:"background,omitempty"`
 	Join       bool `json:"join,omitempty"`
-	// Await waits, before the request, until the answer to queryAllBiz contains this
-	// text; AwaitDownload until a download hangs.
+	// Await delays the request until the response to queryAllBiz contains this text, and AwaitDownload until a download
+	// hangs.
 	Await         string `json:"await,omitempty"`
 	AwaitDownload bool   `json:"awaitDownload,omitempty"`
-	// Release ends what waits, before the request: modules that wait for a file, and
-	// downloads that hang.
+	// Release continues modules that wait for a file, and hanging downloads, before the request.
 	Release bool `json:"release,omitempty"`
-	// Until sends the request again until its answer contains this text.
+	// Until repeats the request until the response contains this text.
 	Until string `json:"until,omitempty"`
-	// Answer is what came back over HTTP; nothing if Silent.
+	// Answer is the HTTP response; empty if NoAnswer is set.
 	Answer string `json:"answer,omitempty"`
-	// Messages came back over MQTT, in order.
+	// Messages are the MQTT responses, in order.
 	Messages []Message `json:"messages,omitempty"`
-	// Silent says that nothing came back, and that somebody waited for it.
-	Silent bool `json:"silent,omitempty"`
+	// NoAnswer reports whether there was no response within Player.NoAnswerTimeout.
+	NoAnswer bool `json:"silent,omitempty"`
 }
 
-// Message is an MQTT message; the topic is the part after the identity.
+// Message is an MQTT message. Topic is the part of the topic after the identity.
 type Message struct {
 	Topic   string `json:"topic"`
 	Payload string `json:"payload"`
 }
 
-// Load reads all recordings below a folder, sorted by file; the map's keys are the
-// files without their ending.
-func Load(folder string) (names []string, recordings map[string]Recording, err error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*", "*.json"))
+// Load reads all recordings in a directory. The names are TUNNEL/FILE without the file extension, sorted.
+func Load(dir string) (names []string, recordings map[string]Recording, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding recordings in %s: %w", folder, err)
+		return nil, nil, fmt.Errorf("finding recordings in %s: %w", dir, err)
 	}
 	slices.Sort(files)
 	recordings = map[string]Recording{}
@@ -142,15 +135,15 @@ func Load(folder string) (names []string, recordings map[string]Recording, err e
 	return names, recordings, nil
 }
 
-// Save writes a recording below a folder.
-func (r *Recording) Save(folder, name string) error {
-	file := filepath.Join(folder, string(r.Tunnel), name+".json")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // test data that everybody may read
+// Save writes a recording to the directory of its tunnel in dir.
+func (r *Recording) Save(dir, name string) error {
+	file := filepath.Join(dir, string(r.Tunnel), name+".json")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // readable test data
 		return fmt.Errorf("saving recording %s: %w", file, err)
 	}
 	text, err := encode(r)
 	if err == nil {
-		err = os.WriteFile(file, text, 0o644) //nolint:gosec // test data that everybody may read
+		err = os.WriteFile(file, text, 0o644) //nolint:gosec // readable test data
 	}
 	if err != nil {
 		return fmt.Errorf("saving recording %s: %w", file, err)
@@ -158,7 +151,7 @@ func (r *Recording) Save(folder, name string) error {
 	return nil
 }
 
-// encode writes JSON for people: indented, and no escapes for HTML.
+// encode returns indented JSON without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)

@@ -14,213 +14,213 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// callTime is the timeout of calls. A paused process does not answer.
-const callTime = 5 * time.Second
+// callTimeout is the timeout of calls. A paused process does not respond.
+const callTimeout = 5 * time.Second
 
-var errUnreachable = errors.New("the process of the base does not answer")
+var errUnreachable = errors.New("the process of the base does not respond")
 
-// Base is a base in another process. It has the methods of a fakebase.Base, with the same promises,
-// and errors where that process does not answer. They may be called concurrently.
+// Base is a base in another process. It has the methods of fakebase.Base, with the same guarantees. They also fail if the
+// process does not respond. All methods may be called concurrently.
 type Base struct {
 	*mirror
 	o Options
 
-	state   sync.Mutex // guards what follows
-	life    *life
+	state   sync.Mutex // guards the following fields
+	current *incarnation
 	started bool
 	running bool // Start has not returned
 }
 
-// life is a base in one process.
-type life struct {
+// incarnation is the base in one process, from its creation until the process ends.
+type incarnation struct {
 	process       rpc.Client
-	read          *rpc.Mark // of the messages
+	read          *rpc.ReadCounter // counts messages of the process
 	stopFollowing context.CancelFunc
-	followed      chan struct{} // closed when nothing is read any more
+	followDone    chan struct{} // closed when the stream of messages has ended
 }
 
-// About describes a process that calls Serve.
-type About struct {
+// ProcessInfo describes a process that calls Serve.
+type ProcessInfo struct {
 	// Version of the program.
 	Version string `json:"version"`
-	// Address is the IP address at which other machines reach the process; empty = it has no network.
+	// Address is the IP address at which other machines can reach the process; empty = none.
 	Address string `json:"address"`
-	// Ahead is how far its clock is ahead of this machine's; see rpc.Client.Ahead.
-	Ahead time.Duration `json:"-"`
+	// ClockOffset is how far the clock of the process is ahead of the local clock; see rpc.Client.ClockOffset.
+	ClockOffset time.Duration `json:"-"`
 }
 
-// Ask asks a process that calls Serve about itself.
-func Ask(ctx context.Context, transport http.RoundTripper) (About, error) {
+// FetchProcessInfo returns information about a process that calls Serve.
+func FetchProcessInfo(ctx context.Context, transport http.RoundTripper) (ProcessInfo, error) {
 	process := &rpc.Client{Transport: transport, Unreachable: errUnreachable}
-	a, err := about.Call(ctx, process, rpc.None{})
+	info, err := processInfo.Call(ctx, process, rpc.Empty{})
 	if err == nil {
-		a.Ahead, err = process.Ahead(ctx)
+		info.ClockOffset, err = process.ClockOffset(ctx)
 	}
 	if err != nil {
-		return a, fmt.Errorf("asking the process of bases about itself: %w", err)
+		return info, fmt.Errorf("requesting information about the process of bases: %w", err)
 	}
-	return a, nil
+	return info, nil
 }
 
-// New has the process behind transport, such as a stdio.Process, make a base, beside those that it
-// has. The base does nothing until Start. The error names every option that is wrong. When the
-// base is no longer needed before it has started, Discard it, or end the process.
+// New creates a base in a process. transport, for example a stdio.Process, sends requests to the process. The base does
+// nothing until Start. The error has all invalid options. If the base is not started, the caller must call Discard or end
+// the process.
 func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, error) {
 	b := &Base{o: o}
-	now, l, err := begin(ctx, transport, o)
+	initial, l, err := createBase(ctx, transport, o)
 	if err != nil {
 		return nil, err
 	}
-	b.mirror = newMirror(now, l.read, o.ahead())
-	b.live(ctx, l)
+	b.mirror = newMirror(initial, l.read, o.clockOffset())
+	b.follow(ctx, l)
 	return b, nil
 }
 
-// Renew makes the base anew in another process, since its own is lost: Start has returned an error.
-// It is then as after a crash: with its identity and its faults, and without its modules. Then it may
-// be started again. It reports ip from then on; empty means the same address as before.
-func (b *Base) Renew(ctx context.Context, transport http.RoundTripper, ip string) error {
+// Recreate creates the base in another process after its process was lost and Start has returned an error. As after a
+// crash, the base keeps its identity and its faults, and has no modules. It can then be started again. It reports the IP
+// address ip; empty = the previous address.
+func (b *Base) Recreate(ctx context.Context, transport http.RoundTripper, ip string) error {
 	b.state.Lock()
-	running, before := b.running, b.life
+	running, previous := b.running, b.current
 	b.state.Unlock()
 	if running {
-		return fmt.Errorf("making base %q anew: %w", b.Identity(), fakebase.ErrStarted)
+		return fmt.Errorf("recreating base %q: %w", b.Identity(), fakebase.ErrStarted)
 	}
-	before.stopFollowing()
-	<-before.followed
+	previous.stopFollowing()
+	<-previous.followDone
 	o := b.o
 	o.IP = cmp.Or(ip, o.IP)
 	o.Identity, o.InitialDelay, o.Faults = b.Identity(), 0, nil
 	for _, f := range b.Faults() {
 		o.Faults = append(o.Faults, f.Fault)
 	}
-	now, l, err := begin(ctx, transport, o)
+	initial, l, err := createBase(ctx, transport, o)
 	if err != nil {
 		return err
 	}
-	b.renew(now, l.read, o.ahead())
-	b.live(ctx, l)
+	b.reset(initial, l.read, o.clockOffset())
+	b.follow(ctx, l)
 	b.state.Lock()
 	defer b.state.Unlock()
 	b.started = false
 	return nil
 }
 
-func begin(ctx context.Context, transport http.RoundTripper, o Options) (snapshot, *life, error) {
-	l := &life{
+func createBase(ctx context.Context, transport http.RoundTripper, o Options) (snapshot, *incarnation, error) {
+	l := &incarnation{
 		process: rpc.Client{Transport: transport, Unreachable: errUnreachable},
-		read:    &rpc.Mark{}, followed: make(chan struct{}),
+		read:    &rpc.ReadCounter{}, followDone: make(chan struct{}),
 	}
-	now, err := makeBase.Call(ctx, &l.process, o)
+	initial, err := makeBase.Call(ctx, &l.process, o)
 	if err != nil {
-		return now, nil, fmt.Errorf("making base %q: %w", o.Identity, err)
+		return initial, nil, fmt.Errorf("creating base %q: %w", o.Identity, err)
 	}
-	l.process.Path = "/" + now.ID
-	return now, l, nil
+	l.process.Path = "/" + initial.ID
+	return initial, l, nil
 }
 
-// live follows what a base tells.
-func (b *Base) live(ctx context.Context, l *life) {
-	// The stream goes on as long as the base, which the caller's context does not bound.
+// follow reads the messages of the base until the stream ends.
+func (b *Base) follow(ctx context.Context, l *incarnation) {
+	// The stream lasts as long as the base, not as long as the context of the caller.
 	ctx, l.stopFollowing = context.WithCancel(context.WithoutCancel(ctx))
 	b.state.Lock()
-	b.life = l
+	b.current = l
 	b.state.Unlock()
 	go func() {
-		defer close(l.followed)
+		defer close(l.followDone)
 		defer l.stopFollowing()
-		why := "its process has ended"
-		if err := follow.Call(ctx, &l.process, rpc.None{}, b.apply); err != nil {
-			why += ": " + err.Error()
+		reason := "the process has ended"
+		if err := follow.Call(ctx, &l.process, rpc.Empty{}, b.apply); err != nil {
+			reason += ": " + err.Error()
 		}
-		b.end(why)
+		b.markEnded(reason)
 	}()
 }
 
-func (b *Base) now() *life {
+func (b *Base) currentIncarnation() *incarnation {
 	b.state.Lock()
 	defer b.state.Unlock()
-	return b.life
+	return b.current
 }
 
-// Discard forgets a base that has not started, and blocks until its process has, or 5 s.
+// Discard deletes a base that has not been started. It blocks until the process has deleted the base, at most 5 s.
 func (b *Base) Discard(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	l := b.now()
-	_, err := stop.Call(ctx, &l.process, rpc.None{})
+	l := b.currentIncarnation()
+	_, err := stop.Call(ctx, &l.process, rpc.Empty{})
 	if err == nil {
-		_, err = run.Call(ctx, &l.process, rpc.None{}) // it ends at once
+		_, err = run.Call(ctx, &l.process, rpc.Empty{}) // returns immediately, because the base was stopped
 	}
 	l.stopFollowing()
-	<-l.followed
+	<-l.followDone
 	return err
 }
 
-// Start runs the base until ctx ends, and then returns nil. An error means that it could not run,
-// as that of fakebase.Base, or that its process is lost, as Lost tells; then Renew has it back. At
-// most one Start per process.
+// Start runs the base until ctx ends, and then returns nil. It returns an error if the base cannot run, as fakebase.Base
+// does, or if the process is lost. In the latter case, IsProcessLost returns true, and Recreate creates the base again.
+// Start must be called at most once per process.
 func (b *Base) Start(ctx context.Context) error {
-	l, err := b.begin()
+	l, err := b.markStarted()
 	if err != nil {
 		return err
 	}
-	defer b.over()
-	life, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
+	defer b.markStopped()
+	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	defer context.AfterFunc(ctx, func() {
-		limit, done := context.WithTimeout(life, callTime)
+		limit, done := context.WithTimeout(runCtx, callTimeout)
 		defer done()
-		_, _ = stop.Call(limit, &l.process, rpc.None{}) // what counts is that Run is answered
+		_, _ = stop.Call(limit, &l.process, rpc.Empty{}) // the response to Run shows the result
 		<-limit.Done()
 		l.stopFollowing()
-		cut()
+		cancel()
 	})()
-	_, err = run.Call(life, &l.process, rpc.None{})
-	if Lost(err) {
+	_, err = run.Call(runCtx, &l.process, rpc.Empty{})
+	if IsProcessLost(err) {
 		l.stopFollowing()
 	}
-	<-l.followed
+	<-l.followDone
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("running base %q: %w", b.Identity(), err)
 	}
 	return nil
 }
 
-// Lost tells whether an error of Start means that the base's process is lost, and not that the base
-// could not run.
-func Lost(err error) bool {
-	refused := (*rpc.Error)(nil)
-	return err != nil && !errors.As(err, &refused) && !errors.Is(err, fakebase.ErrStarted)
+// IsProcessLost reports whether an error of Start means that the process of the base is lost. Otherwise, the base could not
+// run.
+func IsProcessLost(err error) bool {
+	reported := (*rpc.Error)(nil)
+	return err != nil && !errors.As(err, &reported) && !errors.Is(err, fakebase.ErrStarted)
 }
 
-func (b *Base) begin() (*life, error) {
+func (b *Base) markStarted() (*incarnation, error) {
 	b.state.Lock()
 	defer b.state.Unlock()
 	if b.started {
 		return nil, fmt.Errorf("starting base %q: %w", b.Identity(), fakebase.ErrStarted)
 	}
 	b.started, b.running = true, true
-	return b.life, nil
+	return b.current, nil
 }
 
-func (b *Base) over() {
+func (b *Base) markStopped() {
 	b.state.Lock()
 	defer b.state.Unlock()
 	b.running = false
 }
 
-// Inject adds a fault, whose effect begins at once, and returns its id.
-func (b *Base) Inject(f fault.Fault) (string, error) { return ask(context.Background(), b, inject, f) }
+// Inject sets a fault, which takes effect immediately, and returns its ID.
+func (b *Base) Inject(f fault.Fault) (string, error) { return call(context.Background(), b, inject, f) }
 
-// Clear takes faults away by id, all of them if none is given, and tells how
-// many there were; none when the process does not answer.
+// Clear clears the faults with these IDs, or all faults if there are no IDs. It returns the number of cleared faults, which
+// is 0 if the process does not respond.
 func (b *Base) Clear(ids ...string) int {
-	n, _ := ask(context.Background(), b, clearFaults, ids)
+	n, _ := call(context.Background(), b, clearFaults, ids)
 	return n
 }
 
-// Restart starts the base's process again, as that of fakebase.Base.
+// Restart implements fakebase.Base.Restart.
 func (b *Base) Restart(identity string) error {
 	b.state.Lock()
 	running := b.running
@@ -228,15 +228,14 @@ func (b *Base) Restart(identity string) error {
 	if !running {
 		return fmt.Errorf("restarting base as %q: %w", identity, fakebase.ErrNotRunning)
 	}
-	_, err := ask(context.Background(), b, restart, identity)
+	_, err := call(context.Background(), b, restart, identity)
 	return err
 }
 
-// WebAddr returns host:port of the listener for module traffic, which is open from the start.
+// WebAddr returns host:port of the listener for module traffic. The listener is open from the creation of the base.
 func (b *Base) WebAddr(context.Context) (string, error) { return b.Status().WebAddr, nil }
 
-// HTTPAddr is host:port of the arklet HTTP server, or of the last one; empty =
-// there has been none.
+// HTTPAddr returns host:port of the current or last HTTP server of arklet; empty = none so far.
 func (b *Base) HTTPAddr() string {
 	b.mu.Lock()
 	addr := b.httpAddr
@@ -244,30 +243,28 @@ func (b *Base) HTTPAddr() string {
 	if addr != "" || b.o.HTTP == nil {
 		return addr
 	}
-	now, err := ask(context.Background(), b, status, rpc.None{}) // it is opened without an event
+	current, err := call(context.Background(), b, status, rpc.Empty{}) // opening the server is not an event
 	if err != nil {
 		return ""
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.httpAddr = b.reachable(now.HTTPAddr)
+	b.httpAddr = b.reachableAddr(current.HTTPAddr)
 	return b.httpAddr
 }
 
-// Sync blocks until everything that has happened so far has been told. It is for
-// whoever hears from the base in another way.
+// Sync blocks until all earlier events have been delivered. Callers that also observe the base in another way need it.
 func (b *Base) Sync(ctx context.Context) error {
-	_, err := ask(ctx, b, status, rpc.None{})
+	_, err := call(ctx, b, status, rpc.Empty{})
 	return err
 }
 
-// ask asks the base for something, and returns when all that happened before the
-// answer has been told.
-func ask[In, Out any](ctx context.Context, b *Base, m method[In, Out], in In) (Out, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTime,
-		fmt.Errorf("the process of base %q did not answer within %s", b.Identity(), callTime))
+// call calls a method of the base. It returns after all events before the response have been delivered.
+func call[In, Out any](ctx context.Context, b *Base, m method[In, Out], in In) (Out, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout,
+		fmt.Errorf("the process of base %q did not respond within %s", b.Identity(), callTimeout))
 	defer cancel()
-	l := b.now()
+	l := b.currentIncarnation()
 	a, err := m.Call(ctx, &l.process, in)
 	if err == nil {
 		err = l.read.Wait(ctx, a.Count)

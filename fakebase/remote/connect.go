@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// dialTime bounds the way from a process to a listener of its own.
-const dialTime = 5 * time.Second
+// dialTimeout is the timeout of a connection from a process to its own listener.
+const dialTimeout = 5 * time.Second
 
 // Listener is a listener of a base.
 type Listener string
@@ -21,34 +21,34 @@ const (
 	Arklet Listener = "arklet" // for commands over HTTP
 )
 
-// Forward carries a connection to a listener of the base, over the connection of its process, until
-// either side closes it. Then it closes conn. Forward returns an error if the listener cannot be reached.
+// Forward forwards conn to a listener of the base, over the connection to its process. It blocks until either side closes
+// the connection, and then closes conn. It returns an error if the listener is unreachable.
 func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
-	defer func() { _ = conn.Close() }() // what could be sent was sent
+	defer func() { _ = conn.Close() }() // all data has been sent
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := b.now()
+	l := b.currentIncarnation()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost,
 		"http://server"+l.process.Path+"/"+connect+"?to="+string(to), io.NopCloser(conn))
 	if err != nil {
 		return err
 	}
-	answer, err := l.process.Transport.RoundTrip(r)
+	response, err := l.process.Transport.RoundTrip(r)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		_ = conn.Close() // first: closing the answer waits for the end of the request, which reads conn
-		_ = answer.Body.Close()
+		_ = conn.Close() // first, because closing the response waits for the end of the request, which reads conn
+		_ = response.Body.Close()
 	}()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the %s listener of the base cannot be reached: %s", to, answer.Status)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("connecting to the %s listener of the base: %s", to, response.Status)
 	}
-	_, _ = io.Copy(conn, answer.Body) // how it ended, both sides see by themselves
+	_, _ = io.Copy(conn, response.Body) // both sides detect errors themselves
 	return nil
 }
 
-// connect is the other side of Forward.
+// connect handles the request of Forward.
 func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.dial(r.Context(), Listener(r.URL.Query().Get("to")))
 	if err != nil {
@@ -60,19 +60,19 @@ func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	out := http.NewResponseController(w)
 	w.WriteHeader(http.StatusOK)
 	if out.Flush() != nil {
-		return // nobody is there any more
+		return // the client has disconnected
 	}
-	go func() { // ends with the request, whose body ends with it
+	go func() { // ends with the body of the request
 		_, _ = io.Copy(conn, r.Body)
 		if tcp, ok := conn.(*net.TCPConn); ok {
 			_ = tcp.CloseWrite()
 		}
 	}()
-	_, _ = io.Copy(flushing{w, out}, conn)
+	_, _ = io.Copy(flushWriter{w, out}, conn)
 }
 
 func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	addr := s.base.HTTPAddr()
 	if to == Web {
@@ -85,13 +85,13 @@ func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// flushing flushes after each write.
-type flushing struct {
+// flushWriter flushes after each write.
+type flushWriter struct {
 	io.Writer
 	out *http.ResponseController
 }
 
-func (f flushing) Write(p []byte) (int, error) {
+func (f flushWriter) Write(p []byte) (int, error) {
 	n, err := f.Writer.Write(p)
 	if err == nil {
 		err = f.out.Flush()

@@ -20,75 +20,74 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-func named(identity string) fakebase.Options {
+func optionsOf(identity string) fakebase.Options {
 	o := options()
 	o.Identity = identity
 	return o
 }
 
-// newBase makes a base in a process.
+// newBase creates a base in a process.
 func newBase(t *testing.T, p *process, identity string) *remote.Base {
 	t.Helper()
-	b, err := remote.New(t.Context(), p, remote.Options{Options: named(identity)})
+	b, err := remote.New(t.Context(), p, remote.Options{Options: optionsOf(identity)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// Bases of one process are bases of their own; one that ends leaves the others alone.
-func TestManyBasesInOneProcess(t *testing.T) {
+// TestBasesOfOneProcessAreIndependent: faults and the end of a base do not affect other bases of the process.
+func TestBasesOfOneProcessAreIndependent(t *testing.T) {
 	p := newProcess(t)
 	one, two := newBase(t, p, "b1"), newBase(t, p, "b2")
 	first, second := watch(t, one), watch(t, two)
 	end := start(t, one)
 	start(t, two)
-	first.until(t, kind(fakebase.EventReady))
-	second.until(t, kind(fakebase.EventReady))
-	if _, err := one.Inject(fault.Fault{ID: "mine", Kind: fault.KindSilent}); err != nil {
+	first.waitFor(t, kind(fakebase.EventReady))
+	second.waitFor(t, kind(fakebase.EventReady))
+	if _, err := one.Inject(fault.Fault{ID: "f1", Kind: fault.KindSilent}); err != nil {
 		t.Fatal(err)
 	}
 	end()
 	if n := len(two.Faults()); n != 1 || one.Status().Running || !two.Status().Running {
-		t.Errorf("the other has %d faults; running: %t, %t", n, one.Status().Running, two.Status().Running)
+		t.Errorf("faults of the other base = %d, running = %t, %t; want 1, false, true", n, one.Status().Running, two.Status().Running)
 	}
 	discarded := newBase(t, p, "b3")
 	if err := discarded.Discard(t.Context()); err != nil {
 		t.Error(err)
 	}
-	var refused *rpc.Error
-	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); !errors.As(err, &refused) ||
-		refused.Code != http.StatusConflict {
-		t.Errorf("a base that was discarded takes a fault: %v", err)
+	var serverError *rpc.Error
+	if _, err := discarded.Inject(fault.Fault{Kind: fault.KindSilent}); !errors.As(err, &serverError) ||
+		serverError.Code != http.StatusConflict {
+		t.Errorf("Inject() on a discarded base = %v, want Conflict", err)
 	}
 }
 
-// A base whose process is lost is made anew in another, as after a crash.
-func TestRenew(t *testing.T) {
+func TestRecreate(t *testing.T) {
 	p := newProcess(t)
 	b := newBase(t, p, "b1")
 	l, done := watch(t, b), make(chan error, 1)
 	go func() { done <- b.Start(t.Context()) }()
-	l.until(t, kind(fakebase.EventReady))
+	l.waitFor(t, kind(fakebase.EventReady))
 	install(t, b, "1.0")
-	l.until(t, biz("1.0", fakebase.StateActivated))
+	l.waitFor(t, biz("1.0", fakebase.StateActivated))
 	if _, err := b.Inject(fault.Fault{ID: "later", Kind: fault.KindSilent}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Renew(t.Context(), newProcess(t), ""); !errors.Is(err, fakebase.ErrStarted) {
-		t.Errorf("one that runs was made anew: %v", err)
+	if err := b.Recreate(t.Context(), newProcess(t), ""); !errors.Is(err, fakebase.ErrStarted) {
+		t.Errorf("Recreate() of a running base = %v, want ErrStarted", err)
 	}
 	p.kill()
-	if err := <-done; !remote.Lost(err) {
-		t.Errorf("Start: %v", err)
+	if err := <-done; !remote.IsProcessLost(err) {
+		t.Errorf("Start() = %v, want a lost process", err)
 	}
-	down := l.until(t, kind(fakebase.EventDown))
-	if err := b.Renew(t.Context(), newProcess(t), "198.18.0.9"); err != nil {
+	down := l.waitFor(t, kind(fakebase.EventDown))
+	if err := b.Recreate(t.Context(), newProcess(t), "198.18.0.9"); err != nil {
 		t.Fatal(err)
 	}
 	start(t, b)
-	up := l.until(t, kind(fakebase.EventUp))
-	l.until(t, kind(fakebase.EventReady))
+	up := l.waitFor(t, kind(fakebase.EventUp))
+	l.waitFor(t, kind(fakebase.EventReady))
 	var faults []string
 	for _, f := range b.Faults() {
 		faults = append(faults, f.ID)
@@ -98,69 +97,69 @@ func TestRenew(t *testing.T) {
 	}
 	if s := b.Status(); up.Seq <= down.Seq || s.Identity != "b1" || s.IP != "198.18.0.9" || !s.Running ||
 		len(s.Biz) != 0 {
-		t.Errorf("event %d after %d; then %+v", up.Seq, down.Seq, s)
+		t.Errorf("event %d after %d; status = %+v", up.Seq, down.Seq, s)
 	}
 	if _, err := b.Inject(fault.Fault{Kind: fault.KindWebRefuse}); err != nil {
 		t.Error(err)
 	}
 }
 
-// Requests to modules pass the connection of the process.
+// TestForward: Forward uses the connection to the process.
 func TestForward(t *testing.T) {
 	p := newProcess(t)
 	b := newBase(t, p, "b1")
 	l := watch(t, b)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = b.Start(ctx) }() // its process is killed below
+	go func() { defer close(ended); _ = b.Start(ctx) }() // the process is killed below
 	t.Cleanup(func() { cancel(); <-ended })
-	l.until(t, kind(fakebase.EventReady))
-	here, there := net.Pipe()
-	carried := make(chan error, 1)
-	go func() { carried <- b.Forward(t.Context(), there, remote.Web) }()
+	l.waitFor(t, kind(fakebase.EventReady))
+	local, remoteEnd := net.Pipe()
+	forwarded := make(chan error, 1)
+	go func() { forwarded <- b.Forward(t.Context(), remoteEnd, remote.Web) }()
 	request, err := http.NewRequest(http.MethodGet, "http://b1/actuator/health", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := request.Write(here); err != nil {
+	if err := request.Write(local); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.ReadResponse(bufio.NewReader(here), request)
+	response, err := http.ReadResponse(bufio.NewReader(local), request)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.StatusCode != http.StatusOK || answer.Header.Get(fakebase.HostNameHeader) == "" {
-		t.Errorf("answered %s with %v", answer.Status, answer.Header)
+	if response.StatusCode != http.StatusOK || response.Header.Get(fakebase.HostNameHeader) == "" {
+		t.Errorf("response = %s with the headers %v", response.Status, response.Header)
 	}
-	_ = answer.Body.Close()
-	_ = here.Close()
-	if err := <-carried; err != nil {
+	_ = response.Body.Close()
+	_ = local.Close()
+	if err := <-forwarded; err != nil {
 		t.Error(err)
 	}
 	p.kill()
-	here, there = net.Pipe()
-	go func() { carried <- b.Forward(t.Context(), there, remote.Web) }()
-	if err := <-carried; err == nil {
-		t.Error("something was carried to a process that has ended")
+	local, remoteEnd = net.Pipe()
+	go func() { forwarded <- b.Forward(t.Context(), remoteEnd, remote.Web) }()
+	if err := <-forwarded; err == nil {
+		t.Error("Forward() to a process that has ended succeeded, want an error")
 	}
-	if _, err := here.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection is open: %v", err)
+	if _, err := local.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("reading from the connection: error = %v, want EOF", err)
 	}
 }
 
-// Bases end when nobody says anything to their process any more, though its connection stays.
-func TestPatience(t *testing.T) {
+// TestIdleTimeout: Serve returns when no data arrives, even if the connection stays open.
+func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		here, there := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, here) }()
+		local, remoteEnd := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, local) }()
 		go func() {
-			_, _ = io.WriteString(here, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+			_, _ = io.WriteString(local, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 		}()
 		began := time.Now()
-		remote.Serve(context.Background(), there, "dev", slog.New(slog.DiscardHandler), 20*time.Second)
+		remote.Serve(context.Background(), remoteEnd, "dev", slog.New(slog.DiscardHandler), 20*time.Second)
 		if took := time.Since(began); took < 20*time.Second || took > 25*time.Second {
-			t.Errorf("it ended after %s", took)
+			t.Errorf("Serve() returned after %s, want 20s to 25s", took)
 		}
-		_ = here.Close()
+		_ = local.Close()
 	})
 }

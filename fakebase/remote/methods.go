@@ -6,39 +6,38 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// method is one that asks a base for something. Its answer counts when what the base told before
-// has been read.
-type method[In, Out any] = rpc.Unary[In, rpc.After[Out]]
+// method is a method of a base. Its answer is valid after all earlier messages have been read.
+type method[In, Out any] = rpc.Unary[In, rpc.OrderedAnswer[Out]]
 
-// What can be asked of a process with bases: first of itself, the rest of one of its bases.
+// The methods of a process: processInfo and makeBase of the process itself, the others of one base.
 const (
-	about       rpc.Unary[rpc.None, About]        = "About"
-	makeBase    rpc.Unary[Options, snapshot]      = "Make"
-	follow      rpc.Stream[rpc.None, message]     = "Follow"
-	run         rpc.Unary[rpc.None, rpc.None]     = "Run"
-	stop        rpc.Unary[rpc.None, rpc.None]     = "Stop"
-	inject      method[fault.Fault, string]       = "Inject"
-	clearFaults method[[]string, int]             = "ClearFaults"
-	restart     method[string, rpc.None]          = "Restart"
-	status      method[rpc.None, fakebase.Status] = "Status"
+	processInfo rpc.Unary[rpc.Empty, ProcessInfo]  = "About"
+	makeBase    rpc.Unary[Options, snapshot]       = "Make"
+	follow      rpc.Stream[rpc.Empty, message]     = "Follow"
+	run         rpc.Unary[rpc.Empty, rpc.Empty]    = "Run"
+	stop        rpc.Unary[rpc.Empty, rpc.Empty]    = "Stop"
+	inject      method[fault.Fault, string]        = "Inject"
+	clearFaults method[[]string, int]              = "ClearFaults"
+	restart     method[string, rpc.Empty]          = "Restart"
+	status      method[rpc.Empty, fakebase.Status] = "Status"
 )
 
-// connect is the path of a connection to the listener for module traffic: not a call, but its bytes
-// both ways.
+// connect is the path of a connection to a listener of a base. The bodies of the request and the response are the data of
+// the connection.
 const connect = "Connect"
 
 type snapshot struct {
-	ID     string          `json:"id"` // the first part of the path of requests to the base
+	ID     string          `json:"id"` // first part of the URL path of the base
 	Status fakebase.Status `json:"status"`
 	Faults []fault.Status  `json:"faults"`
 }
 
-// message is one thing that a base tells.
+// message is an event or a trace of a base.
 type message struct {
-	// Event, with the Status after it, or Trace.
+	// Event has the Status after the event. Either Event or Trace is set.
 	Event  *fakebase.Event  `json:"event,omitempty"`
 	Status *fakebase.Status `json:"status,omitempty"`
 	Trace  *fakebase.Trace  `json:"trace,omitempty"`
-	// Faults that are there, with the Trace of one.
+	// Faults are all faults that have not been cleared. They are set with the Trace of a fault.
 	Faults *[]fault.Status `json:"faults,omitempty"`
 }

@@ -12,37 +12,37 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// mirror is a copy of a base. It follows the events of the base.
+// mirror is the local copy of a base. It applies the messages of the base.
 type mirror struct {
-	mu       sync.Mutex    // held while watchers and tracers are told
-	ip       string        // host of listeners that name none
-	ahead    time.Duration // of the process's clock
-	read     *rpc.Mark     // of the messages of the process
-	earlier  uint64        // number of the last event of the processes before
-	status   fakebase.Status
-	httpAddr string // of the last listener of arklet
-	faults   []fault.Status
-	events   uint64 // number of the last event
-	watchers observers.List[fakebase.Event]
-	tracers  observers.List[fakebase.Trace]
+	mu          sync.Mutex       // held while watchers and tracers are called
+	ip          string           // host of listeners that listen on all addresses
+	clockOffset time.Duration    // of the clock of the process
+	read        *rpc.ReadCounter // counts messages of the process
+	seqOffset   uint64           // number of the last event of previous processes
+	status      fakebase.Status
+	httpAddr    string // of the last HTTP server of arklet
+	faults      []fault.Status
+	lastSeq     uint64 // number of the last event
+	watchers    observers.List[fakebase.Event]
+	tracers     observers.List[fakebase.Trace]
 }
 
-func newMirror(now snapshot, read *rpc.Mark, ahead time.Duration) *mirror {
-	m := &mirror{ip: now.Status.IP, faults: now.Faults, read: read, ahead: ahead}
-	m.setStatus(now.Status)
+func newMirror(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) *mirror {
+	m := &mirror{ip: initial.Status.IP, faults: initial.Faults, read: read, clockOffset: ahead}
+	m.setStatus(initial.Status)
 	return m
 }
 
-// renew continues with another process, after the end of the previous one.
-func (m *mirror) renew(now snapshot, read *rpc.Mark, ahead time.Duration) {
+// reset continues with another process after the end of the previous one.
+func (m *mirror) reset(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read, m.ahead, m.earlier, m.faults, m.ip = read, ahead, m.events, now.Faults, now.Status.IP
+	m.read, m.clockOffset, m.seqOffset, m.faults, m.ip = read, ahead, m.lastSeq, initial.Faults, initial.Status.IP
 	m.httpAddr = ""
-	m.setStatus(now.Status)
+	m.setStatus(initial.Status)
 }
 
-// apply applies a message, and calls the watchers or tracers.
+// apply applies a message, and calls the watchers or the tracers.
 func (m *mirror) apply(t message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,49 +51,49 @@ func (m *mirror) apply(t message) {
 		m.faults = *t.Faults
 	}
 	if t.Trace != nil {
-		t.Trace.Time = m.here(t.Trace.Time)
-		m.tracers.Tell(*t.Trace)
+		t.Trace.Time = m.localTime(t.Trace.Time)
+		m.tracers.Notify(*t.Trace)
 	}
 	if t.Event != nil && t.Status != nil {
 		m.setStatus(*t.Status)
-		t.Event.Seq += m.earlier
-		t.Event.Time = m.here(t.Event.Time)
-		m.tell(*t.Event)
+		t.Event.Seq += m.seqOffset
+		t.Event.Time = m.localTime(t.Event.Time)
+		m.notify(*t.Event)
 	}
 }
 
-// end records that there are no more messages. If the base was running, it is down.
-func (m *mirror) end(why string) {
+// markEnded records the end of the messages. If the base was running, watchers get EventDown with the reason.
+func (m *mirror) markEnded(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.read.End(nil)
 	if s := &m.status; s.Running {
 		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName,
 			WebAddr: s.WebAddr, Requests: s.Requests}
-		m.tell(fakebase.Event{Seq: m.events + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity,
-			Message: why})
+		m.notify(fakebase.Event{Seq: m.lastSeq + 1, Kind: fakebase.EventDown, Time: time.Now(), Identity: s.Identity,
+			Message: reason})
 	}
 }
 
 func (m *mirror) setStatus(s fakebase.Status) {
-	s.Started = m.here(s.Started)
-	s.WebAddr, s.HTTPAddr = m.reachable(s.WebAddr), m.reachable(s.HTTPAddr)
+	s.Started = m.localTime(s.Started)
+	s.WebAddr, s.HTTPAddr = m.reachableAddr(s.WebAddr), m.reachableAddr(s.HTTPAddr)
 	m.status = s
 	if s.HTTPAddr != "" {
 		m.httpAddr = s.HTTPAddr
 	}
 }
 
-func (m *mirror) tell(e fakebase.Event) {
-	m.events = e.Seq
-	m.watchers.Tell(e)
+func (m *mirror) notify(e fakebase.Event) {
+	m.lastSeq = e.Seq
+	m.watchers.Notify(e)
 }
 
-// reachable returns the address at which other processes reach a listener.
-func (m *mirror) reachable(addr string) string {
+// reachableAddr returns the address at which other processes reach a listener.
+func (m *mirror) reachableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr // there is none
+		return addr // empty
 	}
 	if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() {
 		host = m.ip
@@ -101,39 +101,38 @@ func (m *mirror) reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// here converts a time of the process to the clock of this machine.
-func (m *mirror) here(t time.Time) time.Time {
+// localTime converts a time of the process to the local clock.
+func (m *mirror) localTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
 	}
-	return t.Add(-m.ahead).Local()
+	return t.Add(-m.clockOffset).Local()
 }
 
-// Status tells what the base was like after the last thing that Watch told: of what
-// changes without an event, such as the number of requests, it may be a little late.
+// Status returns the status after the last event that was delivered to watchers. Values that change without an event, such
+// as the number of requests, may be outdated.
 func (m *mirror) Status() fakebase.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.status
 }
 
-// Identity is the identity of the running process, or of the last one.
+// Identity returns the identity of the running or last process.
 func (m *mirror) Identity() string { return m.Status().Identity }
 
-// Faults lists the faults that are there, in order of injection.
+// Faults returns the faults that have not been cleared, in the order of injection.
 func (m *mirror) Faults() []fault.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.faults)
 }
 
-// Watch is that of fakebase.Base. If the base's process ends by itself, the last
-// event is EventDown, with the reason.
+// Watch implements fakebase.Base.Watch. If the process ends unexpectedly, the last event is EventDown with the reason.
 func (m *mirror) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.status, m.watchers.Add(fn)
 }
 
-// Trace is that of fakebase.Base.
+// Trace implements fakebase.Base.Trace.
 func (m *mirror) Trace(fn func(fakebase.Trace)) (stop func()) { return m.tracers.Add(fn) }

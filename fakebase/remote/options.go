@@ -10,30 +10,29 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// Options describe a base to another process.
+// Options of a base in another process.
 type Options struct {
-	// Options of the base. Of the fields without a JSON form, Logger is that of Serve, and the others have their defaults.
-	// If the base listens on all addresses, its Status has addresses with its IP.
+	// Options of the base. The fields without a JSON form have their defaults, except Logger, which is the logger of Serve.
+	// If the base listens on all addresses, the addresses in its Status have the IP of the base.
 	fakebase.Options
-	// BrokerCA is the authority of an ssl broker, in PEM. Default: the system's.
+	// BrokerCA is the CA certificate for an ssl:// broker, in PEM. Default: the CA certificates of the system.
 	BrokerCA []byte
-	// BrokerCert and BrokerKey are a client certificate for it, in PEM. Default: none.
+	// BrokerCert and BrokerKey are the client certificate for the broker and its key, in PEM. Default: none.
 	BrokerCert, BrokerKey []byte
-	// Ahead says how far the clock of the process, which may run on another machine, is ahead of this
-	// one's: what the base tells has the times of this one. It is called by New and Renew. Default: not
-	// at all.
-	Ahead func() time.Duration `json:"-"`
+	// ClockOffset returns how far the clock of the process is ahead of the local clock. Times of the base are converted to
+	// the local clock. New and Recreate call ClockOffset. Default: no offset.
+	ClockOffset func() time.Duration `json:"-"`
 }
 
-// ahead is Ahead with its default.
-func (o *Options) ahead() time.Duration {
-	if o.Ahead == nil {
+// clockOffset returns the result of ClockOffset, or its default.
+func (o *Options) clockOffset() time.Duration {
+	if o.ClockOffset == nil {
 		return 0
 	}
-	return o.Ahead()
+	return o.ClockOffset()
 }
 
-// brokerTLS is nil when the broker needs nothing but the system's authorities.
+// brokerTLS returns the TLS configuration, or nil if it is the default.
 func (o *Options) brokerTLS() (*tls.Config, error) {
 	if len(o.BrokerCA) == 0 && len(o.BrokerCert) == 0 {
 		return nil, nil
@@ -42,7 +41,7 @@ func (o *Options) brokerTLS() (*tls.Config, error) {
 	if len(o.BrokerCA) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(o.BrokerCA) {
-			return nil, errors.New("BrokerCA holds no PEM certificate")
+			return nil, errors.New("BrokerCA has no PEM certificate")
 		}
 	}
 	if len(o.BrokerCert) > 0 {

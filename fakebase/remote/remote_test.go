@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// base is what both kinds of base can do.
+// base has the methods of fakebase.Base and remote.Base.
 type base interface {
 	Start(context.Context) error
 	Status() fakebase.Status
@@ -39,7 +39,7 @@ type base interface {
 	HTTPAddr() string
 }
 
-// process is the process of a base, in this one.
+// process simulates a process that calls Serve.
 type process struct {
 	http.RoundTripper
 	kill func()
@@ -47,13 +47,13 @@ type process struct {
 
 func newProcess(t *testing.T) *process {
 	t.Helper()
-	here, there := net.Pipe()
+	local, remoteEnd := net.Pipe()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		remote.Serve(context.WithoutCancel(t.Context()), there, "dev", slog.New(slog.DiscardHandler), 0)
+		remote.Serve(context.WithoutCancel(t.Context()), remoteEnd, "dev", slog.New(slog.DiscardHandler), 0)
 	}()
-	client, err := stdio.Dial(here)
+	client, err := stdio.Dial(local)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func newProcess(t *testing.T) *process {
 	return p
 }
 
-// options are those of a base with the HTTP tunnel, by which tests install modules.
+// options returns the options of a base with an HTTP tunnel, which tests use to install modules.
 func options() fakebase.Options {
 	return fakebase.Options{
 		Identity: "b1", IP: "127.0.0.1", HTTP: &fakebase.HTTPOptions{Addr: "0.0.0.0:0"},
@@ -75,9 +75,9 @@ func options() fakebase.Options {
 	}
 }
 
-// kinds runs a test with a base of this process, and with one of another.
-func kinds(t *testing.T, test func(t *testing.T, b base)) {
-	t.Run("here", func(t *testing.T) {
+// testBoth runs a test with a local base and with a remote base.
+func testBoth(t *testing.T, test func(t *testing.T, b base)) {
+	t.Run("local", func(t *testing.T) {
 		o := options()
 		o.HTTP.Addr, o.Web.Addr = "127.0.0.1:0", "127.0.0.1:0"
 		b, err := fakebase.New(o)
@@ -86,7 +86,7 @@ func kinds(t *testing.T, test func(t *testing.T, b base)) {
 		}
 		test(t, b)
 	})
-	t.Run("elsewhere", func(t *testing.T) {
+	t.Run("remote", func(t *testing.T) {
 		b, err := remote.New(t.Context(), newProcess(t), remote.Options{Options: options()})
 		if err != nil {
 			t.Fatal(err)
@@ -95,28 +95,28 @@ func kinds(t *testing.T, test func(t *testing.T, b base)) {
 	})
 }
 
-// log is everything that a base tells.
+// log has the events and traces of a base.
 type log struct {
 	mu     sync.Mutex
 	events []fakebase.Event
 	traces []fakebase.Trace
-	more   chan struct{}
+	added  chan struct{}
 }
 
-// watch notes what a base tells until the test ends.
+// watch logs the events and traces of a base until the test ends.
 func watch(t *testing.T, b base) *log {
-	l := &log{more: make(chan struct{}, 1)}
-	note := func(add func()) {
+	l := &log{added: make(chan struct{}, 1)}
+	record := func(add func()) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		add()
 		select {
-		case l.more <- struct{}{}:
+		case l.added <- struct{}{}:
 		default:
 		}
 	}
-	untrace := b.Trace(func(x fakebase.Trace) { note(func() { l.traces = append(l.traces, x) }) })
-	_, unwatch := b.Watch(func(e fakebase.Event) { note(func() { l.events = append(l.events, e) }) })
+	untrace := b.Trace(func(x fakebase.Trace) { record(func() { l.traces = append(l.traces, x) }) })
+	_, unwatch := b.Watch(func(e fakebase.Event) { record(func() { l.events = append(l.events, e) }) })
 	t.Cleanup(func() {
 		unwatch()
 		untrace()
@@ -124,13 +124,13 @@ func watch(t *testing.T, b base) *log {
 	return l
 }
 
-// until waits for an event.
-func (l *log) until(t *testing.T, wanted func(fakebase.Event) bool) fakebase.Event {
+// waitFor waits for a matching event, and removes it and all earlier events from the log.
+func (l *log) waitFor(t *testing.T, match func(fakebase.Event) bool) fakebase.Event {
 	t.Helper()
 	limit := time.After(time.Minute)
 	for {
 		l.mu.Lock()
-		i := slices.IndexFunc(l.events, wanted)
+		i := slices.IndexFunc(l.events, match)
 		var e fakebase.Event
 		if i >= 0 {
 			e, l.events = l.events[i], l.events[i+1:]
@@ -141,9 +141,9 @@ func (l *log) until(t *testing.T, wanted func(fakebase.Event) bool) fakebase.Eve
 			return e
 		}
 		select {
-		case <-l.more:
+		case <-l.added:
 		case <-limit:
-			t.Fatalf("the event did not come; %d others did", rest)
+			t.Fatalf("timeout waiting for an event; %d other events in the log", rest)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func kind(k fakebase.EventKind) func(fakebase.Event) bool {
 	return func(e fakebase.Event) bool { return e.Kind == k }
 }
 
-// faults are the traces of faults so far, as "id state".
+// faults returns the fault traces as "ID STATE".
 func (l *log) faults() (list []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,31 +164,31 @@ func (l *log) faults() (list []string) {
 	return list
 }
 
-// start runs a base; end ends it.
-func start(t *testing.T, b base) (end func()) {
+// start starts a base. stop stops it and waits for the result of Start.
+func start(t *testing.T, b base) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Start(ctx) }()
 	var once sync.Once
-	end = func() {
+	stop = func() {
 		once.Do(func() {
 			cancel()
 			if err := <-done; err != nil {
-				t.Errorf("Start: %v", err)
+				t.Errorf("Start() = %v", err)
 			}
 		})
 	}
-	t.Cleanup(end)
-	return end
+	t.Cleanup(stop)
+	return stop
 }
 
-// install asks the base for a version of a module.
+// install sends a command that installs a version of a module.
 func install(t *testing.T, b base, version string) {
 	t.Helper()
-	for limit := time.Now().Add(10 * time.Second); b.HTTPAddr() == ""; { // it is opened without an event
+	for limit := time.Now().Add(10 * time.Second); b.HTTPAddr() == ""; { // opening the server is not an event
 		if time.Now().After(limit) {
-			t.Fatal("arklet does not listen")
+			t.Fatal("timeout waiting for the HTTP server of arklet")
 		}
 		runtime.Gosched()
 	}
@@ -206,30 +206,30 @@ func biz(version string, s fakebase.State) func(fakebase.Event) bool {
 	}
 }
 
-func TestLife(t *testing.T) {
-	kinds(t, func(t *testing.T, b base) {
+func TestStartAndStop(t *testing.T) {
+	testBoth(t, func(t *testing.T, b base) {
 		if s := b.Status(); s.Running || s.Identity != "b1" || s.HostName != "b1" || s.IP != "127.0.0.1" {
-			t.Errorf("before the start: %+v", s)
+			t.Errorf("status before Start = %+v", s)
 		}
 		if err := b.Restart(""); !errors.Is(err, fakebase.ErrNotRunning) {
-			t.Errorf("restarted before the start: %v", err)
+			t.Errorf("Restart() before Start = %v, want ErrNotRunning", err)
 		}
 		l := watch(t, b)
-		end := start(t, b)
-		first := l.until(t, kind(fakebase.EventUp))
-		l.until(t, kind(fakebase.EventReady))
+		stop := start(t, b)
+		first := l.waitFor(t, kind(fakebase.EventUp))
+		l.waitFor(t, kind(fakebase.EventReady))
 		if first.Seq != 1 || first.Identity != "b1" || time.Since(first.Time) > time.Minute {
-			t.Errorf("the first event: %+v", first)
+			t.Errorf("first event = %+v", first)
 		}
 		if err := b.Start(t.Context()); !errors.Is(err, fakebase.ErrStarted) {
-			t.Errorf("started twice: %v", err)
+			t.Errorf("second Start() = %v, want ErrStarted", err)
 		}
 		web, err := b.WebAddr(t.Context())
 		if host, _, _ := net.SplitHostPort(web); err != nil || host != "127.0.0.1" {
-			t.Errorf("web listener at %s: %v", web, err)
+			t.Errorf("WebAddr() = %s, %v; want 127.0.0.1", web, err)
 		}
 		install(t, b, "1")
-		l.until(t, biz("1", fakebase.StateActivated))
+		l.waitFor(t, biz("1", fakebase.StateActivated))
 		response, err := http.Get("http://" + web + "/m/")
 		if err != nil {
 			t.Fatal(err)
@@ -237,26 +237,25 @@ func TestLife(t *testing.T) {
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || !strings.Contains(string(text), `"version":"1"`) {
-			t.Errorf("the module answers %s: %v", text, err)
+			t.Errorf("response of the module = %s, error = %v", text, err)
 		}
-		end()
-		last := l.until(t, kind(fakebase.EventDown))
+		stop()
+		last := l.waitFor(t, kind(fakebase.EventDown))
 		if s := b.Status(); s.Running || len(s.Biz) > 0 || last.Identity != "b1" {
-			t.Errorf("in the end: %+v, event %+v", s, last)
+			t.Errorf("status after the end = %+v, last event = %+v", s, last)
 		}
 		if err := b.Restart(""); !errors.Is(err, fakebase.ErrNotRunning) {
-			t.Errorf("restarted after the end: %v", err)
+			t.Errorf("Restart() after the end = %v, want ErrNotRunning", err)
 		}
 	})
 }
 
-// What a watch begins with, and the events after it, are the whole story, whenever
-// it begins.
+// TestWatchHasNoGaps: the status that Watch returns and the following events are complete.
 func TestWatchHasNoGaps(t *testing.T) {
-	kinds(t, func(t *testing.T, b base) {
+	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.until(t, kind(fakebase.EventReady))
+		l.waitFor(t, kind(fakebase.EventReady))
 		var watchers sync.WaitGroup
 		for range 20 {
 			watchers.Go(func() {
@@ -264,12 +263,12 @@ func TestWatchHasNoGaps(t *testing.T) {
 				mu.Lock()
 				states, last := map[string]fakebase.State{}, uint64(0)
 				done := make(chan struct{})
-				now, stop := b.Watch(func(e fakebase.Event) {
+				initial, stop := b.Watch(func(e fakebase.Event) {
 					mu.Lock()
 					defer mu.Unlock()
-					from, there := states[e.Version]
-					if last != 0 && e.Seq != last+1 || there && e.From != from {
-						t.Errorf("event %+v after %d, with %v", e, last, states)
+					from, known := states[e.Version]
+					if last != 0 && e.Seq != last+1 || known && e.From != from {
+						t.Errorf("event %+v after event %d, states = %v", e, last, states)
 					}
 					states[e.Version], last = e.To, e.Seq
 					if e.Version == "30" && e.To == fakebase.StateActivated {
@@ -277,12 +276,12 @@ func TestWatchHasNoGaps(t *testing.T) {
 					}
 				})
 				defer stop()
-				for _, m := range now.Biz {
+				for _, m := range initial.Biz {
 					states[m.Version] = m.State
 				}
-				over := states["30"] == fakebase.StateActivated
+				installed := states["30"] == fakebase.StateActivated
 				mu.Unlock()
-				if !over {
+				if !installed {
 					<-done
 				}
 			})
@@ -295,15 +294,15 @@ func TestWatchHasNoGaps(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	kinds(t, func(t *testing.T, b base) {
+	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.until(t, kind(fakebase.EventReady))
+		l.waitFor(t, kind(fakebase.EventReady))
 		if got := b.Faults(); len(got) != 1 || got[0].ID != "first" {
-			t.Errorf("at first: %+v", got)
+			t.Errorf("initial faults = %+v, want first", got)
 		}
 		var want []string
-		check := func(ids ...string) { // each answer comes after what it tells of
+		wantFaults := func(ids ...string) { // the traces arrive before the response
 			t.Helper()
 			if d := cmp.Diff(want, l.faults()); d != "" {
 				t.Fatalf("traces (-want +got):\n%s", d)
@@ -322,47 +321,47 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			want = append(want, id+" set")
-			check("first", id)
-			if n := b.Clear(id, "unknown/one"); n != 1 {
-				t.Errorf("round %d: cleared %d", i, n)
+			wantFaults("first", id)
+			if n := b.Clear(id, "unknown"); n != 1 {
+				t.Errorf("iteration %d: Clear() = %d, want 1", i, n)
 			}
 			want = append(want, id+" cleared")
-			check("first")
+			wantFaults("first")
 		}
 		if _, err := b.Inject(fault.Fault{ID: "first", Kind: fault.KindSilent}); err == nil ||
 			!strings.Contains(err.Error(), fault.ErrExists.Error()) {
-			t.Errorf("the same twice: %v", err)
+			t.Errorf("Inject() with the same ID = %v, want ErrExists", err)
 		}
-		install(t, b, "1") // which the first fault makes later
-		l.until(t, biz("1", fakebase.StateActivated))
+		install(t, b, "1") // which the first fault delays
+		l.waitFor(t, biz("1", fakebase.StateActivated))
 		if n := b.Clear(); n != 1 {
-			t.Errorf("cleared %d", n)
+			t.Errorf("Clear() = %d, want 1", n)
 		}
 		want = append(want, "first fired", "first cleared")
-		check()
+		wantFaults()
 	})
 }
 
 func TestRestart(t *testing.T) {
-	kinds(t, func(t *testing.T, b base) {
+	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.until(t, kind(fakebase.EventReady))
+		l.waitFor(t, kind(fakebase.EventReady))
 		if err := b.Restart("a/b"); err == nil || !strings.Contains(err.Error(), `"a/b"`) {
-			t.Errorf("restarted under an impossible identity: %v", err)
+			t.Errorf("Restart() with an invalid identity = %v", err)
 		}
 		if err := b.Restart("b2"); err != nil {
 			t.Fatal(err)
 		}
-		l.until(t, kind(fakebase.EventDown))
-		l.until(t, kind(fakebase.EventUp))
+		l.waitFor(t, kind(fakebase.EventDown))
+		l.waitFor(t, kind(fakebase.EventUp))
 		if got := b.Identity(); got != "b2" {
-			t.Errorf("identity %q", got)
+			t.Errorf("Identity() = %q, want b2", got)
 		}
 	})
 }
 
-func TestWhatCannotBe(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	o := options()
 	o.Generation, o.Identity = "Z", "a/b"
 	_, err := remote.New(t.Context(), newProcess(t), remote.Options{Options: o})
@@ -378,21 +377,21 @@ func TestWhatCannotBe(t *testing.T) {
 	}
 }
 
-// What a base tells has the times of this machine, whatever the clock of its own says.
-func TestClockOfAnotherMachine(t *testing.T) {
+// TestClockOffset: times of a base are converted to the local clock.
+func TestClockOffset(t *testing.T) {
 	began := time.Now()
 	b, err := remote.New(t.Context(), newProcess(t),
-		remote.Options{Options: options(), Ahead: func() time.Duration { return time.Hour }})
+		remote.Options{Options: options(), ClockOffset: func() time.Duration { return time.Hour }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l, done := watch(t, b), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- b.Start(ctx) }()
-	ready := l.until(t, kind(fakebase.EventReady))
-	for what, at := range map[string]time.Time{"an event": ready.Time, "its start": b.Status().Started} {
+	ready := l.waitFor(t, kind(fakebase.EventReady))
+	for what, at := range map[string]time.Time{"the event": ready.Time, "the start": b.Status().Started} {
 		if earlier := began.Sub(at); earlier < 50*time.Minute || earlier > time.Hour {
-			t.Errorf("%s was %s before the test, want an hour", what, earlier)
+			t.Errorf("time of %s is %s before the test, want an hour", what, earlier)
 		}
 	}
 	cancel()
@@ -401,8 +400,7 @@ func TestClockOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// paused answers until the base has been made, and then nothing, as a process does
-// that is paused.
+// paused simulates a process that is paused after a base was created: it does not respond any more.
 type paused struct{}
 
 func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -421,7 +419,7 @@ func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-func TestProcessThatIsPaused(t *testing.T) {
+func TestPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := remote.New(t.Context(), paused{}, remote.Options{})
 		if err != nil {
@@ -429,13 +427,13 @@ func TestProcessThatIsPaused(t *testing.T) {
 		}
 		if _, err := b.Inject(fault.Fault{Kind: fault.KindSilent}); err == nil ||
 			!strings.Contains(err.Error(), `"b1"`) || !strings.Contains(err.Error(), "5s") {
-			t.Errorf("injected: %v", err)
+			t.Errorf("Inject() = %v, want a timeout after 5s", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
 		if err := b.Start(ctx); err != nil || time.Since(began) != 5*time.Second {
-			t.Errorf("it ended after %s: %v", time.Since(began), err)
+			t.Errorf("Start() returned after %s with %v; want 5s, nil", time.Since(began), err)
 		}
 	})
 }

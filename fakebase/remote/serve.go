@@ -16,19 +16,18 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// maxQueued is how much a base may have to tell that nobody reads: some minutes of
-// the busiest one.
+// maxQueued is the maximum number of queued messages of a base. A busy base needs some minutes to reach it.
 const maxQueued = 1 << 16
 
-// Serve runs any number of bases until conn or ctx ends. Each New on the other side of conn makes a base. The listener
-// for module traffic is open from the start. If the patience is more than 0, conn ends when the other side has sent
-// nothing for that time. The version of the program is part of About.
-func Serve(ctx context.Context, conn net.Conn, ofProgram string, logger *slog.Logger, patience time.Duration) {
+// Serve runs the bases that calls of New create at the other end of conn. It blocks until conn or ctx ends. The listener
+// for module traffic of a base is opened when the base is created. If idleTimeout is more than 0, Serve closes conn when
+// it has received no data for this time. version is returned as ProcessInfo.Version.
+func Serve(ctx context.Context, conn net.Conn, version string, logger *slog.Logger, idleTimeout time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
 	rpc.HandleClock(mux)
-	about.Handle(mux, func(context.Context, rpc.None) (About, error) {
-		return About{Version: ofProgram, Address: ownAddress()}, nil
+	processInfo.Handle(mux, func(context.Context, rpc.Empty) (ProcessInfo, error) {
+		return ProcessInfo{Version: version, Address: ownAddress()}, nil
 	})
 	makeBase.Handle(mux, h.make)
 	mux.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
@@ -37,39 +36,39 @@ func Serve(ctx context.Context, conn net.Conn, ofProgram string, logger *slog.Lo
 		s := h.bases[id]
 		h.mu.Unlock()
 		if s == nil {
-			rpc.Refuse(w, rpc.Errorf(http.StatusConflict, "there is no such base"))
+			rpc.WriteError(w, rpc.Errorf(http.StatusConflict, "base not found"))
 			return
 		}
 		http.StripPrefix("/"+id, s.handler).ServeHTTP(w, r)
 	})
-	stdio.Serve(ctx, conn, mux, patience)
+	stdio.Serve(ctx, conn, mux, idleTimeout)
 }
 
-// host has the bases of a process.
+// host has the bases of this process.
 type host struct {
 	log *slog.Logger
-	ctx context.Context // of Serve: bases end with it
+	ctx context.Context // of Serve; ends all bases
 
-	mu    sync.Mutex
-	made  int
-	bases map[string]*server // by the identifier that make returned
+	mu      sync.Mutex
+	created int
+	bases   map[string]*server // by the ID that make returned
 }
 
 type server struct {
-	log     *slog.Logger
-	told    rpc.Queue[message]
-	base    *fakebase.Base
-	handler http.Handler
-	life    context.Context // of the base
-	end     context.CancelFunc
-	forget  func() // removes the base from its host
+	log      *slog.Logger
+	messages rpc.Queue[message]
+	base     *fakebase.Base
+	handler  http.Handler
+	ctx      context.Context // ends when the base is stopped
+	cancel   context.CancelFunc
+	remove   func() // removes the base from the host
 }
 
-// handle answers a method with the result of do, and with the number of messages before it.
+// handle registers do as the implementation of a method. The answer has the number of earlier messages.
 func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(In) (Out, error)) {
-	m.Handle(mux, func(_ context.Context, in In) (a rpc.After[Out], err error) {
+	m.Handle(mux, func(_ context.Context, in In) (a rpc.OrderedAnswer[Out], err error) {
 		a.Answer, err = do(in)
-		a.Count = s.told.Count()
+		a.Count = s.messages.Count()
 		return a, err
 	})
 }
@@ -78,19 +77,19 @@ func (s *server) serve() http.Handler {
 	mux := http.NewServeMux()
 	follow.Handle(mux, s.follow)
 	run.Handle(mux, s.run)
-	stop.Handle(mux, func(context.Context, rpc.None) (rpc.None, error) {
-		s.end()
-		return rpc.None{}, nil
+	stop.Handle(mux, func(context.Context, rpc.Empty) (rpc.Empty, error) {
+		s.cancel()
+		return rpc.Empty{}, nil
 	})
 	handle(mux, s, inject, s.base.Inject)
 	handle(mux, s, clearFaults, func(ids []string) (int, error) { return s.base.Clear(ids...), nil })
-	handle(mux, s, restart, func(identity string) (rpc.None, error) { return rpc.None{}, s.base.Restart(identity) })
-	handle(mux, s, status, func(rpc.None) (fakebase.Status, error) { return s.base.Status(), nil })
+	handle(mux, s, restart, func(identity string) (rpc.Empty, error) { return rpc.Empty{}, s.base.Restart(identity) })
+	handle(mux, s, status, func(rpc.Empty) (fakebase.Status, error) { return s.base.Status(), nil })
 	mux.HandleFunc("POST /"+connect, s.connect)
 	return mux
 }
 
-// ownAddress returns an address of the machine, IPv4 if it has one. It is empty if the machine has no network.
+// ownAddress returns an IP address of this machine, preferably IPv4; empty = none.
 func ownAddress() (address string) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -127,29 +126,28 @@ func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
 	}
 	s := &server{log: h.log, base: base}
 	s.handler = s.serve()
-	s.told.Limit(maxQueued)
-	s.life, s.end = context.WithCancel(h.ctx) //nolint:contextcheck // a base outlives the request that makes it
-	base.Trace(func(t fakebase.Trace) { s.told.Put(message{Trace: &t}) })
-	now, _ := base.Follow(func(e fakebase.Event,
-		after fakebase.Status) {
-		s.told.Put(message{Event: &e, Status: &after})
+	s.messages.Limit(maxQueued)
+	s.ctx, s.cancel = context.WithCancel(h.ctx) //nolint:contextcheck // a base outlives the request that creates it
+	base.Trace(func(t fakebase.Trace) { s.messages.Put(message{Trace: &t}) })
+	initial, _ := base.WatchStatus(func(e fakebase.Event, after fakebase.Status) {
+		s.messages.Put(message{Event: &e, Status: &after})
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.made++
-	id := strconv.Itoa(h.made)
+	h.created++
+	id := strconv.Itoa(h.created)
 	h.bases[id] = s
-	s.forget = func() {
+	s.remove = func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.bases, id)
 	}
-	return snapshot{id, now, base.Faults()}, nil
+	return snapshot{id, initial, base.Faults()}, nil
 }
 
-// follow sends everything that happens until the base has ended. There is one follower.
-func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) error {
-	err := s.told.Read(ctx, func(m message) {
+// follow sends all messages until the base has ended. It is called once per base.
+func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) error {
+	err := s.messages.Read(ctx, func(m message) {
 		if m.Trace != nil && m.Trace.Fault != nil {
 			faults := s.base.Faults()
 			m.Faults = &faults
@@ -157,21 +155,21 @@ func (s *server) follow(ctx context.Context, _ rpc.None, send func(message)) err
 		send(m)
 	})
 	if err != nil {
-		s.log.Error("nobody follows the base", "err", err)
+		s.log.Error("sending events of the base failed", "err", err)
 	}
 	return err
 }
 
-// run runs the base until its life or the call ends, and answers when it has ended.
-func (s *server) run(ctx context.Context, _ rpc.None) (rpc.None, error) {
+// run runs the base until it is stopped or the call is canceled, and responds when the base has ended.
+func (s *server) run(ctx context.Context, _ rpc.Empty) (rpc.Empty, error) {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.life, cancel)() //nolint:contextcheck // as in make
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // as in make
 	err := s.base.Start(running)
 	if !errors.Is(err, fakebase.ErrStarted) {
-		s.end()
-		s.told.Close()
-		s.forget()
+		s.cancel()
+		s.messages.Close()
+		s.remove()
 	}
-	return rpc.None{}, err
+	return rpc.Empty{}, err
 }

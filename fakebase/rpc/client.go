@@ -9,18 +9,18 @@ import (
 	"net/http"
 )
 
-// Client reaches a server. Calls may be made concurrently.
+// Client is a client of a server. Calls may be made concurrently.
 type Client struct {
-	// Transport carries the requests, such as an http.Transport that dials a socket. The host of
-	// their URLs has no meaning. Required.
+	// Transport sends the requests, for example an http.Transport that connects to a Unix socket. It must ignore the host
+	// of the URL. Required.
 	Transport http.RoundTripper
-	// Path is in the URLs, before the name of the method. Default: none.
+	// Path precedes the name of the method in the URL. Default: none.
 	Path string
-	// Unreachable is in the error of every call that the server did not answer. Required.
+	// Unreachable is wrapped by the error of a call without a response. Required.
 	Unreachable error
 }
 
-// call sends a request, and lets read decode the answer.
+// call sends a request. read decodes the response.
 func (c *Client) call(ctx context.Context, method string, in any, read func(*json.Decoder) error) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -31,19 +31,19 @@ func (c *Client) call(ctx context.Context, method string, in any, read func(*jso
 		return fmt.Errorf("calling %s: %w", method, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := c.Transport.RoundTrip(r)
+	response, err := c.Transport.RoundTrip(r)
 	if err == nil {
-		defer func() { _ = answer.Body.Close() }() // what counts has been read
-		decoder := json.NewDecoder(answer.Body)
-		if answer.StatusCode == http.StatusOK {
+		defer func() { _ = response.Body.Close() }() // the body has been decoded
+		decoder := json.NewDecoder(response.Body)
+		if response.StatusCode == http.StatusOK {
 			err = read(decoder)
 		} else {
-			err = refusal(answer.Status, method, decoder)
+			err = decodeError(response.Status, method, decoder)
 		}
 	}
-	var refused *Error
+	var serverError *Error
 	switch {
-	case err == nil, errors.As(err, &refused):
+	case err == nil, errors.As(err, &serverError):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -52,24 +52,24 @@ func (c *Client) call(ctx context.Context, method string, in any, read func(*jso
 	}
 }
 
-func refusal(status, method string, d *json.Decoder) error {
+func decodeError(status, method string, d *json.Decoder) error {
 	e := &Error{}
 	if err := d.Decode(e); err != nil || e.Message == "" {
-		e.Code, e.Message = http.StatusInternalServerError, fmt.Sprintf("%s was answered with %s", method, status)
+		e.Code, e.Message = http.StatusInternalServerError, fmt.Sprintf("%s: unexpected response %s", method, status)
 	}
 	return e
 }
 
-// Error is a failure that the server reports. A method that returns one, wrapped or not, decides
-// the status of its answer; every other error has the status 500.
+// Error is an error of a method. A method that returns an Error, wrapped or not, sets the HTTP status of the response. For
+// other errors, the status is 500.
 type Error struct {
-	// Code is an HTTP status of 400 or more.
+	// Code is the HTTP status, at least 400.
 	Code int `json:"code"`
-	// Message may have several lines: the first says what is wrong.
+	// Message may have several lines. The first line is the summary.
 	Message string `json:"message"`
 }
 
-// Errorf makes an Error.
+// Errorf returns an Error with a formatted message.
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-const clock Unary[None, time.Time] = "Clock"
+const clock Unary[Empty, time.Time] = "Clock"
 
-// samples is the number of requests of Ahead. The fastest answer is the most accurate one.
+// samples is the number of requests of ClockOffset. The fastest response gives the most accurate offset.
 const samples = 5
 
-// HandleClock lets clients call Ahead.
+// HandleClock registers the method that ClockOffset calls.
 func HandleClock(mux *http.ServeMux) {
-	clock.Handle(mux, func(context.Context, None) (time.Time, error) { return time.Now(), nil })
+	clock.Handle(mux, func(context.Context, Empty) (time.Time, error) { return time.Now(), nil })
 }
 
-// Ahead measures how far the clock of the server is ahead of this machine's; negative = behind. It returns zero if the
-// round-trip time can explain the difference. It blocks for five answers, or until ctx ends.
-func (c *Client) Ahead(ctx context.Context) (time.Duration, error) {
-	ahead, least := time.Duration(0), time.Duration(math.MaxInt64)
+// ClockOffset returns how far the clock of the server is ahead of the local clock; negative = behind. It returns zero if the
+// round-trip time can explain the difference. It blocks until five responses have arrived or ctx ends.
+func (c *Client) ClockOffset(ctx context.Context) (time.Duration, error) {
+	offset, fastest := time.Duration(0), time.Duration(math.MaxInt64)
 	for range samples {
 		sent := time.Now()
-		theirs, err := clock.Call(ctx, c, None{})
+		serverTime, err := clock.Call(ctx, c, Empty{})
 		if err != nil {
 			return 0, err
 		}
-		if took := time.Since(sent); took < least {
-			ahead, least = theirs.Sub(sent.Add(took/2)), took
+		if took := time.Since(sent); took < fastest {
+			offset, fastest = serverTime.Sub(sent.Add(took/2)), took
 		}
 	}
-	if ahead.Abs() <= least/2 {
+	if offset.Abs() <= fastest/2 {
 		return 0, nil
 	}
-	return ahead, nil
+	return offset, nil
 }

@@ -1,10 +1,10 @@
-// Package rpc is how processes of this module call each other: JSON over HTTP, on any connection.
+// Package rpc implements calls between the processes of this module: JSON over HTTP, on any connection.
 //
-// A call is POST /NAME with its input as the body. A Unary is answered with its output, or with a
-// status of 400 or more and an Error. A Stream is answered with lines of {"item": ..}, of which the
-// last may be {"error": ..}. So curl can make each call:
+// A call is POST /NAME with the input as the body. The response to a Unary call is the output, or an Error with a status
+// of at least 400. The response to a Stream call has lines with {"item": ..}, and may end with a line {"error": ..}. curl
+// can send each call:
 //
 //	curl --unix-socket SOCKET -d '{"bases": true}' http://sandbox/Status
 //
-// The package imports nothing of this module.
+// The package imports no other package of this module.
 package rpc

@@ -9,14 +9,13 @@ import (
 	"sync"
 )
 
-// None is the input or output of a method that has none.
-type None struct{}
+// Empty is the input or output of a method without input or output.
+type Empty struct{}
 
-// Unary is the name of a method with one answer. Server and client share it, so they agree on its
-// types.
+// Unary is the name of a method with one output. Server and client share the value, and therefore the types.
 type Unary[In, Out any] string
 
-// Handle answers calls with what f returns. The context of f ends when the client goes away.
+// Handle registers f as the implementation of the method. The context of f ends when the client disconnects.
 func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (Out, error)) {
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)
@@ -25,16 +24,16 @@ func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (
 			out, err = f(r.Context(), in)
 		}
 		if err != nil {
-			Refuse(w, err)
+			WriteError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // the client may have gone
+		_ = json.NewEncoder(w).Encode(out) // the client may have disconnected
 	})
 }
 
-// Call blocks until the server answers or ctx ends. The error is an *Error if the server reports
-// one, the cause of ctx, or Client.Unreachable, wrapped; the output is zero then.
+// Call calls the method. It blocks until the server responds or ctx ends. The error is an *Error from the server, the cause
+// of ctx, or Client.Unreachable, wrapped. If there is an error, the output is zero.
 func (m Unary[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, err error) {
 	err = c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		var answer Out
@@ -47,7 +46,7 @@ func (m Unary[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, er
 	return out, err
 }
 
-// Stream is the name of a method that answers with any number of items.
+// Stream is the name of a method whose output is a sequence of items.
 type Stream[In, Item any] string
 
 // line is one line of a stream: an item, or the error that ends it.
@@ -56,14 +55,14 @@ type line[Item any] struct {
 	Error *Error `json:"error,omitempty"`
 }
 
-// Handle answers calls with what f sends, at once, until f returns. send may be called
-// concurrently. It blocks while the client reads slowly. The context of f ends when the client goes
-// away.
+// Handle registers f as the implementation of the method. Each item is sent immediately, and the stream ends when f
+// returns. send may be called concurrently, and blocks while the client does not read. The context of f ends when the
+// client disconnects.
 func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context, in In, send func(Item)) error) {
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)
 		if err != nil {
-			Refuse(w, err)
+			WriteError(w, err)
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
@@ -72,7 +71,7 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 		write := func(l line[Item]) {
 			mu.Lock()
 			defer mu.Unlock()
-			if encoder.Encode(l) == nil { // else the context says that the client has gone
+			if encoder.Encode(l) == nil { // otherwise, the client has disconnected
 				_ = flush.Flush()
 			}
 		}
@@ -82,8 +81,8 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 	})
 }
 
-// Call calls each for every item, in order, and blocks until the stream ends. The error is as that
-// of Unary.Call.
+// Call calls the method, and calls each for every item, in order. It blocks until the stream ends. The errors are those of
+// Unary.Call.
 func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(Item)) error {
 	return c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		for {
@@ -106,20 +105,19 @@ func read[In any](r *http.Request) (in In, err error) {
 	d.DisallowUnknownFields()
 	err = d.Decode(&in)
 	if err == nil {
-		// net/http watches the connection, and ends the context of a request whose client goes away,
-		// only when the body has been read to its end.
+		// The server detects that the client has disconnected only after the whole body has been read.
 		_, err = io.Copy(io.Discard, r.Body)
 	}
 	if err != nil {
-		err = &Error{Code: http.StatusBadRequest, Message: "the request cannot be read: " + err.Error()}
+		err = &Error{Code: http.StatusBadRequest, Message: "invalid request: " + err.Error()}
 	}
 	return in, err
 }
 
-// Refuse answers with an error, as a method does that returns it.
-func Refuse(w http.ResponseWriter, err error) {
+// WriteError sends an error as the response, as if a method had returned it.
+func WriteError(w http.ResponseWriter, err error) {
 	e := asError(err)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(e.Code)
-	_ = json.NewEncoder(w).Encode(e) // as above
+	_ = json.NewEncoder(w).Encode(e) // the client may have disconnected
 }

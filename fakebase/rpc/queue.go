@@ -6,46 +6,47 @@ import (
 	"sync"
 )
 
-// ErrOverflow ends a Queue that was filled faster than it was read.
-var ErrOverflow = errors.New("events were lost: they were not read as fast as they came, and too many waited")
+// ErrOverflow is the error of a Queue whose limit was exceeded.
+var ErrOverflow = errors.New("events were lost because the reader was too slow")
 
-// Queue holds values for one reader, in order. Put never blocks. All methods may be called concurrently. The zero value
+// Queue delivers values to one reader, in order. Put never blocks. All methods may be called concurrently. The zero value
 // has no limit.
 type Queue[T any] struct {
 	mu       sync.Mutex
-	limit    int // zero = none
-	waiting  []T
-	count    uint64 // of all values so far
+	limit    int // zero = unlimited
+	queued   []T
+	count    uint64 // number of values that were put
 	overflow bool
 	closed   bool
-	changed  bell
+	changed  broadcast
 }
 
-// Limit sets the maximum number of values that wait. It keeps the values that wait already.
+// Limit sets the maximum number of queued values. Values that are already queued are kept.
 func (q *Queue[T]) Limit(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = n
 }
 
-// Put adds all values or none. If the limit is exceeded, the reader gets the values that wait, and then ErrOverflow.
+// Put queues all values or none. If the limit is exceeded, the reader gets the values that are queued, and then
+// ErrOverflow.
 func (q *Queue[T]) Put(values ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.count += uint64(len(values))
-	q.overflow = q.overflow || q.limit > 0 && len(q.waiting)+len(values) > q.limit
+	q.overflow = q.overflow || q.limit > 0 && len(q.queued)+len(values) > q.limit
 	if !q.overflow {
-		q.waiting = append(q.waiting, values...)
+		q.queued = append(q.queued, values...)
 	}
-	q.changed.ring()
+	q.changed.notify()
 }
 
-// Close ends the queue. The reader gets the values that wait.
+// Close closes the queue. The reader still gets the queued values.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.changed.ring()
+	q.changed.notify()
 }
 
 // Count returns the number of values that have been put so far.
@@ -55,18 +56,18 @@ func (q *Queue[T]) Count() uint64 {
 	return q.count
 }
 
-// Read calls each for every value, one at a time, until the queue is closed or ctx ends, and then
-// returns nil. The error is ErrOverflow. There is one Read at a time.
+// Read calls each for every value, one at a time. It returns nil when the queue is closed or ctx ends, and ErrOverflow if
+// the limit was exceeded. Calls of Read must not overlap.
 func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	for {
 		q.mu.Lock()
-		values, overflow, closed := q.waiting, q.overflow, q.closed
-		q.waiting = nil
+		values, overflow, closed := q.queued, q.overflow, q.closed
+		q.queued = nil
 		changed := q.changed.wait()
 		q.mu.Unlock()
 		for _, v := range values {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the reader has gone, and has asked for no more
+				return nil //nolint:nilerr // the caller has canceled ctx
 			}
 			each(v)
 		}
@@ -84,42 +85,43 @@ func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	}
 }
 
-// After is an answer, and the number of values that were put into a Queue before it.
-type After[T any] struct {
+// OrderedAnswer is an answer with the number of values that were put into a Queue before it. The client reads these
+// values first, so that it sees all earlier events.
+type OrderedAnswer[T any] struct {
 	Answer T `json:"answer"`
-	// Count is that of the Queue.
+	// Count is the result of Queue.Count.
 	Count uint64 `json:"count"`
 }
 
-// Mark is the number of values of another process's Queue that this process has read. All methods may be called
+// ReadCounter counts the values that this process has read from the Queue of another process. All methods may be called
 // concurrently.
-type Mark struct {
+type ReadCounter struct {
 	mu      sync.Mutex
 	count   uint64
 	ended   bool
 	err     error
-	changed bell
+	changed broadcast
 }
 
 // Add adds one value.
-func (m *Mark) Add() {
+func (m *ReadCounter) Add() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.count++
-	m.changed.ring()
+	m.changed.notify()
 }
 
 // End records that no more values will be read. The error may be nil.
-func (m *Mark) End(err error) {
+func (m *ReadCounter) End(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended, m.err = true, err
-	m.changed.ring()
+	m.changed.notify()
 }
 
-// Wait blocks until count values have been read. It returns the error of End if nothing more will
-// be read, and the cause of ctx if that ends before.
-func (m *Mark) Wait(ctx context.Context, count uint64) error {
+// Wait blocks until count values have been read. It returns the error of End if no more values will be read, and the cause
+// of ctx if ctx ends first.
+func (m *ReadCounter) Wait(ctx context.Context, count uint64) error {
 	for {
 		m.mu.Lock()
 		read, ended, err, changed := m.count >= count, m.ended, m.err, m.changed.wait()
@@ -138,17 +140,17 @@ func (m *Mark) Wait(ctx context.Context, count uint64) error {
 	}
 }
 
-// bell wakes all waiting goroutines. The lock of its owner guards it.
-type bell chan struct{}
+// broadcast notifies all waiting goroutines. The lock of its owner guards it.
+type broadcast chan struct{}
 
-func (b *bell) wait() <-chan struct{} {
+func (b *broadcast) wait() <-chan struct{} {
 	if *b == nil {
-		*b = make(bell)
+		*b = make(broadcast)
 	}
 	return *b
 }
 
-func (b *bell) ring() {
+func (b *broadcast) notify() {
 	if *b != nil {
 		close(*b)
 		*b = nil

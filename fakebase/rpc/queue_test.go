@@ -29,17 +29,16 @@ func TestQueueKeepsOrder(t *testing.T) {
 			t.Error(err)
 		}
 		if d := cmp.Diff(want, got); d != "" || q.Count() != 2000 {
-			t.Errorf("count %d (-want +got):\n%s", q.Count(), d)
+			t.Errorf("Count() = %d; values (-want +got):\n%s", q.Count(), d)
 		}
 	})
 }
 
-// Whoever puts something in never waits. What is too much ends the queue, after what came before
-// it.
-func TestQueueOverflows(t *testing.T) {
+// TestQueueOverflow: Put does not block. When the limit is exceeded, the reader gets the earlier values and ErrOverflow.
+func TestQueueOverflow(t *testing.T) {
 	var q rpc.Queue[int]
 	q.Put(1, 2, 3, 4)
-	q.Limit(3) // what waits already counts for nothing
+	q.Limit(3) // values that are already queued are kept
 	var got []int
 	read := func() error {
 		got = nil
@@ -53,20 +52,20 @@ func TestQueueOverflows(t *testing.T) {
 		})
 	}
 	if err := read(); err != nil || !slices.Equal(got, []int{1, 2, 3, 4}) {
-		t.Errorf("read %v, then %v", got, err)
+		t.Errorf("values = %v, error = %v", got, err)
 	}
 	q.Put(5, 6)
-	q.Put(7, 8) // all or none
-	q.Put(9)    // nothing comes after a gap
+	q.Put(7, 8) // exceeds the limit, so neither value is queued
+	q.Put(9)    // values after an overflow are dropped
 	if err := read(); !errors.Is(err, rpc.ErrOverflow) || !slices.Equal(got, []int{5, 6}) {
-		t.Errorf("read %v, then %v", got, err)
+		t.Errorf("values = %v, error = %v", got, err)
 	}
 	if err := read(); !errors.Is(err, rpc.ErrOverflow) || len(got) > 0 {
-		t.Errorf("read %v again, then %v", got, err)
+		t.Errorf("second Read: values = %v, error = %v; want only ErrOverflow", got, err)
 	}
 }
 
-func TestReadEndsWithItsContext(t *testing.T) {
+func TestReadReturnsWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q rpc.Queue[int]
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,9 +79,9 @@ func TestReadEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestMark(t *testing.T) {
+func TestReadCounter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m rpc.Mark
+		var m rpc.ReadCounter
 		wait := func(ctx context.Context, n uint64) <-chan error {
 			done := make(chan error, 1)
 			go func() { done <- m.Wait(ctx, n) }()
@@ -92,28 +91,28 @@ func TestMark(t *testing.T) {
 		if err := m.Wait(t.Context(), 0); err != nil {
 			t.Error(err)
 		}
-		why, gone := errors.New("enough"), errors.New("gone")
+		canceled, lost := errors.New("canceled"), errors.New("connection lost")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		first, second, third, late := wait(t.Context(), 1), wait(t.Context(), 2), wait(t.Context(), 3), wait(ctx, 3)
 		m.Add()
 		if err := <-first; err != nil {
 			t.Error(err)
 		}
-		cancel(why)
-		if err := <-late; !errors.Is(err, why) {
-			t.Errorf("a context that ended gave %v", err)
+		cancel(canceled)
+		if err := <-late; !errors.Is(err, canceled) {
+			t.Errorf("Wait() after the context has ended = %v, want its cause", err)
 		}
 		synctest.Wait()
 		if len(second)+len(third) > 0 {
-			t.Error("it did not wait")
+			t.Error("Wait() returned too early")
 		}
 		m.Add()
-		m.End(gone)
+		m.End(lost)
 		if err := <-second; err != nil {
-			t.Errorf("what had been read gave %v", err)
+			t.Errorf("Wait() for read values = %v, want nil", err)
 		}
-		if err := <-third; !errors.Is(err, gone) {
-			t.Errorf("what is never read gave %v", err)
+		if err := <-third; !errors.Is(err, lost) {
+			t.Errorf("Wait() after End = %v, want the error of End", err)
 		}
 	})
 }

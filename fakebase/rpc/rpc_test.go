@@ -20,10 +20,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// The clock of a server's machine is what it is ahead, or behind; what the way of an answer explains is none.
-func TestAhead(t *testing.T) {
-	for name, by := range map[string]time.Duration{"the same": 0, "an hour ahead": time.Hour,
-		"a minute behind": -time.Minute} {
+func TestClockOffset(t *testing.T) {
+	for name, by := range map[string]time.Duration{"equal": 0, "ahead": time.Hour,
+		"behind": -time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			client, _, _ := serve(t, func(mux *http.ServeMux) {
 				mux.HandleFunc("POST /Clock", func(w http.ResponseWriter, _ *http.Request) {
@@ -31,27 +30,28 @@ func TestAhead(t *testing.T) {
 				})
 			})
 			began := time.Now()
-			got, err := client.Ahead(t.Context())
+			got, err := client.ClockOffset(t.Context())
 			took := time.Since(began)
 			if d := got - by; err != nil || d.Abs() > took {
-				t.Errorf("it is %s ahead, want %s, within the %s that it took; error %v", got, by, took, err)
+				t.Errorf("ClockOffset() = %s, want %s with a tolerance of %s; error = %v", got, by, took, err)
 			}
 		})
 	}
 }
 
-type question struct {
+type request struct {
 	Text string `json:"text"`
 }
 
 const (
-	echo  rpc.Unary[question, []string] = "Echo"
-	count rpc.Stream[int, []string]     = "Count"
+	echo  rpc.Unary[request, []string] = "Echo"
+	count rpc.Stream[int, []string]    = "Count"
 )
 
-var errAway = errors.New("nobody is there")
+var errUnreachable = errors.New("server is unreachable")
 
-// serve returns a client of the methods that register adds, and a function that ends the server.
+// serve starts a server with the methods that register adds. It returns a client, the URL, and a function that stops the
+// server.
 func serve(t *testing.T, register func(*http.ServeMux)) (c *rpc.Client, url string, end func()) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -63,20 +63,20 @@ func serve(t *testing.T, register func(*http.ServeMux)) (c *rpc.Client, url stri
 	end = sync.OnceFunc(func() {
 		transport.CloseIdleConnections()
 		server.CloseClientConnections()
-		server.Close() // waits for the methods
+		server.Close() // waits for running methods
 	})
 	t.Cleanup(end)
-	return &rpc.Client{Transport: transport, Unreachable: errAway}, server.URL, end
+	return &rpc.Client{Transport: transport, Unreachable: errUnreachable}, server.URL, end
 }
 
 func TestUnary(t *testing.T) {
 	c, url, end := serve(t, func(mux *http.ServeMux) {
-		echo.Handle(mux, func(_ context.Context, q question) ([]string, error) {
+		echo.Handle(mux, func(_ context.Context, q request) ([]string, error) {
 			switch q.Text {
-			case "refuse":
-				return []string{"half"}, fmt.Errorf("round one: %w", rpc.Errorf(http.StatusConflict, "not %s", "now"))
+			case "reject":
+				return []string{"half"}, fmt.Errorf("checking: %w", rpc.Errorf(http.StatusConflict, "not %s", "now"))
 			case "fail":
-				return nil, errors.New("out of paper")
+				return nil, errors.New("disk full")
 			case "panic":
 				panic(http.ErrAbortHandler)
 			}
@@ -88,29 +88,29 @@ func TestUnary(t *testing.T) {
 		err error
 	}{
 		"x":      {[]string{"x"}, nil},
-		"refuse": {nil, rpc.Errorf(http.StatusConflict, "round one: not now")},
-		"fail":   {nil, rpc.Errorf(http.StatusInternalServerError, "out of paper")},
+		"reject": {nil, rpc.Errorf(http.StatusConflict, "checking: not now")},
+		"fail":   {nil, rpc.Errorf(http.StatusInternalServerError, "disk full")},
 	} {
-		out, err := echo.Call(t.Context(), c, question{text})
+		out, err := echo.Call(t.Context(), c, request{text})
 		if d := cmp.Diff(want.out, out); d != "" {
-			t.Errorf("%s (-want +got):\n%s", text, d)
+			t.Errorf("output of %s (-want +got):\n%s", text, d)
 		}
-		var refused *rpc.Error
-		errors.As(err, &refused)
-		if want.err == nil && err != nil || want.err != nil && !cmp.Equal(want.err, error(refused)) {
-			t.Errorf("%s gave %v, not %v", text, err, want.err)
+		var serverError *rpc.Error
+		errors.As(err, &serverError)
+		if want.err == nil && err != nil || want.err != nil && !cmp.Equal(want.err, error(serverError)) {
+			t.Errorf("error of %s = %v, want %v", text, err, want.err)
 		}
 	}
-	if _, err := echo.Call(t.Context(), c, question{"panic"}); !errors.Is(err, errAway) {
-		t.Errorf("a broken answer gave %v", err)
+	if _, err := echo.Call(t.Context(), c, request{"panic"}); !errors.Is(err, errUnreachable) {
+		t.Errorf("error of an incomplete response = %v, want Unreachable", err)
 	}
 
-	// As curl does it.
+	// Requests of curl.
 	for body, want := range map[string]string{
 		`{"text": "x"}`:     `200 ["x"]`,
 		`{"txt": "x"}`:      `400 unknown field \"txt\""}`,
-		`{"text": "refuse"`: `400 unexpected EOF"}`,
-		`{"text": "fail"}`:  `500 {"code":500,"message":"out of paper"}`,
+		`{"text": "reject"`: `400 unexpected EOF"}`,
+		`{"text": "fail"}`:  `500 {"code":500,"message":"disk full"}`,
 	} {
 		answer, err := http.Post(url+"/Echo", "application/x-www-form-urlencoded", strings.NewReader(body))
 		if err != nil {
@@ -120,17 +120,17 @@ func TestUnary(t *testing.T) {
 		_ = answer.Body.Close()
 		if code, end, _ := strings.Cut(want, " "); strconv.Itoa(answer.StatusCode) != code ||
 			!strings.HasSuffix(strings.TrimSpace(string(text)), end) {
-			t.Errorf("%s was answered with %d %s, not %s", body, answer.StatusCode, text, want)
+			t.Errorf("response to %s = %d %s, want %s", body, answer.StatusCode, text, want)
 		}
 	}
-	var refused *rpc.Error
-	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &refused) ||
+	var serverError *rpc.Error
+	if _, err := rpc.Unary[int, int]("None").Call(t.Context(), c, 1); !errors.As(err, &serverError) ||
 		!strings.Contains(err.Error(), "None") || !strings.Contains(err.Error(), "404") {
-		t.Errorf("a method that is not gave %v", err)
+		t.Errorf("error of an unknown method = %v, want its name and 404", err)
 	}
 	end()
-	if out, err := echo.Call(t.Context(), c, question{"x"}); !errors.Is(err, errAway) || out != nil {
-		t.Errorf("without a server: %v, %v", out, err)
+	if out, err := echo.Call(t.Context(), c, request{"x"}); !errors.Is(err, errUnreachable) || out != nil {
+		t.Errorf("output = %v, error = %v; want Unreachable", out, err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestStream(t *testing.T) {
 	c, _, _ := serve(t, func(mux *http.ServeMux) {
 		count.Handle(mux, func(_ context.Context, n int, send func([]string)) error {
 			var wg sync.WaitGroup
-			for range n { // at the same time
+			for range n {
 				wg.Go(func() { send([]string{"item"}) })
 			}
 			wg.Wait()
@@ -156,17 +156,17 @@ func TestStream(t *testing.T) {
 			}
 		})
 		if got != n || fmt.Sprint(err) != want {
-			t.Errorf("of %d items %d came, then %v", n, got, err)
+			t.Errorf("want %d items, got %d, error = %v", n, got, err)
 		}
-		var refused *rpc.Error
-		if n == 3 && (!errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable) {
-			t.Errorf("the error is %#v", err)
+		var serverError *rpc.Error
+		if n == 3 && (!errors.As(err, &serverError) || serverError.Code != http.StatusServiceUnavailable) {
+			t.Errorf("error = %#v, want status 503", err)
 		}
 	}
 }
 
-// Items arrive while the stream goes on, and a client that goes away ends it.
-func TestClientGoesAway(t *testing.T) {
+// TestClientDisconnects: items arrive before the stream ends, and the context of a method ends when the client disconnects.
+func TestClientDisconnects(t *testing.T) {
 	ended := make(chan struct{})
 	c, _, _ := serve(t, func(mux *http.ServeMux) {
 		count.Handle(mux, func(ctx context.Context, _ int, send func([]string)) error {
@@ -175,24 +175,23 @@ func TestClientGoesAway(t *testing.T) {
 			close(ended)
 			return nil
 		})
-		echo.Handle(mux, func(ctx context.Context, _ question) ([]string, error) {
+		echo.Handle(mux, func(ctx context.Context, _ request) ([]string, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
 	})
-	why := errors.New("enough")
+	canceled := errors.New("canceled")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	if err := count.Call(ctx, c, 1, func([]string) { cancel(why) }); !errors.Is(err, why) {
-		t.Errorf("the stream ended with %v", err)
+	if err := count.Call(ctx, c, 1, func([]string) { cancel(canceled) }); !errors.Is(err, canceled) {
+		t.Errorf("error of the stream = %v, want the cause", err)
 	}
 	<-ended
-	if _, err := echo.Call(ctx, c, question{}); !errors.Is(err, why) {
-		t.Errorf("the call ended with %v", err)
+	if _, err := echo.Call(ctx, c, request{}); !errors.Is(err, canceled) {
+		t.Errorf("error of the call = %v, want the cause", err)
 	}
 }
 
-// A server that goes away in the middle is not the end of a stream.
-func TestServerGoesAway(t *testing.T) {
+func TestIncompleteStreamIsAnError(t *testing.T) {
 	c, _, _ := serve(t, func(mux *http.ServeMux) {
 		count.Handle(mux, func(_ context.Context, _ int, send func([]string)) error {
 			send(nil)
@@ -200,7 +199,7 @@ func TestServerGoesAway(t *testing.T) {
 		})
 	})
 	var got int
-	if err := count.Call(t.Context(), c, 1, func([]string) { got++ }); !errors.Is(err, errAway) || got != 1 {
-		t.Errorf("%d items, then %v", got, err)
+	if err := count.Call(t.Context(), c, 1, func([]string) { got++ }); !errors.Is(err, errUnreachable) || got != 1 {
+		t.Errorf("items = %d, error = %v; want 1, Unreachable", got, err)
 	}
 }

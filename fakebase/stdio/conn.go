@@ -15,11 +15,12 @@ import (
 // supported.
 func Join(r io.ReadCloser, w io.WriteCloser) net.Conn { return &conn{r, w} }
 
-// Standard returns the connection of this process's standard input and output. Nothing else may use them from then on.
+// Standard returns a connection over the standard input and output of this process. No other code may use them
+// afterwards.
 func Standard() (net.Conn, error) {
-	signal.Ignore(syscall.SIGPIPE) // a write that nobody reads is an error, and not the end
+	signal.Ignore(syscall.SIGPIPE) // a failed write returns an error instead of ending the process
 	const stdin = 0
-	// Of a stream that blocks, a read could not be ended by closing it.
+	// Closing a blocking stream does not end a pending read.
 	if err := syscall.SetNonblock(stdin, true); err != nil {
 		return nil, fmt.Errorf("preparing the standard input: %w", err)
 	}

@@ -1,6 +1,6 @@
-// Package stdio carries HTTP/2 over the standard streams of a process. A process that starts a program in a Pod or a
-// node of the cluster can call it without a port, an address or a password. When either side ends,
-// the other side sees the end of its stream.
+// Package stdio implements HTTP/2 over the standard input and output of a process. A client can start a process in a Pod or
+// on a node of the cluster, and call it without a port, an address or a password. When either side exits, the stream of the
+// other side ends.
 //
-// The program uses its standard output only for this, and its standard error for logs.
+// The process must use its standard output only for this, and its standard error for logs.
 package stdio

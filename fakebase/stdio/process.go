@@ -20,94 +20,93 @@ import (
 )
 
 const (
-	// endTime is how long a program may take to end when its input has ended.
-	endTime = 5 * time.Second
-	// tailSize is how much of what a program said last goes into an error.
+	// exitTimeout is the maximum time from the end of the standard input to the exit of the process.
+	exitTimeout = 5 * time.Second
+	// tailSize is the maximum number of bytes of standard error in an error.
 	tailSize = 1 << 10
 )
 
-// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The host of the URLs has no meaning.
-// Closing the client closes conn.
+// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The client ignores the host of URLs. Closing
+// the client closes conn.
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
-	// There is no other connection: what is too much for one waits.
+	// There is only one connection, so requests wait for its stream limit.
 	c, err := (&http2.Transport{StrictMaxConcurrentStreams: true}).NewClientConn(conn)
 	if err != nil {
-		_ = conn.Close() // it may be closed
-		return nil, fmt.Errorf("beginning HTTP/2: %w", err)
+		_ = conn.Close() // it may be closed already
+		return nil, fmt.Errorf("starting HTTP/2: %w", err)
 	}
 	return c, nil
 }
 
-// Process is a program that was started, and that answers requests over its
-// standard streams. Its methods may be called concurrently.
+// Process is a process that handles requests over its standard streams. Its methods may be called concurrently.
 type Process struct {
 	cmd    *exec.Cmd
 	client *http2.ClientConn
 	tail   tail
 	done   chan struct{}
-	err    error // read after done
+	err    error // valid after done is closed
 }
 
-// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset; Stderr, if
-// set, gets the standard error of the program. Ctrl-C in a terminal does not reach the program. The caller must call
-// Close.
+// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset. If Stderr is
+// set, it gets the standard error. The process has its own process group, so Ctrl-C in a terminal does not end it. The
+// caller must call Close.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
-	p.tail.also = cmd.Stderr
+	p.tail.forward = cmd.Stderr
 	cmd.Stderr = &p.tail
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid = true
-	cmd.WaitDelay = endTime // of those who have inherited its streams
-	theirIn, in, err := os.Pipe()
+	cmd.WaitDelay = exitTimeout // for child processes that have inherited the streams
+	childIn, in, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("creating a pipe: %w", err)
 	}
-	out, theirOut, err := os.Pipe()
+	out, childOut, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("making a pipe: %w", err), theirIn.Close(), in.Close())
+		return nil, errors.Join(fmt.Errorf("creating a pipe: %w", err), childIn.Close(), in.Close())
 	}
-	cmd.Stdin, cmd.Stdout = theirIn, theirOut
+	cmd.Stdin, cmd.Stdout = childIn, childOut
 	err = cmd.Start()
-	_, _ = theirIn.Close(), theirOut.Close() // the program has its own
+	_, _ = childIn.Close(), childOut.Close() // the process has copies
 	conn := Join(out, in)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", cmd.Path, err), conn.Close())
 	}
 	go func() {
 		defer close(p.done)
-		p.err = p.why(cmd.Wait())
+		p.err = p.exitError(cmd.Wait())
 	}()
 	p.client, err = Dial(conn)
 	if err != nil {
-		_ = p.Close() // the program has ended at once, which says more
+		_ = p.Close() // the error of a process that has exited is more specific
 		return nil, cmp.Or(p.Err(), err)
 	}
 	return p, nil
 }
 
-// RoundTrip sends a request, such as one to http://process/status.
+// RoundTrip implements http.RoundTripper. The host of the URL is ignored.
 func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := p.client.RoundTrip(r)
 	if err == nil || !p.client.State().Closed {
 		return response, err
 	}
-	// The streams end a little before the program, whose end says more.
-	ctx, cancel := context.WithTimeout(r.Context(), endTime)
+	// The streams end shortly before the process exits, and its exit error is more specific.
+	ctx, cancel := context.WithTimeout(r.Context(), exitTimeout)
 	defer cancel()
 	select {
 	case <-p.done:
-		return nil, fmt.Errorf("the program has ended: %w", cmp.Or(p.err, err))
+		return nil, fmt.Errorf("the process has exited: %w", cmp.Or(p.err, err))
 	case <-ctx.Done():
 		return nil, err
 	}
 }
 
-// Done is closed when the program has ended.
+// Done is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns an *ExitError if the program has failed. It is nil while the program runs and after it has exited with
+// Err returns an *ExitError if the process has failed. It returns nil while the process runs and after it has exited with
 // status 0.
 func (p *Process) Err() error {
 	select {
@@ -118,56 +117,56 @@ func (p *Process) Err() error {
 	}
 }
 
-// Close ends the program's input and blocks until it has ended; after 5 s it
-// kills it. It may be called again.
+// Close closes the standard input of the process and blocks until the process has exited. It kills the process after 5 s.
+// Close may be called several times.
 func (p *Process) Close() error {
 	if p.client != nil {
-		_ = p.client.Close() // the streams may have ended before
+		_ = p.client.Close() // the streams may have ended already
 	}
-	limit := time.NewTimer(endTime)
+	limit := time.NewTimer(exitTimeout)
 	defer limit.Stop()
 	select {
 	case <-p.done:
 		return nil
 	case <-limit.C:
 	}
-	_ = p.cmd.Process.Kill() // it may have ended by now
+	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.done
-	return fmt.Errorf("%s did not end within %s of its input, and was killed", p.cmd.Path, endTime)
+	return fmt.Errorf("%s was killed because it did not exit within %s after the end of its standard input", p.cmd.Path, exitTimeout)
 }
 
-func (p *Process) why(err error) error {
+func (p *Process) exitError(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &ExitError{Program: p.cmd.Path, Err: err, Said: p.tail.String()}
+	return &ExitError{Program: p.cmd.Path, Err: err, Stderr: p.tail.String()}
 }
 
-// ExitError says how a program has ended that did not end well.
+// ExitError is the error of a process that has failed.
 type ExitError struct {
-	// Program is its path.
+	// Program is the path of the binary.
 	Program string
-	// Err is how it has ended, such as an exec.ExitError.
+	// Err is the exit error, for example an exec.ExitError.
 	Err error
-	// Said is the end of what it had to say; empty = nothing.
-	Said string
+	// Stderr is the end of the standard error.
+	Stderr string
 }
 
-// Error is one sentence with all of it.
+// Error returns the program, the exit error and the end of the standard error.
 func (e *ExitError) Error() string {
 	text := e.Program + ": " + e.Err.Error()
-	if e.Said != "" {
-		text += ": " + e.Said
+	if e.Stderr != "" {
+		text += ": " + e.Stderr
 	}
 	return text
 }
 
-// Unwrap returns how it has ended.
+// Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// tail keeps the last bytes that are written to it.
+// tail is a writer that keeps the last bytes.
 type tail struct {
-	also io.Writer // gets everything; nil = nobody does
+	forward io.Writer // gets all data; may be nil
 
 	mu   sync.Mutex
 	text []byte
@@ -178,10 +177,10 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.text = append(t.text, p...)
 	t.text = bytes.Clone(t.text[max(0, len(t.text)-tailSize):])
 	t.mu.Unlock()
-	if t.also == nil {
+	if t.forward == nil {
 		return len(p), nil
 	}
-	return t.also.Write(p)
+	return t.forward.Write(p)
 }
 
 func (t *tail) String() string {

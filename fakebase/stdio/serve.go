@@ -10,20 +10,19 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxRequests is the maximum number of concurrent requests. Each base of a process has some that
-// last as long as the base.
+// maxRequests is the maximum number of concurrent requests. Each base of a process has some long-running requests.
 const maxRequests = 1 << 20
 
-// Serve answers the requests on conn with h until the other side or ctx ends, or the other side has sent nothing for
-// longer than patience; 0 = no limit. Then it closes conn, which ends the contexts of the requests, and waits for them.
-func Serve(ctx context.Context, conn net.Conn, h http.Handler, patience time.Duration) {
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // what ends serving
+// Serve handles the requests on conn with h. It blocks until conn or ctx ends, or no data has arrived for idleTimeout; 0 =
+// no limit. Then it closes conn, which cancels the contexts of the requests, and waits for the handlers.
+func Serve(ctx context.Context, conn net.Conn, h http.Handler, idleTimeout time.Duration) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends ServeConn
 	defer stop()
 	var (
-		busy  sync.RWMutex // held for reading by whoever answers
+		busy  sync.RWMutex // held for reading by handlers
 		ended bool
 	)
-	server := &http2.Server{MaxConcurrentStreams: maxRequests, ReadIdleTimeout: patience / 2, PingTimeout: patience / 2}
+	server := &http2.Server{MaxConcurrentStreams: maxRequests, ReadIdleTimeout: idleTimeout / 2, PingTimeout: idleTimeout / 2}
 	server.ServeConn(conn, &http2.ServeConnOpts{
 		Context: ctx,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -19,16 +19,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// program is the argument that makes the test a program to be started.
-const program = "serve-standard-streams"
+// serveArg is the argument that makes the test binary call Serve.
+const serveArg = "serve-standard-streams"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == program {
+	if len(os.Args) > 1 && os.Args[1] == serveArg {
 		conn, err := stdio.Standard()
 		if err != nil {
 			panic(err)
 		}
-		fmt.Fprintln(os.Stderr, "it serves")
+		fmt.Fprintln(os.Stderr, "serving")
 		stdio.Serve(context.Background(), conn, handler(), 0)
 		os.Exit(0)
 	}
@@ -43,7 +43,7 @@ func handler() http.Handler {
 		<-r.Context().Done()
 	})
 	mux.HandleFunc("POST /fail", func(http.ResponseWriter, *http.Request) {
-		fmt.Fprintln(os.Stderr, "no more of this")
+		fmt.Fprintln(os.Stderr, "fatal error")
 		os.Exit(3)
 	})
 	return mux
@@ -51,8 +51,8 @@ func handler() http.Handler {
 
 func start(t *testing.T) (*stdio.Process, *bytes.Buffer) {
 	t.Helper()
-	cmd, said := exec.Command(os.Args[0], program), &bytes.Buffer{}
-	cmd.Stderr = said
+	cmd, stderr := exec.Command(os.Args[0], serveArg), &bytes.Buffer{}
+	cmd.Stderr = stderr
 	p, err := stdio.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func start(t *testing.T) (*stdio.Process, *bytes.Buffer) {
 			t.Error(err)
 		}
 	})
-	return p, said
+	return p, stderr
 }
 
 func send(ctx context.Context, to http.RoundTripper, method, path, body string) (string, error) {
@@ -79,45 +79,45 @@ func send(ctx context.Context, to http.RoundTripper, method, path, body string) 
 	return string(text), err
 }
 
-func TestManyRequestsAtATime(t *testing.T) {
-	p, said := start(t)
+func TestConcurrentRequests(t *testing.T) {
+	p, stderr := start(t)
 	large := strings.Repeat("0123456789abcdef", 1<<8)
 	var wg sync.WaitGroup
-	for range 1000 { // more than one connection takes at a time
+	for range 1000 { // more than the stream limit of a connection
 		wg.Go(func() {
 			if got, err := send(t.Context(), p, "POST", "/echo", large); err != nil || got != large {
-				t.Errorf("%d bytes came back: %v", len(got), err)
+				t.Errorf("response has %d bytes, error = %v", len(got), err)
 			}
 		})
 	}
 	wg.Wait()
 	if err := p.Close(); err != nil || p.Err() != nil {
-		t.Errorf("closed: %v, ended: %v", err, p.Err())
+		t.Errorf("Close() = %v, Err() = %v", err, p.Err())
 	}
-	if said.String() != "it serves\n" {
-		t.Errorf("it said %q", said)
+	if stderr.String() != "serving\n" {
+		t.Errorf("standard error = %q, want %q", stderr, "serving\n")
 	}
 }
 
-func TestProgramThatFails(t *testing.T) {
+func TestProcessFailsDuringRequest(t *testing.T) {
 	p, _ := start(t)
 	_, err := send(t.Context(), p, "POST", "/fail", "")
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "no more of this") {
-		t.Errorf("the request got: %v", err)
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "fatal error") {
+		t.Errorf("error of the request = %v, want exit status 3", err)
 	}
 	<-p.Done()
 	if p.Err() == nil || !strings.Contains(err.Error(), p.Err().Error()) {
-		t.Errorf("the request got: %v, the process: %v", err, p.Err())
+		t.Errorf("error of the request = %v, Err() = %v", err, p.Err())
 	}
 	if _, err := send(t.Context(), p, "POST", "/echo", "x"); !errors.As(err, &exit) {
-		t.Errorf("a later request got: %v", err)
+		t.Errorf("error of a later request = %v, want the exit error", err)
 	}
 }
 
-func TestProgramThatEndsAtOnce(t *testing.T) {
-	for range 20 { // before it is spoken to, or after
-		p, err := stdio.Start(exec.Command("sh", "-c", "echo not today >&2; exit 4"))
+func TestProcessFailsImmediately(t *testing.T) {
+	for range 20 { // it can exit before or after the first request
+		p, err := stdio.Start(exec.Command("sh", "-c", "echo startup failed >&2; exit 4"))
 		if err == nil {
 			_, err = send(t.Context(), p, "POST", "/echo", "x")
 			if closeErr := p.Close(); closeErr != nil {
@@ -125,28 +125,28 @@ func TestProgramThatEndsAtOnce(t *testing.T) {
 			}
 		}
 		var exit *stdio.ExitError
-		if !errors.As(err, &exit) || exit.Said != "not today" {
-			t.Errorf("it ended with: %v", err)
+		if !errors.As(err, &exit) || exit.Stderr != "startup failed" {
+			t.Errorf("error = %v, want an ExitError with the standard error", err)
 		}
 	}
 }
 
-func TestNoProgram(t *testing.T) {
+func TestMissingBinary(t *testing.T) {
 	if _, err := stdio.Start(exec.Command("/does/not/exist")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
 
-// rig is a server and a client in this process.
-func rig(ctx context.Context, t *testing.T, h http.Handler) (client *http2.ClientConn, served <-chan struct{}) {
+// serveInProcess starts a server, and returns a client and a channel that is closed when Serve has returned.
+func serveInProcess(ctx context.Context, t *testing.T, h http.Handler) (client *http2.ClientConn, served <-chan struct{}) {
 	t.Helper()
-	here, there := net.Pipe()
+	clientEnd, serverEnd := net.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		stdio.Serve(ctx, stdio.Join(there, there), h, 0)
+		stdio.Serve(ctx, stdio.Join(serverEnd, serverEnd), h, 0)
 	}()
-	client, err := stdio.Dial(here)
+	client, err := stdio.Dial(clientEnd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,13 +157,13 @@ func rig(ctx context.Context, t *testing.T, h http.Handler) (client *http2.Clien
 	return client, done
 }
 
-func TestServeEndsWithItsContext(t *testing.T) {
+func TestServeReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	client, served := rig(ctx, t, handler())
+	client, served := serveInProcess(ctx, t, handler())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = send(t.Context(), client, "GET", "/wait", "") // it may be told of the end in either way
+		_, _ = send(t.Context(), client, "GET", "/wait", "") // it may fail or get an empty response
 	}()
 	if _, err := send(t.Context(), client, "POST", "/echo", "x"); err != nil {
 		t.Fatal(err)
@@ -173,18 +173,18 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	<-ended
 }
 
-func TestServeWaitsForAnswers(t *testing.T) {
-	arrived, answered := make(chan struct{}), false
-	client, served := rig(t.Context(), t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+func TestServeWaitsForHandlers(t *testing.T) {
+	arrived, completed := make(chan struct{}), false
+	client, served := serveInProcess(t.Context(), t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(arrived)
 		<-r.Context().Done()
-		answered = true
+		completed = true
 	}))
 	go func() { _, _ = send(t.Context(), client, "GET", "/", "") }()
 	<-arrived
 	_ = client.Close()
 	<-served
-	if !answered {
-		t.Error("Serve returned before an answer was done")
+	if !completed {
+		t.Error("Serve() returned before the handler")
 	}
 }

@@ -20,7 +20,7 @@ var longRunning = struct{ verbs, subresources []string }{
 	[]string{"WATCH", "WATCHLIST", "CONNECT"}, []string{"log", "exec", "portforward", "attach", "proxy"},
 }
 
-type call struct{ verb, resource, subresource, scope string }
+type requestKind struct{ verb, resource, subresource, scope string }
 
 // histogram has cumulative numbers of requests, by the upper bound of their duration in seconds.
 type histogram struct {
@@ -28,11 +28,11 @@ type histogram struct {
 	buckets map[float64]float64
 }
 
-func calls(m Metrics) map[call]histogram {
-	all := map[call]histogram{}
+func requestCounts(m Metrics) map[requestKind]histogram {
+	all := map[requestKind]histogram{}
 	for _, metric := range m[requestDuration].GetMetric() {
 		l := LabelsOf(metric)
-		key := call{l["verb"], l["resource"], l["subresource"], l["scope"]}
+		key := requestKind{l["verb"], l["resource"], l["subresource"], l["scope"]}
 		if key.resource == "" || slices.Contains(longRunning.verbs, key.verb) ||
 			slices.Contains(longRunning.subresources, key.subresource) {
 			continue
@@ -78,7 +78,7 @@ func (h histogram) quantile(q float64) float64 {
 // responsiveness returns the duration of the requests between two readings of the metrics, the slowest kinds
 // first. It returns false if a counter decreased: the server was restarted, or another one answered.
 func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool) {
-	earlier, later := calls(before), calls(after)
+	earlier, later := requestCounts(before), requestCounts(after)
 	for key, h := range earlier {
 		if later[key].count < h.count {
 			return nil, false
@@ -103,7 +103,7 @@ func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool)
 
 // name returns the end of a benchmark's name, such as
 // /measure=api_request/verb=PATCH/resource=pods/subresource=status/scope=resource.
-func (c call) name() string {
+func (c requestKind) name() string {
 	name := requestMeasure
 	for _, part := range [][2]string{{"verb", c.verb}, {"resource", c.resource}, {"subresource", c.subresource},
 		{"scope", c.scope}} {

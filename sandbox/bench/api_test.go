@@ -69,7 +69,7 @@ func TestQuantileOfAHistogram(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got [3]float64
-			for i, p := range shares {
+			for i, p := range percentileSpecs {
 				got[i] = math.Round(tc.h.quantile(p.share/100)*1e9) / 1e9
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

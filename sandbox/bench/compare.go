@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// LeastRuns is the number of runs that each side of a comparison needs: with fewer, no difference is
+	// MinRuns is the number of runs that each side of a comparison needs: with fewer, no difference is
 	// significant in the Mann-Whitney U test.
-	LeastRuns = 4
+	MinRuns = 4
 	// minShare, minTime and minRate are the smallest differences that are reported: a share of the baseline,
 	// milliseconds, and Pods per second. Watches and histograms resolve no smaller ones.
 	minShare, minTime, minRate = 0.1, 10, 1
@@ -26,13 +26,13 @@ type Comparison struct {
 	// Compared is the number of figures that both sides have.
 	Compared int
 	// Changes are the significant differences.
-	Changes []Change
+	Changes []MetricChange
 	// Missing are the names of benchmarks of the baseline that were not measured.
 	Missing []string
 }
 
-// Change is a significant difference.
-type Change struct {
+// MetricChange is a significant difference.
+type MetricChange struct {
 	// Name is the name of the benchmark, and Unit the unit of the values, such as p50-ms.
 	Name, Unit string
 	// Before and Now are medians.
@@ -43,8 +43,8 @@ type Change struct {
 }
 
 // Regressions returns the changes for the worse.
-func (c *Comparison) Regressions() []Change {
-	return slices.DeleteFunc(slices.Clone(c.Changes), func(c Change) bool { return !c.Worse })
+func (c *Comparison) Regressions() []MetricChange {
+	return slices.DeleteFunc(slices.Clone(c.Changes), func(c MetricChange) bool { return !c.Worse })
 }
 
 // matches returns an error if results with this configuration cannot be compared with the baseline.
@@ -55,8 +55,8 @@ func (r *Results) matches(config map[string]string) error {
 				r.config[key], config[key])
 		}
 	}
-	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= LeastRuns }) {
-		return fmt.Errorf("the baseline has fewer than %d runs; measure it with --runs %d", LeastRuns, LeastRuns)
+	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= MinRuns }) {
+		return fmt.Errorf("the baseline has fewer than %d runs; measure it with --runs %d", MinRuns, MinRuns)
 	}
 	return nil
 }
@@ -77,11 +77,11 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 			}
 			continue
 		}
-		if min(len(before.values), len(after.values)) < LeastRuns {
+		if min(len(before.values), len(after.values)) < MinRuns {
 			continue
 		}
 		c.Compared++
-		change := Change{Name: before.name, Unit: before.unit, Before: before.median(), Now: after.median()}
+		change := MetricChange{Name: before.name, Unit: before.unit, Before: before.median(), Now: after.median()}
 		change.Test = benchmath.AssumeNothing.Compare(before.sample(), after.sample())
 		rate, least := strings.HasSuffix(before.unit, podsPerSec), float64(minTime)
 		if rate {
@@ -94,7 +94,7 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 		}
 	}
 	if c.Compared == 0 {
-		return nil, fmt.Errorf("no benchmark has %d passed runs both in the baseline and now", LeastRuns)
+		return nil, fmt.Errorf("no benchmark has %d passed runs both in the baseline and now", MinRuns)
 	}
 	return c, nil
 }
@@ -127,7 +127,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "not measured now: %s\n", name)
 	}
 	changes := slices.SortedStableFunc(slices.Values(c.Changes),
-		func(a, b Change) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
+		func(a, b MetricChange) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, change := range changes {
 		word := "better"

@@ -15,8 +15,8 @@ const measureKey = "/measure="
 // second is the interval of throughput. clusterloader2 uses 5 s, but most runs schedule their Pods in less.
 const second = time.Second
 
-// life has the times of a Pod; the zero time means not yet.
-type life struct {
+// podTimes has the times of a Pod; the zero time means not yet.
+type podTimes struct {
 	base    string
 	modules []events.ModuleRef
 	// created, scheduled and ready are the times of the first watch event that shows it. begun is when the base
@@ -28,29 +28,29 @@ type life struct {
 	served time.Time
 }
 
-type place struct {
+type installKey struct {
 	base string
 	events.ModuleRef
 }
 
-type change struct {
+type stateChange struct {
 	at    time.Time
 	state events.ModuleState
 }
 
-type lives struct {
-	all     []*life // in the order of their creation
-	byUID   map[string]*life
-	byName  map[string]*life     // the newest Pod of the name
+type podTimeline struct {
+	all     []*podTimes // in the order of their creation
+	byUID   map[string]*podTimes
+	byName  map[string]*podTimes     // the newest Pod of the name
 	served  map[string]time.Time // by the name of a Pod that no watch has shown yet
 	bases   map[string]bool
-	changes map[place][]change
+	changes map[installKey][]stateChange
 }
 
-// follow reads events in their order. It ignores Pods that were created before since.
-func follow(all []events.Event, since time.Time) *lives {
-	l := &lives{byUID: map[string]*life{}, byName: map[string]*life{}, served: map[string]time.Time{},
-		bases: map[string]bool{}, changes: map[place][]change{}}
+// readEvents reads events in their order. It ignores Pods that were created before since.
+func readEvents(all []events.Event, since time.Time) *podTimeline {
+	l := &podTimeline{byUID: map[string]*podTimes{}, byName: map[string]*podTimes{}, served: map[string]time.Time{},
+		bases: map[string]bool{}, changes: map[installKey][]stateChange{}}
 	for _, e := range all {
 		switch {
 		case e.Base != nil:
@@ -58,8 +58,8 @@ func follow(all []events.Event, since time.Time) *lives {
 		case e.Pod != nil:
 			l.pod(e.Pod, e.Time, since)
 		case e.Module != nil:
-			at := place{e.Module.Base, e.Module.ModuleRef}
-			l.changes[at] = append(l.changes[at], change{e.Time, e.Module.State})
+			at := installKey{e.Module.Base, e.Module.ModuleRef}
+			l.changes[at] = append(l.changes[at], stateChange{e.Time, e.Module.State})
 		case e.Endpoints != nil:
 			l.endpoints(e.Endpoints, e.Time)
 		}
@@ -70,13 +70,13 @@ func follow(all []events.Event, since time.Time) *lives {
 	return l
 }
 
-func (l *lives) pod(p *events.PodEvent, now, since time.Time) {
+func (l *podTimeline) pod(p *events.PodEvent, now, since time.Time) {
 	if p.Gone || p.Created.Before(since) {
 		return
 	}
 	one := l.byUID[p.UID]
 	if one == nil {
-		one = &life{created: now, earliest: p.Created, modules: p.Modules, served: l.served[p.Name]}
+		one = &podTimes{created: now, earliest: p.Created, modules: p.Modules, served: l.served[p.Name]}
 		delete(l.served, p.Name)
 		if one.earliest.IsZero() || one.earliest.After(now) {
 			one.earliest = now
@@ -98,10 +98,10 @@ func (l *lives) pod(p *events.PodEvent, now, since time.Time) {
 // install finds when the base of a Pod installed its modules. It sets neither time if a module was already on
 // the base. The base can install the module before the watch shows the Pod, so install compares with the
 // creation timestamp.
-func (l *lives) install(o *life) {
+func (l *podTimeline) install(o *podTimes) {
 	for _, module := range o.modules {
 		var begun, running time.Time
-		for _, c := range l.changes[place{o.base, module}] {
+		for _, c := range l.changes[installKey{o.base, module}] {
 			switch {
 			case c.at.Before(o.earliest), !o.ready.IsZero() && c.at.After(o.ready):
 			case c.state == events.ModuleResolved && begun.IsZero():
@@ -123,7 +123,7 @@ func (l *lives) install(o *life) {
 	}
 }
 
-func (l *lives) endpoints(e *events.EndpointsEvent, now time.Time) {
+func (l *podTimeline) endpoints(e *events.EndpointsEvent, now time.Time) {
 	for _, point := range e.Endpoints {
 		one := l.byName[point.Pod]
 		switch {
@@ -137,21 +137,21 @@ func (l *lives) endpoints(e *events.EndpointsEvent, now time.Time) {
 }
 
 // results returns one result for each measure that has samples.
-func (l *lives) results() []*benchfmt.Result {
+func (l *podTimeline) results() []*benchfmt.Result {
 	var list []*benchfmt.Result
 	for _, phase := range []struct {
 		name     string
-		from, to func(*life) time.Time
+		from, to func(*podTimes) time.Time
 	}{
-		{"create_to_schedule", func(o *life) time.Time { return o.created },
-			func(o *life) time.Time { return o.scheduled }},
-		{"schedule_to_install", func(o *life) time.Time { return o.scheduled },
-			func(o *life) time.Time { return o.begun }},
-		{"install_to_run", func(o *life) time.Time { return o.begun }, func(o *life) time.Time { return o.running }},
-		{"run_to_watch", func(o *life) time.Time { return o.running }, func(o *life) time.Time { return o.ready }},
-		{"pod_startup", func(o *life) time.Time { return o.created }, func(o *life) time.Time { return o.ready }},
-		{"network_programming", func(o *life) time.Time { return o.ready },
-			func(o *life) time.Time { return o.served }},
+		{"create_to_schedule", func(o *podTimes) time.Time { return o.created },
+			func(o *podTimes) time.Time { return o.scheduled }},
+		{"schedule_to_install", func(o *podTimes) time.Time { return o.scheduled },
+			func(o *podTimes) time.Time { return o.begun }},
+		{"install_to_run", func(o *podTimes) time.Time { return o.begun }, func(o *podTimes) time.Time { return o.running }},
+		{"run_to_watch", func(o *podTimes) time.Time { return o.running }, func(o *podTimes) time.Time { return o.ready }},
+		{"pod_startup", func(o *podTimes) time.Time { return o.created }, func(o *podTimes) time.Time { return o.ready }},
+		{"network_programming", func(o *podTimes) time.Time { return o.ready },
+			func(o *podTimes) time.Time { return o.served }},
 	} {
 		var took []float64
 		for _, one := range l.all {
@@ -176,7 +176,7 @@ func (l *lives) results() []*benchfmt.Result {
 
 // rates returns the number of Pods that were scheduled in each second, from the creation of the first Pod until
 // the last Pod is scheduled.
-func (l *lives) rates() []float64 {
+func (l *podTimeline) rates() []float64 {
 	var rates []float64
 	for _, one := range l.all {
 		if one.scheduled.IsZero() {

@@ -88,7 +88,7 @@ func TestMeasuresOfPods(t *testing.T) {
 	l.pod(3150, "late", "base-2", false, "stock")
 	l.module(9000, "base-1", "stock", events.ModuleResolved) // of a later restart
 	l.module(9100, "base-1", "stock", events.ModuleActivated)
-	got := follow(l, time.Time{})
+	got := readEvents(l, time.Time{})
 	want := `Benchmark/measure=create_to_schedule 4 10 p50-ms
 Benchmark/measure=schedule_to_install 2 0 p50-ms
 Benchmark/measure=install_to_run 2 50 p50-ms
@@ -117,10 +117,10 @@ func TestPodsFromBeforeAreLeftOut(t *testing.T) {
 Benchmark/measure=pod_startup 1 40 p50-ms
 Benchmark/measure=scheduling_throughput 1 1 p50-Pods/s 1 max-Pods/s
 `
-	if diff := cmp.Diff(want, text(t, follow(l, at(1200)).results())); diff != "" {
+	if diff := cmp.Diff(want, text(t, readEvents(l, at(1200)).results())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := follow(nil, at(0)).results(); got != nil {
+	if got := readEvents(nil, at(0)).results(); got != nil {
 		t.Errorf("no events, but %d results", len(got))
 	}
 }

@@ -174,7 +174,7 @@ func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 }
 
 func runOf(run *scenario.Run, before, after snapshot) Run {
-	l := follow(run.Timeline, time.Time{})
+	l := readEvents(run.Timeline, time.Time{})
 	m := Run{Name: nameOf(run.Scenario, run.Cell, len(l.bases)), Verdict: run.Verdict, Failure: run.Failure,
 		Elapsed: run.Elapsed}
 	if run.Verdict == scenario.Passed {
@@ -198,7 +198,7 @@ func nameOf(name string, cell map[string]any, bases int) string {
 	return b.String()
 }
 
-func (m *Run) measure(l *lives, before, after snapshot) {
+func (m *Run) measure(l *podTimeline, before, after snapshot) {
 	m.Results = l.results()
 	if len(l.all) == 0 {
 		m.Notes = append(m.Notes, "no module Pod was created, so Pods are not measured")
@@ -239,7 +239,7 @@ func Observe(ctx context.Context, o Options, follow func(context.Context, func(e
 }
 
 func observed(all []events.Event, start time.Time, before, after snapshot) Run {
-	l := follow(all, start)
+	l := readEvents(all, start)
 	m := Run{Name: nameOf("observed", nil, len(l.bases)), Verdict: scenario.Passed, Elapsed: time.Since(start)}
 	m.measure(l, before, after)
 	return m

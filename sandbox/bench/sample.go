@@ -7,9 +7,9 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// shares are the percentiles of a measure. least is the number of samples below which the percentile is only
+// percentileSpecs are the percentiles of a measure. least is the number of samples below which the percentile is only
 // their maximum and is left out.
-var shares = []struct {
+var percentileSpecs = []struct {
 	name  string
 	share float64
 	least int
@@ -30,7 +30,7 @@ func measurement(name, unit string, values []float64) *benchfmt.Result {
 // percentiles returns a result with the percentiles that the number of samples allows. of returns one of them.
 func percentiles(name, unit string, samples int, of func(share float64) float64) *benchfmt.Result {
 	r := &benchfmt.Result{Name: benchfmt.Name(name), Iters: samples}
-	for _, p := range shares {
+	for _, p := range percentileSpecs {
 		if samples >= p.least {
 			r.Values = append(r.Values, benchfmt.Value{Unit: p.name + "-" + unit, Value: round(of(p.share))})
 		}

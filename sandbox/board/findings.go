@@ -180,7 +180,7 @@ func (w *boardState) inconsistent() (list []problem) {
 			var has []string
 			for _, m := range b.Modules {
 				everywhere, known := baseline[m.Name]
-				own := !known && m.Own && !w.wanted(b.Name, m.ModuleRef)
+				own := !known && m.Preinstalled && !w.wanted(b.Name, m.ModuleRef)
 				if m.State == events.ModuleActivated && (everywhere || own) {
 					has = append(has, m.String())
 				}

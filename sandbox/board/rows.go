@@ -81,7 +81,7 @@ func (w *boardState) baseRow(name string) *BaseRow {
 		row.Identity, row.State, row.Started = b.Identity, b.State(), millis(b.Started)
 		for _, m := range b.Modules {
 			row.Modules = append(row.Modules,
-				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Own})
+				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Preinstalled})
 		}
 	}
 	if hasNode {
@@ -239,7 +239,7 @@ func (w *boardState) faultRow(key string) *FaultRow {
 		return nil
 	}
 	return &FaultRow{ID: f.ID, Target: f.Target, Base: f.Base, Text: events.Join(": ", string(f.Kind), f.Message),
-		Since: millis(f.Since), Fired: f.Fired}
+		Since: millis(f.Since), Fired: f.Triggered}
 }
 
 func stepRow(s *events.StepStatus) StepRow {

@@ -14,7 +14,7 @@ func (e Event) Describe() (kind, subject, text string) {
 		return "base", e.Base.Base, string(e.Base.Change)
 	case e.Module != nil:
 		m := e.Module
-		return "module", m.Base, Join(": ", m.String()+" "+change(m.From, m.State), m.Message)
+		return "module", m.Base, Join(": ", m.String()+" "+transition(m.From, m.State), m.Message)
 	case e.Command != nil:
 		c := e.Command
 		text := Join(" ", c.Name, c.Module.String(), cmp.Or(c.Code, "ok"),
@@ -23,12 +23,12 @@ func (e Event) Describe() (kind, subject, text string) {
 	case e.Pod != nil:
 		p := e.Pod
 		return "pod", cmp.Or(p.Base, p.Node),
-			fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), p.state(), p.Name)
+			fmt.Sprintf("%s %s (%s)", strings.Join(p.ModuleNames(), ", "), p.statusText(), p.Name)
 	case e.Endpoints != nil:
 		x := e.Endpoints
 		return "endpoints", x.Service, fmt.Sprintf("%d of %d endpoints ready", x.Ready(), len(x.Endpoints))
 	case e.Node != nil:
-		return "node", e.Node.Base, Join(": ", change("", e.Node.State), e.Node.Message)
+		return "node", e.Node.Base, Join(": ", transition("", e.Node.State), e.Node.Message)
 	case e.Fault != nil:
 		f := e.Fault
 		return "fault", cmp.Or(f.Base, string(f.Target)),
@@ -36,7 +36,7 @@ func (e Event) Describe() (kind, subject, text string) {
 	case e.Request != nil:
 		r := e.Request
 		return "request", r.Stream,
-			Join(": ", Join(" ", "lost: "+string(r.Result), r.Base, Through(r.Route)), r.Message)
+			Join(": ", Join(" ", "lost: "+string(r.Result), r.Base, RoutePhrase(r.Route)), r.Message)
 	case e.Component != nil:
 		return "component", e.Component.Name, Join(": ", string(e.Component.State), e.Component.Message)
 	case e.Step != nil:
@@ -52,7 +52,7 @@ func (e Event) String() string {
 	return Join(": ", Join(" ", kind, subject), text)
 }
 
-func (p *PodState) state() string {
+func (p *PodState) statusText() string {
 	state := Join(", ", p.Phase, p.Reason)
 	switch {
 	case p.Gone:
@@ -66,7 +66,7 @@ func (p *PodState) state() string {
 	return state
 }
 
-func change[S ~string](from, to S) string {
+func transition[S ~string](from, to S) string {
 	return Join(" → ", string(from), cmp.Or(string(to), "gone"))
 }
 
@@ -82,8 +82,8 @@ const (
 	RouteBases = "bases"
 )
 
-// Through returns a route in words that follow "requests"; empty for RouteBases.
-func Through(route string) string {
+// RoutePhrase returns a route in words that follow "requests"; empty for RouteBases.
+func RoutePhrase(route string) string {
 	return map[string]string{
 		RouteGateway: "through the gateway", RouteAgent: "from within the cluster",
 		RouteKubeProxy: "through kube-proxy",

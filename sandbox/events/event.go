@@ -163,8 +163,8 @@ const (
 	ModuleStopped ModuleState = "STOPPED"
 )
 
-// Gone reports whether a module in this state is not installed.
-func (s ModuleState) Gone() bool { return s == "" || s == ModuleStopped || s == ModuleUnresolved }
+// Absent reports whether a module in this state is not installed.
+func (s ModuleState) Absent() bool { return s == "" || s == ModuleStopped || s == ModuleUnresolved }
 
 // BaseChange is a change of the process of a base.
 type BaseChange string
@@ -211,7 +211,7 @@ type FaultChange string
 // The changes of a fault.
 const (
 	FaultSet     FaultChange = "set"
-	FaultFired   FaultChange = "fired"
+	FaultTriggered   FaultChange = "fired"
 	FaultCleared FaultChange = "cleared"
 )
 

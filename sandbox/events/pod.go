@@ -51,7 +51,7 @@ func PodStateOf(pod *corev1.Pod) *PodState {
 	}
 	modules, _ := workload.Modules(pod.Spec)
 	for _, c := range modules {
-		s.Modules = append(s.Modules, ModuleRef{Name: c.Name, Version: workload.Of(&pod.ObjectMeta, c).Version})
+		s.Modules = append(s.Modules, ModuleRef{Name: c.Name, Version: workload.ModuleOf(&pod.ObjectMeta, c).Version})
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

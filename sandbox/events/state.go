@@ -37,9 +37,9 @@ type State struct {
 	// Steps by number.
 	Steps Table[StepStatus]
 
-	hosts    Table[string]   // bases by the names of their Nodes
-	on       Table[[]string] // keys of Pods, by the base that they are on
-	pods     int             // that were ever seen
+	basesByNode    Table[string]   // bases by the names of their Nodes
+	podsByBase       Table[[]string] // keys of Pods, by the base that they are on
+	podCount     int             // that were ever seen
 	unplaced int             // Pods on a Node whose base is not known
 }
 
@@ -48,13 +48,13 @@ type State struct {
 func (s *State) Apply(e Event) {
 	switch {
 	case e.Base != nil:
-		s.base(e.Base, e.Time)
+		s.applyBase(e.Base, e.Time)
 	case e.Module != nil:
-		s.module(e.Module, e.Time)
+		s.applyModule(e.Module, e.Time)
 	case e.Pod != nil:
-		s.pod(e.Pod, e.Time)
+		s.applyPod(e.Pod, e.Time)
 	case e.Node != nil:
-		s.node(e.Node)
+		s.applyNode(e.Node)
 	case e.Endpoints != nil:
 		s.Services.put(e.Endpoints.Service, &ServiceStatus{Name: e.Endpoints.Service, Endpoints: e.Endpoints.Endpoints})
 	case e.Component != nil:
@@ -64,7 +64,7 @@ func (s *State) Apply(e Event) {
 		}
 		s.Components.put(c.Name, &c)
 	case e.Fault != nil:
-		s.fault(e.Fault, e.Time)
+		s.applyFault(e.Fault, e.Time)
 	case e.Request != nil:
 		lost := map[RequestResult]int{}
 		if before := s.Streams.Get(e.Request.Stream); before != nil {
@@ -73,9 +73,9 @@ func (s *State) Apply(e Event) {
 		lost[e.Request.Result]++
 		s.Streams.put(e.Request.Stream, &StreamStatus{Name: e.Request.Stream, Lost: lost})
 	case e.Step != nil:
-		s.step(e.Step, e.Time)
+		s.applyStep(e.Step, e.Time)
 	case e.Synced:
-		s.synced()
+		s.markPreinstalled()
 	}
 }
 
@@ -84,7 +84,7 @@ const NodePrefix = "vnode."
 
 // BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a base.
 func (s *State) BaseOf(node string) string {
-	if host := s.hosts.Get(node); host != nil {
+	if host := s.basesByNode.Get(node); host != nil {
 		return *host
 	}
 	return ""
@@ -93,7 +93,7 @@ func (s *State) BaseOf(node string) string {
 // NodeOf returns the Node of a base, or nil.
 func (s *State) NodeOf(b *BaseStatus) *NodeStatus { return s.Nodes.Get(NodePrefix + b.Identity) }
 
-func (s *State) base(e *BaseEvent, now time.Time) {
+func (s *State) applyBase(e *BaseEvent, now time.Time) {
 	if e.Base == "" {
 		return
 	}
@@ -107,7 +107,7 @@ func (s *State) base(e *BaseEvent, now time.Time) {
 		return // a late event
 	}
 	b.Removed = false
-	s.identify(&b, e.Identity)
+	s.setIdentity(&b, e.Identity)
 	switch change {
 	case BaseUp:
 		b.Running, b.Ready, b.Modules, b.Started = true, false, nil, now
@@ -124,8 +124,8 @@ func (s *State) base(e *BaseEvent, now time.Time) {
 	s.Bases.put(b.Name, &b)
 }
 
-// module applies a change of a module. A base without an earlier event is running: the stream began later.
-func (s *State) module(e *ModuleEvent, now time.Time) {
+// applyModule applies a change of a module. A base without an earlier event is running: the stream began later.
+func (s *State) applyModule(e *ModuleEvent, now time.Time) {
 	if e.Base == "" {
 		return
 	}
@@ -136,27 +136,27 @@ func (s *State) module(e *ModuleEvent, now time.Time) {
 	if b.Removed {
 		return
 	}
-	s.identify(&b, e.Identity)
-	b.Modules = b.with(e, now)
+	s.setIdentity(&b, e.Identity)
+	b.Modules = b.modulesAfter(e, now)
 	s.Bases.put(b.Name, &b)
 }
 
-// identify sets the identity of a base, which is also the name of its Node.
-func (s *State) identify(b *BaseStatus, identity string) {
+// setIdentity sets the identity of a base, which is also the name of its Node.
+func (s *State) setIdentity(b *BaseStatus, identity string) {
 	if identity != "" && identity != b.Identity {
 		b.Identity = identity
-		s.host(NodePrefix+identity, b.Name)
+		s.setBaseOfNode(NodePrefix+identity, b.Name)
 	}
 }
 
-// host maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already be bound to
+// setBaseOfNode maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already be bound to
 // the Node.
-func (s *State) host(node, base string) {
-	s.hosts.put(node, &base)
+func (s *State) setBaseOfNode(node, base string) {
+	s.basesByNode.put(node, &base)
 	if s.unplaced == 0 {
 		return
 	}
-	for key, p := range s.Pods.things {
+	for key, p := range s.Pods.values {
 		if p.Base == "" && p.Node == node {
 			known := *p
 			known.Base = base
@@ -201,7 +201,7 @@ func (s *State) Endpoint(p discoveryv1.Endpoint) Endpoint {
 	return e
 }
 
-func (s *State) pod(e *PodEvent, now time.Time) {
+func (s *State) applyPod(e *PodEvent, now time.Time) {
 	key := e.PodKey()
 	before := s.Pods.Get(key)
 	if before.unplaced() {
@@ -212,8 +212,8 @@ func (s *State) pod(e *PodEvent, now time.Time) {
 		s.putPod(key, nil)
 		return
 	case before == nil:
-		s.pods++
-		before = &PodStatus{Number: s.pods}
+		s.podCount++
+		before = &PodStatus{Number: s.podCount}
 	}
 	p := &PodStatus{PodState: e.PodState, Base: cmp.Or(e.Base, before.Base, s.BaseOf(e.Node)), Number: before.Number,
 		ReadySince: before.ReadySince}
@@ -242,28 +242,28 @@ func (s *State) putPod(key string, p *PodStatus) {
 		return
 	}
 	if was != "" {
-		s.file(was, func(keys []string) []string {
+		s.updatePodList(was, func(keys []string) []string {
 			return slices.DeleteFunc(keys,
 				func(k string) bool { return k == key })
 		})
 	}
 	if is != "" {
-		s.file(is, func(keys []string) []string { return append(keys, key) })
+		s.updatePodList(is, func(keys []string) []string { return append(keys, key) })
 	}
 }
 
-// file changes the list of Pods on a base.
-func (s *State) file(base string, change func([]string) []string) {
+// updatePodList changes the list of Pods on a base.
+func (s *State) updatePodList(base string, change func([]string) []string) {
 	var keys []string
-	if before := s.on.Get(base); before != nil {
+	if before := s.podsByBase.Get(base); before != nil {
 		keys = slices.Clone(*before)
 	}
 	keys = change(keys)
 	if len(keys) == 0 {
-		s.on.put(base, nil)
+		s.podsByBase.put(base, nil)
 		return
 	}
-	s.on.put(base, &keys)
+	s.podsByBase.put(base, &keys)
 }
 
 func baseOf(p *PodStatus) string {
@@ -276,7 +276,7 @@ func baseOf(p *PodStatus) string {
 // PodsOn returns the Pods on a base in the order of their arrival. The State must not change during the iteration.
 func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	return func(yield func(*PodStatus) bool) {
-		keys := s.on.Get(base)
+		keys := s.podsByBase.Get(base)
 		if keys == nil {
 			return
 		}
@@ -288,9 +288,9 @@ func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	}
 }
 
-func (s *State) node(e *NodeEvent) {
+func (s *State) applyNode(e *NodeEvent) {
 	if e.Base != "" && s.BaseOf(e.Name) != e.Base {
-		s.host(e.Name, e.Base)
+		s.setBaseOfNode(e.Name, e.Base)
 	}
 	if e.State == "" {
 		s.Nodes.put(e.Name, nil)
@@ -299,16 +299,16 @@ func (s *State) node(e *NodeEvent) {
 	s.Nodes.put(e.Name, &NodeStatus{Name: e.Name, Base: e.Base, State: e.State})
 }
 
-func (s *State) fault(e *FaultEvent, now time.Time) {
+func (s *State) applyFault(e *FaultEvent, now time.Time) {
 	switch e.Change {
 	case FaultSet:
 		s.Faults.put(e.Key(), &FaultStatus{FaultEvent: *e, Since: now})
 	case FaultCleared:
 		s.Faults.put(e.Key(), nil)
-	case FaultFired:
+	case FaultTriggered:
 		if before := s.Faults.Get(e.Key()); before != nil {
 			fired := *before
-			fired.Fired++
+			fired.Triggered++
 			s.Faults.put(e.Key(), &fired)
 		}
 	}
@@ -324,8 +324,8 @@ func (s *State) Step(name string) (last *StepStatus) {
 	return last
 }
 
-// step adds a step, or ends the last one of its name. A skipped step never began.
-func (s *State) step(e *StepEvent, now time.Time) {
+// applyStep adds a step, or ends the last one of its name. A skipped step never began.
+func (s *State) applyStep(e *StepEvent, now time.Time) {
 	x := StepStatus{StepEvent: *e, Number: s.Steps.Len() + 1, From: now}
 	if e.State != StepBegan {
 		if began := s.Step(e.Name); began != nil && began.State == StepBegan {
@@ -336,20 +336,20 @@ func (s *State) step(e *StepEvent, now time.Time) {
 	s.Steps.put(strconv.Itoa(x.Number), &x)
 }
 
-// synced marks all modules so far as the bases' own.
-func (s *State) synced() {
+// markPreinstalled marks all modules so far as the bases' own.
+func (s *State) markPreinstalled() {
 	for _, name := range s.Bases.Names() {
 		b := *s.Bases.Get(name)
 		b.Modules = slices.Clone(b.Modules)
 		for i := range b.Modules {
-			b.Modules[i].Own = true
+			b.Modules[i].Preinstalled = true
 		}
 		s.Bases.put(name, &b)
 	}
 }
 
-// waits reports whether the Pod requests a version of a module that is not active on its base.
-func (s *State) waits(p *PodStatus, name string) bool {
+// awaitsActive reports whether the Pod requests a version of a module that is not active on its base.
+func (s *State) awaitsActive(p *PodStatus, name string) bool {
 	i := slices.IndexFunc(p.Modules, func(m ModuleRef) bool { return m.Name == name })
 	b := s.Bases.Get(p.Base)
 	return i >= 0 && (b == nil || !slices.ContainsFunc(b.Modules, func(m ModuleStatus) bool {
@@ -357,18 +357,18 @@ func (s *State) waits(p *PodStatus, name string) bool {
 	}))
 }
 
-// Left is a module on a base that no Pod requests.
-type Left struct {
+// Leftover is a module on a base that no Pod requests.
+type Leftover struct {
 	Base string
 	ModuleStatus
 }
 
-// Left returns the modules on running bases that are not the base's own and that no Pod on the base requests, sorted by base,
+// Leftovers returns the modules on running bases that are not the base's own and that no Pod on the base requests, sorted by base,
 // name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a module requests
 // none, since none is installed for it. A Pod that was changed in place also requests the earlier version until the new
 // version is active: a base keeps the old version until the new one serves. Pods for which ignore returns true request
 // nothing; a nil ignore ignores none.
-func (s *State) Left(ignore func(*PodStatus) bool) []Left {
+func (s *State) Leftovers(ignore func(*PodStatus) bool) []Leftover {
 	type on struct {
 		base string
 		ModuleRef
@@ -382,17 +382,17 @@ func (s *State) Left(ignore func(*PodStatus) bool) []Left {
 			wanted[on{p.Base, m}] = true
 		}
 		for _, m := range p.Earlier {
-			if s.waits(p, m.Name) {
+			if s.awaitsActive(p, m.Name) {
 				wanted[on{p.Base, m}] = true
 			}
 		}
 	}
-	var left []Left
+	var left []Leftover
 	for _, name := range s.Bases.Names() {
 		b := s.Bases.Get(name)
 		for _, m := range b.Modules {
-			if b.Running && !m.Own && !wanted[on{name, m.ModuleRef}] {
-				left = append(left, Left{name, m})
+			if b.Running && !m.Preinstalled && !wanted[on{name, m.ModuleRef}] {
+				left = append(left, Leftover{name, m})
 			}
 		}
 	}

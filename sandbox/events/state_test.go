@@ -91,7 +91,7 @@ func contentOf(s *State) content {
 }
 
 func biz(version string, state ModuleState, since int, own bool) ModuleStatus {
-	return ModuleStatus{ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state, Since: at(since), Own: own}
+	return ModuleStatus{ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state, Since: at(since), Preinstalled: own}
 }
 
 func TestState(t *testing.T) {
@@ -311,7 +311,7 @@ func TestLeft(t *testing.T) {
 				s.Apply(e)
 			}
 			var got []string
-			for _, l := range s.Left(nil) {
+			for _, l := range s.Leftovers(nil) {
 				got = append(got, fmt.Sprintf("%s %s %s", l.Base, l.ModuleRef, l.State))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -333,7 +333,7 @@ func TestWhatWasTakenOutStays(t *testing.T) {
 		pod(2, "p", "a", ready), {Request: &RequestEvent{Stream: "s", Result: "refused"}}} {
 		s.Apply(e)
 	}
-	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Own, p.Ready, lost.Lost)
+	got := fmt.Sprint(b.Modules[0].State, len(b.Modules), b.Modules[0].Preinstalled, p.Ready, lost.Lost)
 	if want := "ACTIVATED1 false false map[refused:1]"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want,
 		" ", "") {
 		t.Errorf("got %s, want %s", got, want)

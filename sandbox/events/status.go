@@ -59,9 +59,9 @@ type ModuleStatus struct {
 	State ModuleState
 	// Since is when the version was first on the base.
 	Since time.Time
-	// Own reports whether no command installed the module: it was there before the base was ready, or when the stream of
+	// Preinstalled reports whether no command installed the module: it was there before the base was ready, or when the stream of
 	// events began.
-	Own bool
+	Preinstalled bool
 }
 
 // Module returns a version of a module on the base, or nil. The base may be nil.
@@ -84,21 +84,21 @@ func (b *BaseStatus) Active(name, version string) bool {
 	})
 }
 
-// with returns the modules after an event, in a new slice.
-func (b *BaseStatus) with(e *ModuleEvent, now time.Time) []ModuleStatus {
+// modulesAfter returns the modules after an event, in a new slice.
+func (b *BaseStatus) modulesAfter(e *ModuleEvent, now time.Time) []ModuleStatus {
 	at, found := slices.BinarySearchFunc(b.Modules, e.ModuleRef, func(m ModuleStatus, r ModuleRef) int {
 		return cmp.Or(cmp.Compare(m.Name, r.Name), cmp.Compare(m.Version, r.Version))
 	})
-	m := ModuleStatus{ModuleRef: e.ModuleRef, Since: now, Own: !b.Ready}
+	m := ModuleStatus{ModuleRef: e.ModuleRef, Since: now, Preinstalled: !b.Ready}
 	if found {
 		m = b.Modules[at]
 	}
 	m.State = e.State
 	modules := slices.Clone(b.Modules)
 	switch {
-	case m.State.Gone() && found:
+	case m.State.Absent() && found:
 		return slices.Delete(modules, at, at+1)
-	case m.State.Gone():
+	case m.State.Absent():
 		return modules
 	case found:
 		modules[at] = m
@@ -148,14 +148,14 @@ func (p *PodState) Stage() PodStage {
 	return PodNotReady
 }
 
-// Wants reports whether the Pod requires an active module of the name.
-func (p *PodState) Wants(module string) bool {
+// Requires reports whether the Pod requires an active module of the name.
+func (p *PodState) Requires(module string) bool {
 	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) &&
-		p.Has(module)
+		p.HasModule(module)
 }
 
-// Has reports whether the Pod has a module of the name.
-func (p *PodState) Has(module string) bool {
+// HasModule reports whether the Pod has a module of the name.
+func (p *PodState) HasModule(module string) bool {
 	return slices.ContainsFunc(p.Modules, func(m ModuleRef) bool { return m.Name == module })
 }
 
@@ -204,8 +204,8 @@ type FaultStatus struct {
 	FaultEvent
 	// Since is when it was set.
 	Since time.Time
-	// Fired is how often it was reported as triggered.
-	Fired int
+	// Triggered is how often it was reported as triggered.
+	Triggered int
 }
 
 // StepStatus is a step of a scenario.

@@ -15,68 +15,67 @@ import (
 )
 
 var (
-	// ErrExists is returned, wrapped, for a fault whose ID belongs to another fault of its group that is in effect.
+	// ErrExists is returned, wrapped, if another fault of the group that is in effect has the same ID.
 	ErrExists = fault.ErrExists
-	// ErrUnknown is returned, wrapped, when no fault has an ID, or no controller a number.
-	ErrUnknown = errors.New("there is none")
+	// ErrUnknown is returned, wrapped, if no fault has the ID, or no controller has the number.
+	ErrUnknown = errors.New("not found")
 )
 
-// maxTold limits how often a fault is reported as triggered. Delays, and faults that hold until they end, are
-// reported once.
-const maxTold = 20
+// maxReports is the maximum number of events for triggers of a fault. Delays, and faults that stay in effect, have one
+// event.
+const maxReports = 20
 
-// Injection is a fault with the place where it acts.
+// Injection is a fault with its target.
 type Injection struct {
 	v1alpha1.Fault `json:"fault"`
 	// Target of the fault. Default: base.
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases by their host names. Without any, a fault of the target mqtt acts on controllers.
+	// Bases are host names. If they are empty, a fault with the target mqtt acts on controllers.
 	Bases []string `json:"bases,omitempty"`
-	// Replica of the controller, from 1; 0 = all.
+	// Replica is the number of the controller, from 1; 0 = all.
 	Replica int `json:"replica,omitempty"`
-	// Group of bases whose owner has set the fault. It is cleared when the owner ends. Default: none.
+	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default: none.
 	Group string `json:"group,omitempty"`
 }
 
-// Status is a fault that was set and not cleared yet.
+// Status is a fault that was set and has not been cleared.
 type Status struct {
 	Injection
-	// Fired is how often it was triggered.
-	Fired int `json:"fired"`
-	// Ended is the reason for which it has ended; empty = it is in effect.
+	// Triggered is the number of times that the fault was triggered.
+	Triggered int `json:"fired"`
+	// Ended is the reason why the fault has ended; empty = it is in effect.
 	Ended string `json:"ended,omitempty"`
 }
 
 // Active is an Injection that was set.
 type Active = fault.Active[Injection]
 
-// Set holds the faults of all targets but bases. Its mutex guards it, and what the targets do with its
-// faults.
+// Set has the faults of the targets api and mqtt. Its mutex also guards the state of the targets.
 type Set struct {
 	sync.Mutex
 	core    fault.Set[Injection]
-	changed func(group string, e events.Event)
-	ended   map[v1alpha1.FaultTarget]func(*Active)
+	onEvent func(group string, e events.Event)
+	onEnded map[v1alpha1.FaultTarget]func(*Active)
 }
 
-// NewSet returns an empty Set. It calls changed when a fault of a group is set, triggered or ends, with
-// the mutex locked: changed must not block.
-func NewSet(changed func(group string, e events.Event)) *Set {
-	s := &Set{changed: changed, ended: map[v1alpha1.FaultTarget]func(*Active){}}
+// NewSet returns an empty Set. It calls onEvent when a fault is set, is triggered or ends. The mutex is locked during the
+// call, so onEvent must not block.
+func NewSet(onEvent func(group string, e events.Event)) *Set {
+	s := &Set{onEvent: onEvent, onEnded: map[v1alpha1.FaultTarget]func(*Active){}}
 	s.core.Mutex = s
 	s.core.OnEnded = func(x *Active) {
-		if ended := s.ended[x.Fault.Target]; ended != nil {
-			ended(x)
+		if f := s.onEnded[x.Fault.Target]; f != nil {
+			f(x)
 		}
-		s.tell(x, "", events.FaultCleared, fmt.Sprintf("triggered %d times: %s", x.Fired, x.Ended))
+		s.report(x, "", events.FaultCleared, fmt.Sprintf("triggered %s: %s", times(x.Triggered), x.Ended))
 	}
 	return s
 }
 
-// OnEnded has a target called when one of its faults ends, with the mutex locked.
-func (s *Set) OnEnded(target v1alpha1.FaultTarget, ended func(*Active)) { s.ended[target] = ended }
+// OnEnded sets the function that is called when a fault of the target ends. The mutex is locked during the call.
+func (s *Set) OnEnded(target v1alpha1.FaultTarget, f func(*Active)) { s.onEnded[target] = f }
 
-// Add puts a valid fault into effect that has its defaults. The mutex is locked.
+// Add sets a fault, which must be valid and have its defaults. The caller holds the mutex.
 func (s *Set) Add(i Injection) (*Active, error) {
 	x, err := s.core.Add(fault.Rule{
 		ID: i.ID, Scope: i.Group, Skip: i.Skip, Count: i.Count, Probability: i.Probability, Seed: i.Seed,
@@ -86,14 +85,14 @@ func (s *Set) Add(i Injection) (*Active, error) {
 		return nil, err
 	}
 	x.Fault.ID = x.ID
-	s.tell(x, "", events.FaultSet, x.Fault.details())
+	s.report(x, "", events.FaultSet, x.Fault.details())
 	return x, nil
 }
 
-// Live iterates over the faults of a target that are in effect. The mutex is locked.
-func (s *Set) Live(target v1alpha1.FaultTarget) iter.Seq[*Active] {
+// InEffect iterates over the faults of a target that are in effect. The caller holds the mutex.
+func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	return func(yield func(*Active) bool) {
-		for x := range s.core.Live() {
+		for x := range s.core.InEffect() {
 			if x.Fault.Target == target && !yield(x) {
 				return
 			}
@@ -101,22 +100,23 @@ func (s *Set) Live(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	}
 }
 
-// Fire counts that a fault was triggered by something, on a base or else a controller. The mutex is locked.
-func (s *Set) Fire(x *Active, base, what string) {
-	most := maxTold
+// RecordTrigger records that a fault was triggered on a base, or on a controller if base is empty. cause describes the
+// request or the message. The caller holds the mutex.
+func (s *Set) RecordTrigger(x *Active, base, cause string) {
+	limit := maxReports
 	if x.Fault.Target.Lasts(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
-		most = 1
+		limit = 1
 	}
-	if x.Fired < most {
-		s.tell(x, base, events.FaultFired, what)
+	if x.Triggered < limit {
+		s.report(x, base, events.FaultTriggered, cause)
 	}
-	s.core.Fire(x)
+	s.core.RecordTrigger(x)
 }
 
-// Finish ends a fault that has nothing left to do. The mutex is locked.
+// Finish ends a fault that will not be triggered again. The caller holds the mutex.
 func (s *Set) Finish(x *Active) { s.core.End(x, fault.UsedUp) }
 
-// Clear ends the faults that match and forgets them. It returns their IDs.
+// Clear ends the matching faults and removes them from the list. It returns their IDs.
 func (s *Set) Clear(match func(Injection) bool) (ids []string) {
 	s.Lock()
 	defer s.Unlock()
@@ -126,41 +126,49 @@ func (s *Set) Clear(match func(Injection) bool) (ids []string) {
 	return ids
 }
 
-// List returns the faults of a group, or of all if it is empty, in the order in which they were set.
+// List returns the faults of a group in the order in which they were set. If group is empty, it returns all faults.
 func (s *Set) List(group string) (list []Status) {
 	s.Lock()
 	defer s.Unlock()
 	for x := range s.core.All() {
 		if group == "" || x.Fault.Group == group {
-			list = append(list, Status{x.Fault, x.Fired, x.Ended})
+			list = append(list, Status{x.Fault, x.Triggered, x.Ended})
 		}
 	}
 	return list
 }
 
-// tell reports a change on a base, or on all bases of the fault, or without a base.
-func (s *Set) tell(x *Active, base string, change events.FaultChange, message string) {
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// report calls onEvent for a change. If base is empty, it reports the change for each base of the fault, or once if the
+// fault has no bases.
+func (s *Set) report(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
 		bases = []string{base}
 	}
 	for _, base := range bases {
-		s.changed(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
+		s.onEvent(x.Fault.Group, events.Event{Time: time.Now(), Fault: &events.FaultEvent{
 			Target: x.Fault.Target, Base: strings.TrimPrefix(base, x.Fault.Group+"-"), ID: x.ID, Kind: x.Fault.Kind,
 			Change: change, Message: message,
 		}})
 	}
 }
 
-// On reports whether the fault acts on a base, or, if base is empty, on a controller by its number.
-func (i *Injection) On(base string, replica int) bool {
+// ActsOn reports whether the fault acts on a base, or on the controller with the number replica if base is empty.
+func (i *Injection) ActsOn(base string, replica int) bool {
 	if len(i.Bases) > 0 || base != "" {
 		return slices.Contains(i.Bases, base)
 	}
 	return i.Replica == 0 || i.Replica == replica
 }
 
-// details describes the fault without its kind.
+// details describes the fault, except its kind.
 func (i *Injection) details() string {
 	var parts []string
 	if i.Status != 0 {
@@ -182,16 +190,16 @@ func (i *Injection) details() string {
 	return events.Join(" ", parts...)
 }
 
-// Selector selects faults. Each field that is given narrows it down.
+// Selector selects faults. A fault must match all fields that are set.
 type Selector struct {
 	Group  string               `json:"group,omitempty"`
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases by their host names: a fault that acts on one of them matches.
+	// Bases are host names. A fault matches if it acts on one of them.
 	Bases []string `json:"bases,omitempty"`
 	IDs   []string `json:"ids,omitempty"`
 }
 
-// Matches reports whether a fault is selected.
+// Matches reports whether the selector selects a fault.
 func (r *Selector) Matches(i Injection) bool {
 	return (r.Group == "" || r.Group == i.Group) && (r.Target == "" || r.Target == i.Target) &&
 		(len(r.IDs) == 0 || slices.Contains(r.IDs, i.ID)) &&

@@ -41,28 +41,28 @@ type Side struct {
 	Name    string `json:"name"`
 	Passed  int    `json:"passed"`
 	Failed  int    `json:"failed"`
-	Unclear int    `json:"unclear"`
+	Inconclusive int    `json:"unclear"`
 	// Invariants counts the failed schedules by Failure.Invariant.
 	Invariants map[string]int `json:"invariants"`
-	// Alone are the failures of schedules that did not fail on the other side, sorted by seed.
-	Alone []Alone `json:"alone"`
+	// OneSided are the failures of schedules that did not fail on the other side, sorted by seed.
+	OneSided []OneSidedFailure `json:"alone"`
 }
 
-// Alone is a failure of one side.
-type Alone struct {
+// OneSidedFailure is a failure of one side.
+type OneSidedFailure struct {
 	Seed      uint64 `json:"seed"`
 	Invariant string `json:"invariant"`
 	Seen      string `json:"seen"`
-	// Unclear reports whether the other side was inconclusive. Otherwise it passed.
-	Unclear bool `json:"unclear,omitempty"`
+	// Inconclusive reports whether the other side was inconclusive. Otherwise it passed.
+	Inconclusive bool `json:"unclear,omitempty"`
 }
 
 type comparison struct {
 	queue
 	// try runs a schedule on each side.
 	try [2]runner
-	// atOnce is the number of concurrent schedules.
-	atOnce int
+	// concurrency is the number of concurrent schedules.
+	concurrency int
 
 	result Comparison // guarded by the mutex of the queue
 }
@@ -74,7 +74,7 @@ type comparison struct {
 func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err error) {
 	o = o.Complete()
 	c := newComparison(o, a, b)
-	c.atOnce *= beside
+	c.concurrency *= maxConcurrent
 	for i, side := range sides(o, a, b) {
 		var p *pool
 		p, err = openPool(side)
@@ -84,7 +84,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 		c.try[i] = p.run
 	}
-	return &c.result, c.all(ctx)
+	return &c.result, c.runAll(ctx)
 }
 
 func sides(o Options, a, b Contender) [2]Options {
@@ -96,10 +96,10 @@ func sides(o Options, a, b Contender) [2]Options {
 }
 
 func newComparison(o Options, a, b Contender) *comparison {
-	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, Alone: []Alone{}} }
+	side := func(of Contender) Side { return Side{Name: of.Name, Invariants: map[string]int{}, OneSided: []OneSidedFailure{}} }
 	c := &comparison{
 		queue:  queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}},
-		atOnce: max(1, o.Parallel/2), result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)},
+		concurrency: max(1, o.Parallel/2), result: Comparison{Seed: o.Seed, Only: o.Only, A: side(a), B: side(b)},
 	}
 	c.gen.speed = a.Config.Spec.Speed
 	for _, of := range []Contender{a, b} {
@@ -110,27 +110,27 @@ func newComparison(o Options, a, b Contender) *comparison {
 	return c
 }
 
-// all runs the schedules. It saves the result also if it returns an error.
-func (c *comparison) all(ctx context.Context) error {
+// runAll runs the schedules. It saves the result also if it returns an error.
+func (c *comparison) runAll(ctx context.Context) error {
 	c.began = time.Now()
-	err := c.each(ctx, c.atOnce, c.both)
+	err := c.each(ctx, c.concurrency, c.runBoth)
 	if err != nil {
 		c.result.Error = err.Error()
 	}
 	return errors.Join(err, c.save())
 }
 
-// both runs a schedule on both sides concurrently, so that the load is the same, and records the results. A schedule
+// runBoth runs a schedule on both sides concurrently, so that the load is the same, and records the results. A schedule
 // that was cancelled on one side is recorded on neither.
-func (c *comparison) both(ctx context.Context, s Schedule) error {
-	var got [2]outcome
+func (c *comparison) runBoth(ctx context.Context, s Schedule) error {
+	var got [2]runResult
 	var errs [2]error
 	var sides sync.WaitGroup
 	for i, try := range c.try {
-		sides.Go(func() { got[i], _, errs[i] = try.judged(ctx, s, func(string) {}) })
+		sides.Go(func() { got[i], _, errs[i] = try.runConclusive(ctx, s, func(string) {}) })
 	}
 	sides.Wait()
-	if over(ctx) {
+	if isDone(ctx) {
 		return nil
 	}
 	if err := errors.Join(errs[:]...); err != nil {
@@ -139,18 +139,18 @@ func (c *comparison) both(ctx context.Context, s Schedule) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result.Schedules++
-	alone := cmp.Or(c.result.A.note(s, got[0], got[1]), c.result.B.note(s, got[1], got[0]))
-	c.o.Progress(Progress{Schedules: c.result.Schedules, Unclear: c.result.A.Unclear + c.result.B.Unclear,
+	alone := cmp.Or(c.result.A.record(s, got[0], got[1]), c.result.B.record(s, got[1], got[0]))
+	c.o.Progress(Progress{Schedules: c.result.Schedules, Inconclusive: c.result.A.Inconclusive + c.result.B.Inconclusive,
 		Elapsed: time.Since(c.began), Failure: alone})
 	return c.save()
 }
 
-// note records the result of a schedule. It returns the failure if the schedule failed only on this side, otherwise
+// record records the result of a schedule. It returns the failure if the schedule failed only on this side, otherwise
 // nil.
-func (s *Side) note(of Schedule, got, beside outcome) *Failure {
+func (s *Side) record(of Schedule, got, beside runResult) *Failure {
 	switch {
-	case got.unclear:
-		s.Unclear++
+	case got.inconclusive:
+		s.Inconclusive++
 		return nil
 	case got.invariant == "":
 		s.Passed++
@@ -161,8 +161,8 @@ func (s *Side) note(of Schedule, got, beside outcome) *Failure {
 	if beside.invariant != "" {
 		return nil
 	}
-	s.Alone = append(s.Alone, Alone{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Unclear: beside.unclear})
-	slices.SortFunc(s.Alone, func(a, b Alone) int { return cmp.Compare(a.Seed, b.Seed) })
+	s.OneSided = append(s.OneSided, OneSidedFailure{Seed: of.Seed, Invariant: got.invariant, Seen: got.seen, Inconclusive: beside.inconclusive})
+	slices.SortFunc(s.OneSided, func(a, b OneSidedFailure) int { return cmp.Compare(a.Seed, b.Seed) })
 	return &Failure{Invariant: got.invariant, Seed: of.Seed, Smallest: of, Seen: "only " + s.Name + ": " + got.seen,
 		Times: 1}
 }

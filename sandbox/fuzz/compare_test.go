@@ -20,10 +20,10 @@ import (
 type tried struct {
 	mu    sync.Mutex
 	seeds []uint64
-	judge func(Schedule) (outcome, error)
+	judge func(Schedule) (runResult, error)
 }
 
-func (r *tried) try(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
+func (r *tried) try(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seeds = append(r.seeds, s.Seed)
@@ -42,26 +42,26 @@ var own = Contender{Name: "any", Config: &v1alpha1.Sandbox{}}
 
 // Both sides run the same schedules, and what became of them is counted on each.
 func TestCompare(t *testing.T) {
-	broken := func(name string) outcome { return outcome{invariant: name, seen: name + " was broken"} }
-	a := &tried{judge: func(s Schedule) (outcome, error) {
+	broken := func(name string) runResult { return runResult{invariant: name, seen: name + " was broken"} }
+	a := &tried{judge: func(s Schedule) (runResult, error) {
 		switch s.Seed % 10 {
 		case 1, 2:
 			return broken("order"), nil
 		case 3:
 			return broken("requests"), nil
 		case 4:
-			return outcome{unclear: true}, nil
+			return runResult{inconclusive: true}, nil
 		}
-		return outcome{}, nil
+		return runResult{}, nil
 	}}
-	b := &tried{judge: func(s Schedule) (outcome, error) {
+	b := &tried{judge: func(s Schedule) (runResult, error) {
 		switch s.Seed % 10 {
 		case 2, 4, 7:
 			return broken("truth"), nil
 		case 3:
-			return outcome{unclear: true}, nil
+			return runResult{inconclusive: true}, nil
 		}
-		return outcome{}, nil
+		return runResult{}, nil
 	}}
 	var told []string
 	o := Options{Seed: 100, Count: 20, Parallel: 6, Corpus: t.TempDir(), Progress: func(p Progress) {
@@ -72,17 +72,17 @@ func TestCompare(t *testing.T) {
 	c := newComparison(o, own, own)
 	c.result.B.Name = "b"
 	c.try[0], c.try[1] = a.try, b.try
-	if err := c.all(t.Context()); err != nil {
+	if err := c.runAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := Comparison{Started: c.result.Started, Elapsed: c.result.Elapsed, Seed: 100, Schedules: 20,
-		A: Side{Name: "any", Passed: 12, Failed: 6, Unclear: 2, Invariants: map[string]int{"order": 4, "requests": 2},
-			Alone: []Alone{
+		A: Side{Name: "any", Passed: 12, Failed: 6, Inconclusive: 2, Invariants: map[string]int{"order": 4, "requests": 2},
+			OneSided: []OneSidedFailure{
 				{Seed: 101, Invariant: "order", Seen: "order was broken"},
 				{103, "requests", "requests was broken", true},
 				{Seed: 111, Invariant: "order", Seen: "order was broken"},
 				{113, "requests", "requests was broken", true}}},
-		B: Side{Name: "b", Passed: 12, Failed: 6, Unclear: 2, Invariants: map[string]int{"truth": 6}, Alone: []Alone{
+		B: Side{Name: "b", Passed: 12, Failed: 6, Inconclusive: 2, Invariants: map[string]int{"truth": 6}, OneSided: []OneSidedFailure{
 			{104, "truth", "truth was broken", true}, {Seed: 107, Invariant: "truth", Seen: "truth was broken"},
 			{114, "truth", "truth was broken", true}, {Seed: 117, Invariant: "truth", Seen: "truth was broken"}}},
 	}
@@ -122,19 +122,19 @@ func TestCompareIsStopped(t *testing.T) {
 	defer stop()
 	o := Options{Seed: 1, Count: 9, Parallel: 2, Corpus: t.TempDir()}.Complete()
 	c := newComparison(o, own, own)
-	c.try[0] = (&tried{judge: func(Schedule) (outcome, error) { return outcome{}, nil }}).try
-	c.try[1] = (&tried{judge: func(s Schedule) (outcome, error) {
+	c.try[0] = (&tried{judge: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
+	c.try[1] = (&tried{judge: func(s Schedule) (runResult, error) {
 		if s.Seed == 4 {
 			stop()
-			return outcome{invariant: "at rest", seen: "it was ended"}, nil
+			return runResult{invariant: "at rest", seen: "it was ended"}, nil
 		}
-		return outcome{invariant: "order", seen: "it was"}, nil
+		return runResult{invariant: "order", seen: "it was"}, nil
 	}}).try
-	if err := c.all(ctx); err != nil {
+	if err := c.runAll(ctx); err != nil {
 		t.Fatal(err)
 	}
 	kept := read[Comparison](t, filepath.Join(o.Corpus, ComparisonFile))
-	if kept.Schedules != 3 || kept.A.Passed != 3 || kept.B.Failed != 3 || len(kept.B.Alone) != 3 || kept.Error != "" {
+	if kept.Schedules != 3 || kept.A.Passed != 3 || kept.B.Failed != 3 || len(kept.B.OneSided) != 3 || kept.Error != "" {
 		t.Errorf("kept is %+v", kept)
 	}
 }
@@ -144,14 +144,14 @@ func TestCompareCannotGoOn(t *testing.T) {
 	gone := errors.New("the sandbox is gone")
 	o := Options{Seed: 1, Count: 9, Parallel: 2, Corpus: t.TempDir()}.Complete()
 	c := newComparison(o, own, own)
-	c.try[0] = (&tried{judge: func(Schedule) (outcome, error) { return outcome{}, nil }}).try
-	c.try[1] = (&tried{judge: func(s Schedule) (outcome, error) {
+	c.try[0] = (&tried{judge: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
+	c.try[1] = (&tried{judge: func(s Schedule) (runResult, error) {
 		if s.Seed == 3 {
-			return outcome{}, gone
+			return runResult{}, gone
 		}
-		return outcome{}, nil
+		return runResult{}, nil
 	}}).try
-	if err := c.all(t.Context()); !errors.Is(err, gone) {
+	if err := c.runAll(t.Context()); !errors.Is(err, gone) {
 		t.Errorf("error %v", err)
 	}
 	if kept := read[Comparison](t, filepath.Join(o.Corpus, ComparisonFile)); kept.Schedules != 2 ||
@@ -174,13 +174,13 @@ func TestCompareControllers(t *testing.T) {
 	} {
 		c := newComparison(Options{Seed: 1, Count: 40, Corpus: t.TempDir()}.Complete(), tc.a, tc.b)
 		most := 0
-		c.try[0] = (&tried{judge: func(s Schedule) (outcome, error) {
+		c.try[0] = (&tried{judge: func(s Schedule) (runResult, error) {
 			most = max(most, s.Replicas)
-			return outcome{},
+			return runResult{},
 				nil
 		}}).try
-		c.try[1] = (&tried{judge: func(Schedule) (outcome, error) { return outcome{}, nil }}).try
-		if err := c.all(t.Context()); err != nil {
+		c.try[1] = (&tried{judge: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
+		if err := c.runAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if most != tc.most || c.result.Schedules != 40 {

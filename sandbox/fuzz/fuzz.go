@@ -43,8 +43,8 @@ type Options struct {
 	Corpus string
 	// ShrinkFor is the maximum time for shrinking one failure. Default: 5 min; negative = failures are not shrunk.
 	ShrinkFor time.Duration
-	// MostFailures is the number of different failures after which the run ends. Default: 10.
-	MostFailures int
+	// MaxFailures is the number of different failures after which the run ends. Default: 10.
+	MaxFailures int
 	// Progress is called for each schedule and each step of shrinking, one call at a time. Default: none.
 	Progress func(Progress)
 }
@@ -52,7 +52,7 @@ type Options struct {
 // Progress is the progress of a run.
 type Progress struct {
 	// Schedules is the number of schedules with a result, Unclear the number of inconclusive runs.
-	Schedules, Unclear int
+	Schedules, Inconclusive int
 	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
 	// Failure is a new failure. Shrinking is the number of moves of the failure that is being shrunk.
@@ -69,26 +69,26 @@ type Result struct {
 	// Beyond reports whether faults beyond the API's contract were used.
 	Beyond    bool          `json:"beyondContract,omitempty"`
 	Schedules int           `json:"schedules"`
-	Unclear   int           `json:"unclear"`
-	Moves     int           `json:"moves"`
+	Inconclusive   int           `json:"unclear"`
+	Actions     int           `json:"moves"`
 	Elapsed   time.Duration `json:"elapsed"`
 	Failures  []*Failure    `json:"failures"`
-	// Unjudged are the reasons of inconclusive runs.
-	Unjudged []string `json:"unjudged,omitempty"`
+	// InconclusiveReasons are the reasons of inconclusive runs.
+	InconclusiveReasons []string `json:"unjudged,omitempty"`
 	// Error is the error that ended the run; may be empty.
 	Error string `json:"error,omitempty"`
 }
 
 // runner runs a schedule and returns its outcome.
-type runner func(context.Context, Schedule) (outcome, *scenario.Report, error)
+type runner func(context.Context, Schedule) (runResult, *scenario.Report, error)
 
-// judged runs a schedule, and again if the first run was inconclusive. It calls unclear with the reason of each
+// runConclusive runs a schedule, and again if the first run was inconclusive. It calls unclear with the reason of each
 // inconclusive run.
-func (try runner) judged(ctx context.Context, s Schedule, unclear func(why string)) (got outcome,
+func (try runner) runConclusive(ctx context.Context, s Schedule, unclear func(why string)) (got runResult,
 	report *scenario.Report, err error) {
 	for range 2 {
 		got, report, err = try(ctx, s)
-		if err != nil || over(ctx) || !got.unclear {
+		if err != nil || isDone(ctx) || !got.inconclusive {
 			break
 		}
 		unclear(got.seen)
@@ -113,7 +113,7 @@ type queue struct {
 	mu    sync.Mutex
 	began time.Time
 	taken int
-	drawn uint64 // seeds that were used
+	seedsUsed uint64 // seeds that were used
 }
 
 // next returns the next schedule, and false if there is none. The first one has the seed of the options.
@@ -125,8 +125,8 @@ func (q *queue) next() (Schedule, bool) {
 	}
 	q.taken++
 	for {
-		s := q.gen.draw(q.o.Seed + q.drawn)
-		q.drawn++
+		s := q.gen.generate(q.o.Seed + q.seedsUsed)
+		q.seedsUsed++
 		if q.taken == 1 || q.gen.fits(s) {
 			return s, true
 		}
@@ -172,11 +172,11 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
 	r := newRun(o, p.run)
 	r.gen.controllers, r.gen.speed = controllersOf(o.Config), o.Config.Spec.Speed
-	return &r.result, r.all(ctx)
+	return &r.result, r.runAll(ctx)
 }
 
-// all runs schedules and shrinks the failures. It saves the corpus also if it returns an error.
-func (r *run) all(ctx context.Context) error {
+// runAll runs schedules and shrinks the failures. It saves the corpus also if it returns an error.
+func (r *run) runAll(ctx context.Context) error {
 	r.began = time.Now()
 	err := r.workers(ctx)
 	r.result.Elapsed = time.Since(r.began)
@@ -191,7 +191,7 @@ func (r *run) all(ctx context.Context) error {
 
 func newRun(o Options, try runner) *run {
 	return &run{
-		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, try: try, room: beside,
+		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, try: try, room: maxConcurrent,
 		result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}},
 	}
 }
@@ -210,8 +210,8 @@ func (o Options) Complete() Options {
 	if o.ShrinkFor == 0 {
 		o.ShrinkFor = 5 * time.Minute
 	}
-	if o.MostFailures == 0 {
-		o.MostFailures = 10
+	if o.MaxFailures == 0 {
+		o.MaxFailures = 10
 	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
@@ -220,28 +220,28 @@ func (o Options) Complete() Options {
 }
 
 func (r *run) workers(ctx context.Context) error {
-	if err := r.each(ctx, r.o.Parallel*r.room, r.one); !errors.Is(err, errFound) {
+	if err := r.each(ctx, r.o.Parallel*r.room, r.runOne); !errors.Is(err, errFound) {
 		return err
 	}
 	return nil
 }
 
-// one runs a schedule and records its failure.
-func (r *run) one(ctx context.Context, s Schedule) error {
-	got, report, err := r.try.judged(ctx, s, r.unclear)
-	if over(ctx) {
+// runOne runs a schedule and records its failure.
+func (r *run) runOne(ctx context.Context, s Schedule) error {
+	got, report, err := r.try.runConclusive(ctx, s, r.recordInconclusive)
+	if isDone(ctx) {
 		return nil // the end of ctx has changed the outcome
 	}
-	if err != nil || got.unclear {
+	if err != nil || got.inconclusive {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.result.Schedules++
-	r.result.Moves += len(s.Moves)
+	r.result.Actions += len(s.Actions)
 	p := r.progress()
 	if got.invariant != "" {
-		p.Failure = r.note(s, got, report)
+		p.Failure = r.recordFailure(s, got, report)
 	}
 	if p.Failure != nil { // saved now, in case the process is killed
 		r.result.Elapsed = p.Elapsed
@@ -250,29 +250,29 @@ func (r *run) one(ctx context.Context, s Schedule) error {
 		}
 	}
 	r.o.Progress(p)
-	if len(r.result.Failures) >= r.o.MostFailures {
+	if len(r.result.Failures) >= r.o.MaxFailures {
 		return errFound
 	}
 	return nil
 }
 
-func (r *run) unclear(why string) {
+func (r *run) recordInconclusive(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.result.Unclear++
-	r.result.Unjudged = append(r.result.Unjudged, why)
+	r.result.Inconclusive++
+	r.result.InconclusiveReasons = append(r.result.InconclusiveReasons, why)
 }
 
 func (r *run) progress() Progress {
-	return Progress{Schedules: r.result.Schedules, Unclear: r.result.Unclear, Elapsed: time.Since(r.began)}
+	return Progress{Schedules: r.result.Schedules, Inconclusive: r.result.Inconclusive, Elapsed: time.Since(r.began)}
 }
 
-// note records a failure and returns it. It returns nil if a failure of the same kind was recorded before. The
+// recordFailure records a failure and returns it. It returns nil if a failure of the same kind was recorded before. The
 // caller holds the lock.
-func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
+func (r *run) recordFailure(s Schedule, got runResult, report *scenario.Report) *Failure {
 	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report,
 		Log: got.log}
-	if known := alike(r.result.Failures, f); known != nil {
+	if known := findSameShape(r.result.Failures, f); known != nil {
 		known.Times++
 		return nil
 	}
@@ -281,4 +281,4 @@ func (r *run) note(s Schedule, got outcome, report *scenario.Report) *Failure {
 	return f
 }
 
-func over(ctx context.Context) bool { return ctx.Err() != nil }
+func isDone(ctx context.Context) bool { return ctx.Err() != nil }

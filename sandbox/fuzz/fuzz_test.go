@@ -53,27 +53,27 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	used := map[string]bool{}
 	for seed := range uint64(1200) {
 		g := generator{beyond: seed%2 == 0}
-		s := g.draw(seed)
-		if !g.beyond && s.has((*move).beyond) {
+		s := g.generate(seed)
+		if !g.beyond && s.has((*actionSpec).beyond) {
 			t.Errorf("seed %d goes beyond the contract: %s", seed, s)
 		}
-		if diff := cmp.Diff(s, g.draw(seed)); diff != "" {
+		if diff := cmp.Diff(s, g.generate(seed)); diff != "" {
 			t.Fatalf("seed %d gives two schedules:\n%s", seed, diff)
 		}
 		known := len(used)
-		for _, m := range s.Moves {
+		for _, m := range s.Actions {
 			used[m.Do] = true
 		}
 		if len(used) > known { // reading a scenario takes a tenth of a second
 			is(s)
 		}
 		if seed == 0 {
-			for _, smaller := range s.smaller() {
+			for _, smaller := range s.simplifications() {
 				is(smaller)
 			}
 		}
 	}
-	for _, name := range Names() {
+	for _, name := range ActionNames() {
 		if !used[name] {
 			t.Errorf("no schedule has %q", name)
 		}
@@ -94,7 +94,7 @@ func TestFilesAreWhole(t *testing.T) {
 	} {
 		s := Schedule{
 			Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}},
-			Workloads: []Workload{{Module: "m", Kind: c.kind, Replicas: 1}}, Moves: []Move{{Do: c.do}},
+			Workloads: []Workload{{Module: "m", Kind: c.kind, Replicas: 1}}, Actions: []Action{{Do: c.do}},
 		}
 		text, err := s.YAML("x", c.ours)
 		if err != nil {
@@ -113,8 +113,8 @@ func TestFilesAreWhole(t *testing.T) {
 // gets faster.
 func TestSpeed(t *testing.T) {
 	for speed, factor := range map[int]time.Duration{0: 1, 1: 5, 2: 2, 5: 1, MaxSpeed: 1} {
-		s := generator{speed: speed}.draw(1)
-		s.Moves = nil
+		s := generator{speed: speed}.generate(1)
+		s.Actions = nil
 		c := s.Scenario("x")
 		if c.Spec.Speed != speed && (speed != 0 || c.Spec.Speed != Speed) {
 			t.Errorf("speed %d: the scenario is for %d", speed, c.Spec.Speed)
@@ -133,7 +133,7 @@ func TestSpeed(t *testing.T) {
 
 func TestOnly(t *testing.T) {
 	for seed := range uint64(50) {
-		for _, m := range (generator{only: []string{release, "broker killed"}}).draw(seed).Moves {
+		for _, m := range (generator{only: []string{release, "broker killed"}}).generate(seed).Actions {
 			if m.Do != release && m.Do != "broker killed" {
 				t.Errorf("seed %d has %q", seed, m.Do)
 			}
@@ -156,7 +156,7 @@ func TestDisturbancesEnd(t *testing.T) {
 		away := map[string]string{}
 		killed, ruled := 0, false // the replica that a rule kills, and whether one does
 		faults := map[string]bool{}
-		s := generator{}.draw(seed)
+		s := generator{}.generate(seed)
 		for _, step := range s.Scenario("x").Spec.Steps {
 			for name, a := range map[string]*v1alpha1.ComponentAction{
 				"controller": step.Controller, "broker": step.Broker, "apiserver": step.APIServer,
@@ -222,17 +222,17 @@ func TestDisturbancesEnd(t *testing.T) {
 func TestReduce(t *testing.T) {
 	var tries atomic.Int64
 	culprits := []string{release, "broker killed"}
-	fails := func(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
+	fails := func(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
 		tries.Add(1)
 		for _, name := range culprits {
-			if !s.has(func(m *move) bool { return m.name == name }) {
-				return outcome{}, &scenario.Report{}, nil
+			if !s.has(func(m *actionSpec) bool { return m.name == name }) {
+				return runResult{}, &scenario.Report{}, nil
 			}
 		}
-		return outcome{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
+		return runResult{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
 	}
 	told := 0
-	o := Options{Seed: 1, Count: 400, Parallel: 3, Corpus: t.TempDir(), MostFailures: 100, Progress: func(p Progress) {
+	o := Options{Seed: 1, Count: 400, Parallel: 3, Corpus: t.TempDir(), MaxFailures: 100, Progress: func(p Progress) {
 		if p.Failure != nil {
 			told++
 		}
@@ -256,9 +256,9 @@ func TestReduce(t *testing.T) {
 	}
 	f := r.result.Failures[0]
 	var names []string
-	for _, m := range f.Smallest.Moves {
+	for _, m := range f.Smallest.Actions {
 		names = append(names, m.Do)
-		if m.When != AtOnce || m.For != 0 || m.Lasts != 0 {
+		if m.When != Immediately || m.For != 0 || m.Lasts != 0 {
 			t.Errorf("the move %+v is not as simple as it can be", m)
 		}
 	}
@@ -293,14 +293,14 @@ func TestUnclear(t *testing.T) {
 	} {
 		var tries atomic.Int64
 		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(),
-			func(context.Context, Schedule) (outcome, *scenario.Report, error) {
-				return outcome{unclear: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
+			func(context.Context, Schedule) (runResult, *scenario.Report, error) {
+				return runResult{inconclusive: c.unclear(tries.Add(1)), seen: "too late"}, &scenario.Report{}, nil
 			})
 		r.began = time.Now()
 		if err := r.workers(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if r.result.Schedules != c.schedules || r.result.Unclear != c.unclearRuns || len(r.result.Failures) != 0 {
+		if r.result.Schedules != c.schedules || r.result.Inconclusive != c.unclearRuns || len(r.result.Failures) != 0 {
 			t.Errorf("%s: %d tries, result %+v", name, tries.Load(), r.result)
 		}
 	}
@@ -332,21 +332,21 @@ func TestJudge(t *testing.T) {
 		Violations: []scenario.Violation{{Message: "it was"}}}
 	for name, c := range map[string]struct {
 		run  scenario.Run
-		want outcome
+		want runResult
 	}{
-		"passed": {scenario.Run{Verdict: scenario.Passed}, outcome{}},
+		"passed": {scenario.Run{Verdict: scenario.Passed}, runResult{}},
 		"not to be judged": {scenario.Run{Verdict: scenario.Errored, Failure: "late"},
-			outcome{unclear: true, seen: "late"}},
+			runResult{inconclusive: true, seen: "late"}},
 		"a step": {scenario.Run{Verdict: scenario.Failed, Failure: "not within 75s"},
-			outcome{invariant: "at rest", seen: "not within 75s"}},
+			runResult{invariant: "at rest", seen: "not within 75s"}},
 		"requests": {scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}},
-			outcome{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
+			runResult{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"a check, before them": {
 			scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Checks: []scenario.Check{broken}},
-			outcome{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
+			runResult{invariant: "order", seen: "order: 1 in the wrong order; it was"}},
 	} {
-		got := judge(&scenario.Report{Runs: []*scenario.Run{&c.run}})
-		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(outcome{})); diff != "" {
+		got := evaluate(&scenario.Report{Runs: []*scenario.Run{&c.run}})
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(runResult{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -385,7 +385,7 @@ func TestTakenTooSoon(t *testing.T) {
 		lost.Sent, lost.Summary.Lost = 10, 3
 		run := scenario.Run{Verdict: scenario.Failed, Traffic: []scenario.Traffic{lost}, Steps: c.steps,
 			Timeline: c.events}
-		if got := judge(&scenario.Report{Runs: []*scenario.Run{&run}}); got.unclear != c.want ||
+		if got := evaluate(&scenario.Report{Runs: []*scenario.Run{&run}}); got.inconclusive != c.want ||
 			(got.invariant == "requests") == c.want {
 			t.Errorf("%s: %+v, want unclear: %t", name, got, c.want)
 		}
@@ -398,20 +398,20 @@ func TestKindsOfSchedules(t *testing.T) {
 	const all = 600
 	disturbances, alone := 0, 0
 	for seed := range uint64(all) {
-		s := generator{}.draw(seed)
-		for _, m := range s.Moves {
-			if moves[m.Do].disturbs() {
+		s := generator{}.generate(seed)
+		for _, m := range s.Actions {
+			if actionSpecs[m.Do].isDisruption() {
 				disturbances++
 			}
 		}
-		if s.alone() {
+		if s.needsOwnSandbox() {
 			alone++
 		}
 		for _, step := range s.Scenario("x").Spec.Steps {
 			shared := step.Controller != nil || step.Broker != nil || step.APIServer != nil ||
 				step.ControllerManager != nil || step.Scheduler != nil ||
 				step.Fault != nil && step.DisruptsAll() && step.Fault.Set.Fault.Match.Namespace == ""
-			if shared && !s.alone() {
+			if shared && !s.needsOwnSandbox() {
 				t.Errorf("seed %d disturbs other schedules: %s", s.Seed, s)
 			}
 		}
@@ -428,11 +428,11 @@ func TestKindsOfSchedules(t *testing.T) {
 func TestTheTimeIsOver(t *testing.T) {
 	var r *run
 	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(),
-		func(ctx context.Context, _ Schedule) (outcome, *scenario.Report, error) {
+		func(ctx context.Context, _ Schedule) (runResult, *scenario.Report, error) {
 			r.mu.Lock()
 			r.began = r.began.Add(-2 * time.Hour)
 			r.mu.Unlock()
-			return outcome{}, &scenario.Report{}, ctx.Err()
+			return runResult{}, &scenario.Report{}, ctx.Err()
 		})
 	r.began = time.Now()
 	if err := r.workers(t.Context()); err != nil {

@@ -35,18 +35,18 @@ func controllersOf(config *v1alpha1.Sandbox) int {
 // fits reports whether sandboxes can have as many controllers as the schedule needs.
 func (g generator) fits(s Schedule) bool { return g.controllers == 0 || s.Replicas <= g.controllers }
 
-// draw returns the schedule of a seed.
-func (g generator) draw(seed uint64) Schedule {
+// generate returns the schedule of a seed.
+func (g generator) generate(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
-		if s := g.one(r); s.valid() && len(s.Moves) > 0 {
+		if s := g.random(r); s.valid() && len(s.Actions) > 0 {
 			s.Seed, s.Speed = seed, g.speed
 			return s
 		}
 	}
 }
 
-func (g generator) one(r *rand.Rand) Schedule {
+func (g generator) random(r *rand.Rand) Schedule {
 	// Most schedules disturb only their own objects, so that they can share a sandbox.
 	beside := g.only == nil && r.IntN(5) < 4
 	s := Schedule{Replicas: 1}
@@ -85,17 +85,17 @@ func (g generator) one(r *rand.Rand) Schedule {
 	// Half of the schedules settle quickly, and all checks apply to them: no command is repeated, and endpoints
 	// follow their Pods.
 	sharp := g.only == nil && r.IntN(2) == 0
-	var operations, disturbances []move
-	for _, m := range all {
+	var operations, disturbances []actionSpec
+	for _, m := range allActions {
 		switch {
-		case gentle && m.may(losesRequests|leavesGap), sharp && (m.slow() || m.may(repeatsCommands|staleEndpoints)):
+		case gentle && m.mayCause(losesRequests|leavesGap), sharp && (m.slow() || m.mayCause(repeatsCommands|staleEndpoints)):
 			continue
-		case beside && m.shared(), m.tunnel != "" && !s.reaches(Move{Do: m.name}):
+		case beside && m.affectsAllSchedules(), m.tunnel != "" && !s.hasTunnel(Action{Do: m.name}):
 			continue
 		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
-		if m.disturbs() {
+		if m.isDisruption() {
 			disturbances = append(disturbances, m)
 		} else {
 			operations = append(operations, m)
@@ -106,7 +106,7 @@ func (g generator) one(r *rand.Rand) Schedule {
 			continue
 		}
 		kind := weighted(r, list)
-		m := Move{Do: kind.name, When: pick(r, triggers)}
+		m := Action{Do: kind.name, When: pick(r, triggers)}
 		if m.When == Commanded {
 			m.Nth = 1 + r.IntN(3)
 		}
@@ -114,30 +114,30 @@ func (g generator) one(r *rand.Rand) Schedule {
 			m.When, m.Nth = Settled, 0
 		}
 		switch {
-		case kind.atBase():
+		case kind.targetsBase():
 			m.Base = pick(r, s.basesFor(kind))
-		case kind.resource == controllers || kind.resource == way:
+		case kind.resource == controllers || kind.resource == brokerConnection:
 			m.Replica = 1 + r.IntN(s.Replicas)
-		case !kind.disturbs() && kind.name != addBase:
+		case !kind.isDisruption() && kind.name != addBase:
 			m.Workload = r.IntN(len(s.Workloads))
 		}
-		if kind.disturbs() {
+		if kind.isDisruption() {
 			m.Lasts, m.For = r.IntN(3), time.Duration(r.IntN(8))*200*time.Millisecond
-			if kind.counts() { // without another move there may be no matching request
+			if kind.canSkip() { // without another move there may be no matching request
 				m.Lasts, m.Skip = max(m.Lasts, 1), r.IntN(6)
 			}
 		}
-		if m.When == Commanded && !s.reaches(Move{Do: release, When: Commanded}) {
+		if m.When == Commanded && !s.hasTunnel(Action{Do: release, When: Commanded}) {
 			m.When, m.Nth = InstallBegun, 0
 		}
-		s.Moves = append(s.Moves, m)
+		s.Actions = append(s.Actions, m)
 	}
 	return s
 }
 
 // order returns the list for each move, in random order: disturbances for one to five moves, three on average, and
 // operations for one to four.
-func order(r *rand.Rand, operations, disturbances []move) (lists [][]move) {
+func order(r *rand.Rand, operations, disturbances []actionSpec) (lists [][]actionSpec) {
 	for range 1 + r.IntN(5) {
 		lists = append(lists, disturbances)
 	}
@@ -159,7 +159,7 @@ func withinSet(base string, b Bases) bool {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-func weighted(r *rand.Rand, list []move) move {
+func weighted(r *rand.Rand, list []actionSpec) actionSpec {
 	total := 0
 	for _, m := range list {
 		total += m.weight

@@ -35,24 +35,24 @@ type Failure struct {
 	Shrinking time.Duration `json:"shrinking"`
 }
 
-type outcome struct {
+type runResult struct {
 	invariant string // empty = passed
 	seen      string
-	// unclear reports whether the run was inconclusive.
-	unclear bool
+	// inconclusive reports whether the run was inconclusive.
+	inconclusive bool
 	// log is the end of the controllers' logs, if the run failed.
 	log string
 }
 
-func judge(r *scenario.Report) outcome {
+func evaluate(r *scenario.Report) runResult {
 	for _, run := range r.Runs {
 		switch run.Verdict {
 		case scenario.Passed, scenario.Skipped:
 			continue
 		case scenario.Errored:
-			return outcome{unclear: true, seen: run.Failure}
+			return runResult{inconclusive: true, seen: run.Failure}
 		}
-		o := outcome{invariant: "at rest", seen: run.Failure}
+		o := runResult{invariant: "at rest", seen: run.Failure}
 		for _, t := range run.Traffic {
 			if t.Verdict == scenario.Failed {
 				o.invariant = "requests"
@@ -70,29 +70,29 @@ func judge(r *scenario.Report) outcome {
 		}
 		if o.invariant == "requests" {
 			if why := takenTooSoon(run); why != "" {
-				return outcome{unclear: true, seen: why + ": " + o.seen}
+				return runResult{inconclusive: true, seen: why + ": " + o.seen}
 			}
 		}
 		return o
 	}
-	return outcome{}
+	return runResult{}
 }
 
 // shape returns the invariant and the moves of the smallest schedule, sorted. Failures of the same shape are merged.
-func (f *Failure) shape() string { return f.Invariant + ": " + f.moves() }
+func (f *Failure) shape() string { return f.Invariant + ": " + f.actionNames() }
 
-// moves returns the names of the moves, sorted, without duplicates.
-func (f *Failure) moves() string {
+// actionNames returns the names of the moves, sorted, without duplicates.
+func (f *Failure) actionNames() string {
 	var names []string
-	for _, m := range f.Smallest.Moves {
+	for _, m := range f.Smallest.Actions {
 		names = append(names, m.Do)
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// alike returns the failure in a list that has the same shape as f, or nil.
-func alike(list []*Failure, f *Failure) *Failure {
+// findSameShape returns the failure in a list that has the same shape as f, or nil.
+func findSameShape(list []*Failure, f *Failure) *Failure {
 	i := slices.IndexFunc(list, func(known *Failure) bool { return known.shape() == f.shape() })
 	if i < 0 {
 		return nil

@@ -29,7 +29,7 @@ func takenTooSoon(run *scenario.Run) string {
 			}
 			state.Apply(e)
 			if !served || !e.Pod.Deleting || e.Time.Before(s.Started) ||
-				!strings.HasPrefix(e.Pod.Owner, "ReplicaSet/") || !e.Pod.Has(module) ||
+				!strings.HasPrefix(e.Pod.Owner, "ReplicaSet/") || !e.Pod.HasModule(module) ||
 				e.Pod.Version(module) == version {
 				continue
 			}
@@ -45,7 +45,7 @@ func takenTooSoon(run *scenario.Run) string {
 
 func serves(state *events.State, module string) bool {
 	for p := range state.Pods.All() {
-		if p.Has(module) && p.Serves() {
+		if p.HasModule(module) && p.Serves() {
 			return true
 		}
 	}

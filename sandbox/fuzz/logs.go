@@ -11,8 +11,8 @@ import (
 // mostLog is the maximum number of bytes of a log that are kept with a failure.
 const mostLog = 1 << 20
 
-// lastOf returns the end of the controllers' logs. Each line begins with the name of the controller.
-func lastOf(status *sandbox.Status) string {
+// controllerLogs returns the end of the controllers' logs. Each line begins with the name of the controller.
+func controllerLogs(status *sandbox.Status) string {
 	var all strings.Builder
 	for _, c := range status.Components {
 		if !strings.HasPrefix(c.Name, controller) || c.Log == "" {

@@ -23,9 +23,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// beside is the maximum number of schedules that run concurrently in one sandbox. More of them would delay each
+// maxConcurrent is the maximum number of schedules that run concurrently in one sandbox. More of them would delay each
 // other.
-const beside = 6
+const maxConcurrent = 6
 
 // pool runs schedules in sandboxes. It creates a sandbox when a schedule needs it.
 type pool struct {
@@ -55,7 +55,7 @@ func openPool(o Options) (*pool, error) {
 	}
 	p := &pool{o: o, work: work}
 	for n := range o.Parallel {
-		p.boxes = append(p.boxes, &box{name: fmt.Sprintf("%s-%d", o.Name, n+1), room: semaphore.NewWeighted(beside)})
+		p.boxes = append(p.boxes, &box{name: fmt.Sprintf("%s-%d", o.Name, n+1), room: semaphore.NewWeighted(maxConcurrent)})
 	}
 	return p, nil
 }
@@ -66,7 +66,7 @@ func (p *pool) choose(room int64) *box {
 	defer p.mu.Unlock()
 	chosen := slices.MinFunc(p.boxes, func(a, b *box) int { return cmp.Compare(a.load, b.load) })
 	for _, b := range p.boxes {
-		if b.load+room <= beside && b.load > chosen.load {
+		if b.load+room <= maxConcurrent && b.load > chosen.load {
 			chosen = b
 		}
 	}
@@ -87,11 +87,11 @@ func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error 
 	}
 	for b.in == nil || b.broken.Load() {
 		b.room.Release(room)
-		if err := b.room.Acquire(ctx, beside); err != nil {
+		if err := b.room.Acquire(ctx, maxConcurrent); err != nil {
 			return context.Cause(ctx)
 		}
 		err := p.prepare(ctx, b)
-		b.room.Release(beside - room)
+		b.room.Release(maxConcurrent - room)
 		if err != nil {
 			b.room.Release(room)
 			return err
@@ -179,40 +179,40 @@ func (p *pool) close(ctx context.Context) error {
 }
 
 // run runs a schedule in a sandbox, together with others unless the schedule needs one of its own.
-func (p *pool) run(ctx context.Context, s Schedule) (o outcome, r *scenario.Report, err error) {
+func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Report, err error) {
 	room := int64(1)
-	if s.alone() {
-		room = beside
+	if s.needsOwnSandbox() {
+		room = maxConcurrent
 	}
 	err = p.with(ctx, room, func(b *box) error {
 		r, err = p.execute(ctx, b.in, s)
 		if err != nil {
 			return err
 		}
-		o = judge(r)
+		o = evaluate(r)
 		status, err := b.in.Status(ctx, false)
 		if err != nil {
 			return nil //nolint:nilerr // the run is being cancelled
 		}
 		if ended := exited(status); ended != nil {
 			b.broken.Store(true)
-			o = outcomeOf(ended)
+			o = componentExit(ended)
 		}
 		if o.invariant != "" {
-			o.log = lastOf(status)
+			o.log = controllerLogs(status)
 		}
 		return nil
 	})
 	return o, r, err
 }
 
-// outcomeOf returns the outcome of a schedule during which a component exited.
-func outcomeOf(ended *sandbox.Component) outcome {
+// componentExit returns the outcome of a schedule during which a component exited.
+func componentExit(ended *sandbox.Component) runResult {
 	seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | ")
 	if strings.HasPrefix(ended.Name, controller) {
-		return outcome{invariant: "the controller runs", seen: seen}
+		return runResult{invariant: "the controller runs", seen: seen}
 	}
-	return outcome{unclear: true, seen: seen}
+	return runResult{inconclusive: true, seen: seen}
 }
 
 // controller is the prefix of the names of controllers.

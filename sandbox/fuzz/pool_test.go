@@ -67,23 +67,23 @@ func TestRoom(t *testing.T) {
 			got = append(got, [2]int{running[p.boxes[0]], running[p.boxes[1]]})
 		}
 		var ends []func()
-		for range beside + 1 {
+		for range maxConcurrent + 1 {
 			ends = append(ends, start(1))
 		}
 		look()
-		alone := start(beside)
+		alone := start(maxConcurrent)
 		last := start(1)
 		look()
-		ends[beside]() // the second sandbox is empty
+		ends[maxConcurrent]() // the second sandbox is empty
 		look()
-		for _, end := range ends[:beside] {
+		for _, end := range ends[:maxConcurrent] {
 			end()
 		}
 		look()
 		alone()
 		last()
 		look()
-		want := [][2]int{{beside, 1}, {beside, 1}, {beside, beside}, {1, beside}, {0, 0}}
+		want := [][2]int{{maxConcurrent, 1}, {maxConcurrent, 1}, {maxConcurrent, maxConcurrent}, {1, maxConcurrent}, {0, 0}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("running (-want +got):\n%s", diff)
 		}

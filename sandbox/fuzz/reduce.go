@@ -21,7 +21,7 @@ func (r *run) reduceAll(ctx context.Context) error {
 				return err
 			}
 		}
-		known := alike(r.result.Failures[:i], f)
+		known := findSameShape(r.result.Failures[:i], f)
 		if known == nil {
 			i++
 		} else {
@@ -44,7 +44,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)
 	defer cancel()
 	for limited.Err() == nil {
-		found, err := r.first(limited, f, f.Smallest.smaller())
+		found, err := r.first(limited, f, f.Smallest.simplifications())
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *run) reduce(ctx context.Context, f *Failure) error {
 		f.Smallest = *found
 		r.mu.Lock()
 		p := r.progress()
-		p.Shrinking = len(f.Smallest.Moves)
+		p.Shrinking = len(f.Smallest.Actions)
 		r.o.Progress(p)
 		r.mu.Unlock()
 	}
@@ -105,7 +105,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 			})
 		}
 		err := group.Wait()
-		if over(ctx) {
+		if isDone(ctx) {
 			break
 		}
 		if err != nil {
@@ -120,7 +120,7 @@ func (r *run) first(ctx context.Context, f *Failure, list []Schedule) (*Schedule
 
 // width returns the number of concurrent runs of a schedule.
 func (r *run) width(s Schedule) int {
-	if s.alone() {
+	if s.needsOwnSandbox() {
 		return r.o.Parallel
 	}
 	return r.o.Parallel * r.room

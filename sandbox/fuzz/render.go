@@ -32,8 +32,8 @@ type current struct{ version, image, replicas, newest int }
 
 // open is a disturbance that has not ended.
 type open struct {
-	move  Move
-	kind  *move
+	action  Action
+	kind  *actionSpec
 	until int    // the index of the move before which it ends
 	fault string // its id
 }
@@ -42,12 +42,12 @@ type open struct {
 func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r := &renderer{s: s}
 	r.begin()
-	if s.has(func(m *move) bool { return m.name == upgrade }) {
+	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) {
 		r.add("", v1alpha1.Action{
 			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(lived)},
 				Reason: "the controller cannot tell new bases from the bases that they replace before"}})
 	}
-	for i, m := range s.Moves {
+	for i, m := range s.Actions {
 		r.endDue(func(o open) bool { return o.until <= i })
 		r.move(i, m)
 	}
@@ -58,7 +58,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 		Timeout: &metav1.Duration{Duration: s.slowed(4 * time.Minute)},
 		Bases:   s.sets(), Checks: s.checks(),
 	}
-	if len(s.Moves) == 0 {
+	if len(s.Actions) == 0 {
 		spec.Description = "nothing is done"
 	}
 	if s.Replicas > 1 {
@@ -122,24 +122,24 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 // checks returns the built-in checks that apply to the moves. The documentation has a table of them.
 func (s Schedule) checks() (c v1alpha1.Checks) {
 	c.MaxPodWrites, c.MaxCommands = ptr.To(mostPodWrites), ptr.To(mostCommands)
-	if s.may(leavesGap) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
+	if s.mayCause(leavesGap) || slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == statefulSet }) {
 		c.ActiveVersion = v1alpha1.Ignored
 	}
-	if s.may(losesRequests) {
+	if s.mayCause(losesRequests) {
 		c.Order, c.InstalledOnce = v1alpha1.Ignored, v1alpha1.Ignored
 	}
-	if s.may(repeatsCommands) {
+	if s.mayCause(repeatsCommands) {
 		c.InstalledOnce = v1alpha1.Ignored
 	}
-	if s.may(removesSilently) &&
-		s.has(func(m *move) bool { return m.may(delaysLists) || m.name == forceDelete || m.name == recreate }) {
+	if s.mayCause(removesSilently) &&
+		s.has(func(m *actionSpec) bool { return m.mayCause(delaysLists) || m.name == forceDelete || m.name == recreate }) {
 		// the check does not know which lists were lost, nor how late endpoints of Pods go that are not there
 		c.Truth = v1alpha1.Ignored
 	}
-	if s.has(func(m *move) bool { return m.name == upgrade }) && s.has(func(m *move) bool { return m.resource != "" }) {
+	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) && s.has(func(m *actionSpec) bool { return m.resource != "" }) {
 		c.Truth = v1alpha1.Ignored // after a disturbance a base has two minutes to come back, and the old ones do not
 	}
-	if s.may(staleEndpoints) {
+	if s.mayCause(staleEndpoints) {
 		c.Truth = v1alpha1.Ignored // it looks at endpoints, which do not follow
 	}
 	return c
@@ -153,10 +153,10 @@ func (s Schedule) lossless(w Workload) bool {
 		func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
 		return false
 	}
-	if s.releases() > 1 && s.may(delaysLists) {
+	if s.releases() > 1 && s.mayCause(delaysLists) {
 		return false
 	}
-	return w.Kind != statefulSet && !s.may(losesRequests|unreachable)
+	return w.Kind != statefulSet && !s.mayCause(losesRequests|unreachable)
 }
 
 // observed reports whether Kubernetes never marks Nodes as unreachable, and all their Pods as Not Ready. It does so
@@ -164,9 +164,9 @@ func (s Schedule) lossless(w Workload) bool {
 // of them at any speed.
 func (s Schedule) observed() bool {
 	outages := 0
-	for _, m := range s.Moves {
-		resource := moves[m.Do].resource
-		if m.Lasts > 0 && (resource == controllers || resource == view || resource == apiServer) {
+	for _, m := range s.Actions {
+		resource := actionSpecs[m.Do].resource
+		if m.Lasts > 0 && (resource == controllers || resource == apiProxy || resource == apiServer) {
 			return false
 		}
 		if resource == apiServer {
@@ -204,8 +204,8 @@ func (r *renderer) begin() {
 		r.rolledOut(i)
 		r.reached(w)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w,
-			r.s.lossless(w) && r.s.observed() && !r.s.may(staleEndpoints))
-		if w.Replicas == len(r.s.bases()) && !r.s.may(movesModules) {
+			r.s.lossless(w) && r.s.observed() && !r.s.mayCause(staleEndpoints))
+		if w.Replicas == len(r.s.bases()) && !r.s.mayCause(movesModules) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w,
 				r.s.lossless(w))
 		}
@@ -226,10 +226,10 @@ func (r *renderer) ref(workload int) *v1alpha1.Ref {
 	return &v1alpha1.Ref{APIVersion: version, Kind: kind, Name: w.Module}
 }
 
-func (r *renderer) move(i int, m Move) {
-	kind := moves[m.Do]
+func (r *renderer) move(i int, m Action) {
+	kind := actionSpecs[m.Do]
 	switch m.When {
-	case AtOnce:
+	case Immediately:
 	case Commanded:
 		f := r.named(v1alpha1.Fault{
 			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0),
@@ -249,8 +249,8 @@ func (r *renderer) move(i int, m Move) {
 	case kind.needsAPI():
 		r.endDue(func(o open) bool { return o.kind.resource == apiServer })
 	}
-	if kind.disturbs() {
-		r.disturb(i, m, kind)
+	if kind.isDisruption() {
+		r.disrupt(i, m, kind)
 		return
 	}
 	if kind.fault != nil {
@@ -260,7 +260,7 @@ func (r *renderer) move(i int, m Move) {
 	r.operate(m)
 }
 
-func (r *renderer) operate(m Move) {
+func (r *renderer) operate(m Action) {
 	w, c := r.s.Workloads[m.Workload], &r.now[m.Workload]
 	if !slices.Contains([]string{addBase, restartBase, upgrade}, m.Do) {
 		r.last = m.Workload
@@ -324,7 +324,7 @@ func (r *renderer) operate(m Move) {
 	}
 }
 
-func (r *renderer) apply(m Move) {
+func (r *renderer) apply(m Action) {
 	w, c := r.s.Workloads[m.Workload], r.now[m.Workload]
 	r.add(fmt.Sprintf("%s: %s %s", m.Do, w.Module, version(c.version)), v1alpha1.Action{Apply: &v1alpha1.Apply{
 		// what it releases is chance

@@ -57,7 +57,7 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 			defer stop()
 			tries := 0
 			var killed []string
-			r := serial(o, func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+			r := serial(o, func(context.Context, Schedule) (runResult, *scenario.Report, error) {
 				tries++
 				if tries == 2 {
 					killed = filesOf(t, o.Corpus)
@@ -66,12 +66,12 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 					stop()
 				}
 				if tries == 1 {
-					return outcome{invariant: "order", seen: "it was", log: "module-controller: why\n"},
+					return runResult{invariant: "order", seen: "it was", log: "module-controller: why\n"},
 						&scenario.Report{Runs: []*scenario.Run{{Verdict: scenario.Failed}}}, nil
 				}
-				return outcome{}, &scenario.Report{}, nil
+				return runResult{}, &scenario.Report{}, nil
 			})
-			if err := r.all(ctx); err != nil {
+			if err := r.runAll(ctx); err != nil {
 				t.Fatal(err)
 			}
 			want := []string{"order-7.html", "order-7.log", "order-7.yaml", ResultFile}
@@ -102,12 +102,12 @@ func TestWhatIsFoundIsKept(t *testing.T) {
 
 // Failures that become one leave the files of one.
 func TestFilesOfMergedFailures(t *testing.T) {
-	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MostFailures: 100}.Complete()
-	r := serial(o, func(_ context.Context, s Schedule) (outcome, *scenario.Report, error) {
-		if !s.has(func(m *move) bool { return m.name == release }) {
-			return outcome{}, &scenario.Report{}, nil
+	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MaxFailures: 100}.Complete()
+	r := serial(o, func(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
+		if !s.has(func(m *actionSpec) bool { return m.name == release }) {
+			return runResult{}, &scenario.Report{}, nil
 		}
-		return outcome{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
+		return runResult{invariant: "requests", seen: "5 were lost"}, &scenario.Report{}, nil
 	})
 	r.began = time.Now()
 	if err := r.workers(t.Context()); err != nil {
@@ -139,11 +139,11 @@ func TestCorpusThatCannotBeWritten(t *testing.T) {
 	}
 	tries := 0
 	r := serial(Options{Seed: 1, Count: 9, Parallel: 1, Corpus: file}.Complete(),
-		func(context.Context, Schedule) (outcome, *scenario.Report, error) {
+		func(context.Context, Schedule) (runResult, *scenario.Report, error) {
 			tries++
-			return outcome{invariant: "order"}, &scenario.Report{}, nil
+			return runResult{invariant: "order"}, &scenario.Report{}, nil
 		})
-	if err := r.all(t.Context()); err == nil || tries != 1 || r.result.Error == "" {
+	if err := r.runAll(t.Context()); err == nil || tries != 1 || r.result.Error == "" {
 		t.Errorf("error %v after %d tries, %q in the result", err, tries, r.result.Error)
 	}
 }

@@ -19,7 +19,7 @@ type Schedule struct {
 	Replicas  int        `json:"replicas"`
 	Bases     []Bases    `json:"bases"`
 	Workloads []Workload `json:"workloads"`
-	Moves     []Move     `json:"moves"`
+	Actions     []Action     `json:"moves"`
 }
 
 // Bases is a set of equal bases.
@@ -42,8 +42,8 @@ type Workload struct {
 	Replicas int    `json:"replicas"`
 }
 
-// Move is an operation or a disturbance.
-type Move struct {
+// Action is an operation or a disturbance.
+type Action struct {
 	// When is the event after the previous move that the move waits for.
 	When Trigger `json:"when"`
 	// Do is the name of the move.
@@ -64,7 +64,7 @@ type Move struct {
 	For time.Duration `json:"for,omitempty"`
 }
 
-func (m Move) String() string {
+func (m Action) String() string {
 	s := string(m.When)
 	if m.Nth > 1 {
 		s += fmt.Sprintf(" (%d)", m.Nth)
@@ -81,15 +81,15 @@ func (m Move) String() string {
 
 // String returns the moves in one line.
 func (s Schedule) String() string {
-	moves := make([]string, len(s.Moves))
-	for i, m := range s.Moves {
+	moves := make([]string, len(s.Actions))
+	for i, m := range s.Actions {
 		moves[i] = m.String()
 	}
 	return strings.Join(moves, "; ")
 }
 
 func (s Schedule) clone() Schedule {
-	s.Bases, s.Workloads, s.Moves = slices.Clone(s.Bases), slices.Clone(s.Workloads), slices.Clone(s.Moves)
+	s.Bases, s.Workloads, s.Actions = slices.Clone(s.Bases), slices.Clone(s.Workloads), slices.Clone(s.Actions)
 	return s
 }
 
@@ -103,27 +103,27 @@ func (s Schedule) bases() (names []string) {
 }
 
 // basesFor returns the names of the bases that have the tunnel of a move.
-func (s Schedule) basesFor(kind move) []string {
+func (s Schedule) basesFor(kind actionSpec) []string {
 	return slices.DeleteFunc(s.bases(), func(base string) bool {
-		return kind.tunnel != "" && !s.reaches(Move{Do: kind.name, Base: base})
+		return kind.tunnel != "" && !s.hasTunnel(Action{Do: kind.name, Base: base})
 	})
 }
 
 // has reports whether keep returns true for a move of the schedule.
-func (s Schedule) has(keep func(*move) bool) bool {
-	return slices.ContainsFunc(s.Moves, func(m Move) bool { return keep(moves[m.Do]) })
+func (s Schedule) has(keep func(*actionSpec) bool) bool {
+	return slices.ContainsFunc(s.Actions, func(m Action) bool { return keep(actionSpecs[m.Do]) })
 }
 
-func (s Schedule) may(e effect) bool {
-	return s.has(func(m *move) bool { return m.may(e) })
+func (s Schedule) mayCause(e effect) bool {
+	return s.has(func(m *actionSpec) bool { return m.mayCause(e) })
 }
 
-// alone reports whether the schedule needs a sandbox of its own, because it disturbs components that schedules share,
+// needsOwnSandbox reports whether the schedule needs a sandbox of its own, because it disturbs components that schedules share,
 // or needs more than one controller.
-func (s Schedule) alone() bool { return s.Replicas > 1 || s.has((*move).shared) }
+func (s Schedule) needsOwnSandbox() bool { return s.Replicas > 1 || s.has((*actionSpec).affectsAllSchedules) }
 
 func (s Schedule) releases() (n int) {
-	for _, m := range s.Moves {
+	for _, m := range s.Actions {
 		if m.Do == release || m.Do == rollback {
 			n++
 		}
@@ -139,21 +139,21 @@ func (s Schedule) valid() bool {
 	}
 	// A bare Pod is not recreated when its base is removed. Bases that are added have new names.
 	lone := slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod })
-	if lone && s.has(func(m *move) bool { return m.may(unreachable) || m.name == upgrade }) {
+	if lone && s.has(func(m *actionSpec) bool { return m.mayCause(unreachable) || m.name == upgrade }) {
 		return false
 	}
-	if i := slices.IndexFunc(s.Moves, func(m Move) bool { return m.Do == upgrade }); i >= 0 {
-		if slices.ContainsFunc(s.Moves[i+1:], func(m Move) bool { return m.Base != "" || m.Do == upgrade }) {
+	if i := slices.IndexFunc(s.Actions, func(m Action) bool { return m.Do == upgrade }); i >= 0 {
+		if slices.ContainsFunc(s.Actions[i+1:], func(m Action) bool { return m.Base != "" || m.Do == upgrade }) {
 			return false
 		}
 	}
-	for _, m := range s.Moves {
-		kind := moves[m.Do]
+	for _, m := range s.Actions {
+		kind := actionSpecs[m.Do]
 		if kind == nil || m.Workload >= len(s.Workloads) || m.Base != "" && !slices.Contains(bases, m.Base) ||
 			m.Replica > s.Replicas {
 			return false
 		}
-		if (kind.tunnel != "" || m.When == Commanded) && !s.reaches(m) {
+		if (kind.tunnel != "" || m.When == Commanded) && !s.hasTunnel(m) {
 			return false
 		}
 		if kind.kinds != nil && !slices.Contains(kind.kinds, s.Workloads[m.Workload].Kind) {
@@ -168,15 +168,15 @@ func (s Schedule) valid() bool {
 	return true
 }
 
-// reaches reports whether the base of a move has the tunnel that the move needs. If the move has no base, any base may
+// hasTunnel reports whether the base of a move has the tunnel that the move needs. If the move has no base, any base may
 // have it.
-func (s Schedule) reaches(m Move) bool {
-	tunnel := moves[m.Do].tunnel
+func (s Schedule) hasTunnel(m Action) bool {
+	tunnel := actionSpecs[m.Do].tunnel
 	if tunnel == "" || m.When == Commanded {
 		tunnel = v1alpha1.TunnelMQTT
 	}
 	return slices.ContainsFunc(s.Bases, func(b Bases) bool {
-		return b.Tunnel == tunnel && (m.Base == "" || moves[m.Do].tunnel == "" || withinSet(m.Base, b))
+		return b.Tunnel == tunnel && (m.Base == "" || actionSpecs[m.Do].tunnel == "" || withinSet(m.Base, b))
 	})
 }
 
@@ -185,7 +185,7 @@ type Trigger string
 
 // The triggers.
 const (
-	AtOnce       Trigger = "at once"
+	Immediately       Trigger = "at once"
 	InstallBegun Trigger = "an install has begun"
 	Installed    Trigger = "a base serves the newest version"
 	Scheduled    Trigger = "a new Pod has a Node"
@@ -196,4 +196,4 @@ const (
 	Commanded Trigger = "a command passes"
 )
 
-var triggers = []Trigger{AtOnce, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled, Commanded}
+var triggers = []Trigger{Immediately, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled, Commanded}

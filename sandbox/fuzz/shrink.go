@@ -6,8 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// smaller returns the valid schedules that are simpler than s by one change, the largest changes first.
-func (s Schedule) smaller() (list []Schedule) {
+// simplifications returns the valid schedules that are simpler than s by one change, the largest changes first.
+func (s Schedule) simplifications() (list []Schedule) {
 	add := func(change func(*Schedule)) {
 		c := s.clone()
 		change(&c)
@@ -15,15 +15,15 @@ func (s Schedule) smaller() (list []Schedule) {
 			list = append(list, c)
 		}
 	}
-	if n := len(s.Moves); n > 3 {
-		add(func(c *Schedule) { c.Moves = c.Moves[:n/2] })
-		add(func(c *Schedule) { c.Moves = c.Moves[n/2:] })
+	if n := len(s.Actions); n > 3 {
+		add(func(c *Schedule) { c.Actions = c.Actions[:n/2] })
+		add(func(c *Schedule) { c.Actions = c.Actions[n/2:] })
 	}
-	for i := range s.Moves {
+	for i := range s.Actions {
 		add(func(c *Schedule) {
-			c.Moves = slices.Delete(c.Moves, i, i+1)
-			for k := range c.Moves[:i] { // disturbances around it still end with the same move
-				if m := &c.Moves[k]; m.Lasts > i-k {
+			c.Actions = slices.Delete(c.Actions, i, i+1)
+			for k := range c.Actions[:i] { // disturbances around it still end with the same move
+				if m := &c.Actions[k]; m.Lasts > i-k {
 					m.Lasts--
 				}
 			}
@@ -33,11 +33,11 @@ func (s Schedule) smaller() (list []Schedule) {
 		for i := range s.Workloads {
 			add(func(c *Schedule) {
 				c.Workloads = slices.Delete(c.Workloads, i, i+1)
-				c.Moves = slices.DeleteFunc(c.Moves,
-					func(m Move) bool { return m.Workload == i && !moves[m.Do].disturbs() })
-				for k := range c.Moves {
-					if c.Moves[k].Workload >= i && c.Moves[k].Workload > 0 {
-						c.Moves[k].Workload--
+				c.Actions = slices.DeleteFunc(c.Actions,
+					func(m Action) bool { return m.Workload == i && !actionSpecs[m.Do].isDisruption() })
+				for k := range c.Actions {
+					if c.Actions[k].Workload >= i && c.Actions[k].Workload > 0 {
+						c.Actions[k].Workload--
 					}
 				}
 			})
@@ -46,8 +46,8 @@ func (s Schedule) smaller() (list []Schedule) {
 	if s.Replicas > 1 {
 		add(func(c *Schedule) {
 			c.Replicas = 1
-			for k := range c.Moves {
-				c.Moves[k].Replica = min(c.Moves[k].Replica, 1)
+			for k := range c.Actions {
+				c.Actions[k].Replica = min(c.Actions[k].Replica, 1)
 			}
 		})
 	}
@@ -76,18 +76,18 @@ func (s Schedule) smaller() (list []Schedule) {
 			add(func(c *Schedule) { c.Workloads[i].Kind = deployment })
 		}
 	}
-	for i, m := range s.Moves {
-		if m.When != AtOnce {
-			add(func(c *Schedule) { c.Moves[i].When, c.Moves[i].Nth = AtOnce, 0 })
+	for i, m := range s.Actions {
+		if m.When != Immediately {
+			add(func(c *Schedule) { c.Actions[i].When, c.Actions[i].Nth = Immediately, 0 })
 		}
 		if m.Lasts > 0 {
-			add(func(c *Schedule) { c.Moves[i].Lasts = 0 })
+			add(func(c *Schedule) { c.Actions[i].Lasts = 0 })
 		}
 		if m.Skip > 0 {
-			add(func(c *Schedule) { c.Moves[i].Skip = 0 })
+			add(func(c *Schedule) { c.Actions[i].Skip = 0 })
 		}
 		if m.For > 0 {
-			add(func(c *Schedule) { c.Moves[i].For = 0 })
+			add(func(c *Schedule) { c.Actions[i].For = 0 })
 		}
 	}
 	return list
@@ -99,8 +99,8 @@ func (s *Schedule) fit() {
 	for i := range s.Workloads {
 		s.Workloads[i].fit(len(bases))
 	}
-	for i := range s.Moves {
-		if m := &s.Moves[i]; m.Base != "" && len(bases) > 0 && !slices.Contains(bases, m.Base) {
+	for i := range s.Actions {
+		if m := &s.Actions[i]; m.Base != "" && len(bases) > 0 && !slices.Contains(bases, m.Base) {
 			m.Base = bases[0]
 		}
 	}

@@ -35,12 +35,12 @@ const (
 )
 
 // slow reports whether the final state may take settleSlowly after the move.
-func (m *move) slow() bool {
-	return m.name == newImage || m.name == upgrade || m.may(losesCommands|unreachable)
+func (m *actionSpec) slow() bool {
+	return m.name == newImage || m.name == upgrade || m.mayCause(losesCommands|unreachable)
 }
 
 func (s Schedule) settle() time.Duration {
-	if s.has((*move).slow) {
+	if s.has((*actionSpec).slow) {
 		return s.slowed(settleSlowly)
 	}
 	return s.slowed(settle)

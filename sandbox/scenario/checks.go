@@ -73,7 +73,7 @@ func (e *execution) verdicts(ctx context.Context, end time.Time) {
 // left on a base, and returns none if the API does not answer.
 func (e *execution) foreign(ctx context.Context) (all []events.PodStatus) {
 	left := false
-	e.world.Look(func(v observe.View) { left = len(v.State().Left(nil)) > 0 })
+	e.world.Look(func(v observe.View) { left = len(v.State().Leftovers(nil)) > 0 })
 	if !left {
 		return nil
 	}

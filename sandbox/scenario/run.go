@@ -149,7 +149,7 @@ func (e *execution) awaitPods(ctx context.Context) {
 	}
 	ctx, cancelNews := context.WithTimeout(ctx, newsTime)
 	defer cancelNews()
-	err = e.world.Until(ctx, func(v observe.View) (bool, error) { return len(v.State().Left(nil)) == 0, nil })
+	err = e.world.Until(ctx, func(v observe.View) (bool, error) { return len(v.State().Leftovers(nil)) == 0, nil })
 	if err != nil {
 		e.r.o.Logger.Debug("modules are left", "run", e.in.name, "err", err) // so does this
 	}

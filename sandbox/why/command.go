@@ -28,7 +28,7 @@ func command(v *view) *Answer {
 	case w != nil && w.Reason == api.ReasonNotActivated:
 		return &Answer{Reason: KeptDeactivated,
 			Cause: fmt.Sprintf(
-				"%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.Of(&v.Pod.ObjectMeta, c).Version),
+				"%s has installed %s:%s and keeps it deactivated, while an older version is active: the base does not activate new versions by itself", v.onBase(), c.Name, workload.ModuleOf(&v.Pod.ObjectMeta, c).Version),
 			Advice: "start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or delete the Pods of the older version"}
 	case w != nil && w.Reason == api.ReasonReplacing:
 		return &Answer{Reason: ReplacingSameVersion,

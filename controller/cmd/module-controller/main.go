@@ -1,4 +1,4 @@
-// Command module-controller is the module controller as a process.
+// Command module-controller runs the bundled module controller.
 package main
 
 import (
@@ -15,8 +15,8 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// gcPercent collects twice as often as Go does by default: most of the heap is a cache that lives
-// long, and a quiet controller has time to spare but should be small.
+// gcPercent is half of the default of Go. Most of the heap is a long-lived cache, so more frequent collections save
+// memory and cost little CPU time.
 const gcPercent = 50
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := app.New(version).RunContext(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "module-controller:", err)
 		os.Exit(1)

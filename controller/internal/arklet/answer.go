@@ -10,25 +10,25 @@ import (
 // Answer is the answer of a base to install, uninstall or switch.
 type Answer struct {
 	Command Command
-	// Module is that of the request. Generations A and B omit it over MQTT after an exception.
+	// Module is the module of the request. Generations A and B omit it over MQTT after an exception.
 	Module Module
 	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
 	//
-	// An error code of the document is kept: as the whole of ErrorCode, Code or DataCode, or at the beginning of a
-	// message ("User.MetaspaceFull: 93 %"). The first one in this order is used.
+	// A base can also send a documented error code as ErrorCode, Code or DataCode, or at the beginning of a message
+	// ("User.MetaspaceFull: 93 %"). The first one in this order is used.
 	Code    string
 	Message string
 	// DataCode and DataMessage are the answer of sofa-ark: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ, ILLEGAL_STATE_BIZ or
 	// FAILED. After an exception, DataMessage is the stack trace.
 	DataCode    string
 	DataMessage string
-	// ErrorCode is a field proposed in protocol 6; real bases leave it empty.
+	// ErrorCode is a field that protocol 6 proposes. Real bases do not send it.
 	ErrorCode string
 	// PublishedAt is when the base answered, on its clock; zero over HTTP.
 	PublishedAt time.Time
 }
 
-// CodeSuccess is the code of a success.
+// CodeSuccess is the Code of a successful answer.
 const CodeSuccess = "SUCCESS"
 
 // Succeeded reports whether the base reports a success.
@@ -37,20 +37,20 @@ func (a Answer) Succeeded() bool {
 		a.ErrorCode == ""
 }
 
-// AlreadyInstalled reports whether the base has this version already, in any state (protocol 6, condition 10).
+// AlreadyInstalled reports whether the base already has this version, in any state (protocol 6, condition 10).
 func (a Answer) AlreadyInstalled() bool { return strings.EqualFold(a.DataCode, "REPEAT_BIZ") }
 
 // NotInstalled reports whether the base does not have the module (protocol 6, condition 17).
 func (a Answer) NotInstalled() bool { return strings.EqualFold(a.DataCode, "NOT_FOUND_BIZ") }
 
-// Done reports whether a command succeeded, or its result was there before.
+// Done reports whether a command succeeded, or had no effect because its result existed already.
 func (a Answer) Done() bool {
 	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() ||
 		a.Command == CommandUninstallBiz && a.NotInstalled()
 }
 
-// UnderWay reports whether the base is executing the same command (protocol 4.8).
-func (a Answer) UnderWay() bool {
+// InProgress reports whether the base rejected the command because it is executing the same command (protocol 4.8).
+func (a Answer) InProgress() bool {
 	return strings.Contains(a.Message, fmt.Sprintf("conflict, exist unfinished command(%s)", a.Command))
 }
 
@@ -69,7 +69,7 @@ type wireClientResponse struct {
 func (w wireResponse) answer() (Answer, error) {
 	a := Answer{Code: w.Code, Message: Text(w.Message), ErrorCode: w.ErrorCode}
 	var inner wireClientResponse
-	// Old generations send data of another shape, or none.
+	// Old generations send data with another structure, or none.
 	if len(w.Data) > 0 && json.Unmarshal(w.Data, &inner) == nil {
 		a.DataCode, a.DataMessage = inner.Code, Text(inner.Message)
 	}
@@ -132,7 +132,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
 		if len(inner.ByURL) > MaxModules {
 			return BatchResult{},
-				fmt.Errorf("%w: answers for %d modules: at most %d", ErrLimit, len(inner.ByURL), MaxModules)
+				fmt.Errorf("%w: answers for %d modules, more than %d", ErrLimit, len(inner.ByURL), MaxModules)
 		}
 		for url, one := range inner.ByURL {
 			if err := checkNames("code", one.Code); err != nil {
@@ -166,7 +166,7 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 }
 
 // DecodeBizListOutput decodes the full form of a module list: an HTTP body, or the data of a base/biz message of
-// generation A. If the error is ErrDropped, the list contains the valid modules.
+// generation A. If the error is ErrDropped, the returned list contains the valid modules.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
 		Code    string    `json:"code"`

@@ -35,7 +35,7 @@ func ParseState(s string) State {
 type Record struct {
 	At      time.Time
 	State   State
-	Reason  string // upper snake case whatever the tunnel wrote: INSTALL_FAILED
+	Reason  string // in upper snake case for both tunnels, for example INSTALL_FAILED
 	Message string
 }
 
@@ -69,7 +69,7 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-// record converts a record. Fields beyond the limits are left empty, and the error is about one of them.
+// record converts a record. It clears fields that exceed the limits, and returns an error for one of them.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
 	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
@@ -92,7 +92,7 @@ type wireBiz struct {
 	Records    []wireRecord `json:"bizStateRecords"`
 	WebContext string       `json:"webContextPath"`
 	MainClass  string       `json:"mainClass"`
-	bad        error        // why the entry cannot be read
+	bad        error        // error of UnmarshalJSON
 }
 
 // UnmarshalJSON implements json.Unmarshaler. A field of the wrong type invalidates the entry, but not the list.
@@ -107,11 +107,11 @@ func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	return nil
 }
 
-// masterMainClass is how sofa-ark marks the base itself in a full list (protocol 4.7).
+// masterMainClass is the main class by which sofa-ark marks the base itself in a full list (protocol 4.7).
 const masterMainClass = "embed main"
 
-// biz reads a module. ok is false if the name or the version is invalid. Other fields beyond the limits
-// are left empty. The error is the first one found.
+// biz converts a module. ok is false if the name or the version is invalid. It clears other fields that exceed the
+// limits. It returns the first error.
 func (w wireBiz) biz() (b Biz, ok bool, err error) {
 	if w.bad != nil {
 		return Biz{}, false, w.bad
@@ -125,33 +125,33 @@ func (w wireBiz) biz() (b Biz, ok bool, err error) {
 	if err := checkNames("bizName", b.Name, "bizVersion", b.Version); err != nil {
 		return Biz{}, false, err
 	}
-	note := func(bad error) {
+	addError := func(bad error) {
 		if err == nil && bad != nil {
 			err = fmt.Errorf("biz %q: %w", b.Name, bad)
 		}
 	}
 	if bad := checkNames("webContextPath", b.WebContextPath); bad != nil {
 		b.WebContextPath = ""
-		note(bad)
+		addError(bad)
 	}
 	for _, wire := range w.Records[max(0, len(w.Records)-maxRecords):] {
 		r, bad := wire.record()
-		note(bad)
+		addError(bad)
 		b.Records = append(b.Records, r)
 	}
 	switch {
 	case w.Latest != nil:
 		var bad error
 		b.Latest, bad = w.Latest.record()
-		note(bad)
+		addError(bad)
 	case len(b.Records) > 0:
 		b.Latest = b.Records[len(b.Records)-1]
 	}
 	return b, true, err
 }
 
-// DecodeSimpleBiz reads the data of a base/simpleBiz message: the list of installed modules without the
-// base itself (protocol 3.6). If the error is ErrDropped, the list contains the valid modules.
+// DecodeSimpleBiz decodes the data of a base/simpleBiz message: the list of installed modules without the base itself
+// (protocol 3.6). If the error is ErrDropped, the returned list contains the valid modules.
 func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	var w []wireBiz
 	if err := decode(data, &w); err != nil {
@@ -160,11 +160,11 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	return bizList(w)
 }
 
-// bizList converts a list. It leaves out the base itself, entries without a name, and entries that are
-// invalid: one bad module must not hide the others. The error is ErrDropped and names the first bad entry.
+// bizList converts a list. It omits the base itself and entries without a name. It also drops invalid entries, so that
+// they do not hide the other modules. Then the error is ErrDropped with the first invalid entry.
 func bizList(w []wireBiz) (list []Biz, err error) {
 	if len(w) > MaxModules {
-		return nil, fmt.Errorf("%w: a list of more than %d modules", ErrLimit, MaxModules)
+		return nil, fmt.Errorf("%w: a list has %d modules, more than %d", ErrLimit, len(w), MaxModules)
 	}
 	list = make([]Biz, 0, len(w))
 	for _, wire := range w {

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// Classify returns Arklet's code of the answer to an install, an uninstall or a switch; zero for a success. state is
-// the state of the module in the list of the base.
+// Classify returns the Arklet error code of an answer to an install, an uninstall or a switch. It is zero for a
+// success. state is the state of the module in the list of the base.
 func (a Answer) Classify(state State) errcode.Code {
 	if a.Command == CommandUninstallBiz {
 		return a.classifyUninstall()
@@ -16,8 +16,8 @@ func (a Answer) Classify(state State) errcode.Code {
 	return a.classifyInstall(state)
 }
 
-// classifyInstall returns Arklet's code of the answer to an install. It is zero for a success, which includes a
-// repeated install of an active or deactivated module. The rules are those of protocol 6, in this order.
+// classifyInstall returns the Arklet error code of an answer to an install. It is zero for a success, which includes a
+// repeated install of an active or deactivated module. The rules have the order of protocol 6.
 func (a Answer) classifyInstall(state State) errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -51,8 +51,8 @@ func (a Answer) classifyInstall(state State) errcode.Code {
 	return errcode.ArkletUnknownError
 }
 
-// classifyUninstall returns Arklet's code of the answer to an uninstall; zero for a success.
-// errcode.ArkletNoMatchedBiz means that the module does not exist.
+// classifyUninstall returns the Arklet error code of an answer to an uninstall. It is zero for a success, and
+// errcode.ArkletNoMatchedBiz if the module does not exist.
 func (a Answer) classifyUninstall() errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -68,7 +68,7 @@ func (a Answer) classifyUninstall() errcode.Code {
 	return errcode.ArkletUninstallBizFailed
 }
 
-// common returns the code that does not depend on the command.
+// common returns the error code of an answer if it does not depend on the command.
 func (a Answer) common() (errcode.Code, bool) {
 	if a.Succeeded() {
 		return "", true
@@ -88,7 +88,7 @@ func (a Answer) common() (errcode.Code, bool) {
 	return "", false
 }
 
-// documented returns the document's code in the answer, or the zero errcode.Code.
+// documented returns a documented error code that the answer contains, or the zero Code.
 func (a Answer) documented() errcode.Code {
 	for _, text := range []string{a.ErrorCode, a.Code, a.DataCode, heading(a.Message), heading(a.DataMessage)} {
 		if info, ok := errcode.Lookup(text); ok {
@@ -98,11 +98,11 @@ func (a Answer) documented() errcode.Code {
 	return ""
 }
 
-// heading returns the beginning of a message up to a colon or a space, after "Internal Error: " and exception classes
-// (protocol 6).
+// heading returns the text of a message up to a colon or a space, without a prefix of "Internal Error: " and exception
+// classes (protocol 6).
 func heading(message string) string {
 	message = strings.TrimPrefix(message, internalError)
-	for range 2 { // over MQTT the trace begins with arklet's exception around the cause
+	for range 2 { // over MQTT, the trace begins with an exception of arklet that wraps the cause
 		if class := exception.FindString(message); class != "" {
 			message = strings.TrimPrefix(message[len(class):], ": ")
 		}
@@ -113,7 +113,7 @@ func heading(message string) string {
 	return message
 }
 
-// repeated returns the code of an install of a module that the base has already, in a state.
+// repeated returns the error code for an install of a module that the base already has in a state.
 func repeated(state State) errcode.Code {
 	switch state {
 	case StateActivated, StateDeactivated:
@@ -124,13 +124,14 @@ func repeated(state State) errcode.Code {
 	return errcode.ArkletInstallationRequirementNotMet
 }
 
-// exception returns the first exception class in the message, or the empty string. The stack trace is no evidence: it
-// may have exceptions of the module's code.
+// exception returns the exception class at the beginning of the message, or the empty string. It does not use the stack
+// trace, which may contain exceptions of the module.
 func (a Answer) exception() string {
 	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
 }
 
-// throws reports whether the exception matches. Without one in the message, the stack trace may match.
+// throws reports whether the exception class head matches. If head is empty, it reports whether the stack trace
+// matches.
 func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	if head != "" {
 		return kind.MatchString(head)
@@ -138,7 +139,7 @@ func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	return kind.MatchString(a.Message + "\n" + a.DataMessage)
 }
 
-// internalError precedes the message of an exception over HTTP (protocol 6).
+// internalError is the prefix of the message of an exception over HTTP (protocol 6).
 const internalError = "Internal Error: "
 
 var (

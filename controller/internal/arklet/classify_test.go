@@ -10,7 +10,7 @@ import (
 
 const arkletException = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 
-// thrown is the answer that a base gives over MQTT when the install throws: the cause in one line,
+// thrown returns the answer of a base over MQTT after an exception: the cause in one line,
 // and the whole stack trace in the data (protocol 3.6).
 func thrown(cause, trace string) Answer {
 	return Answer{
@@ -20,13 +20,13 @@ func thrown(cause, trace string) Answer {
 	}
 }
 
-// overHTTP is the same over HTTP.
+// overHTTP returns the same answer over HTTP.
 func overHTTP(cause, trace string) Answer {
 	a := thrown(cause, trace)
 	return Answer{Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: " + cause, DataMessage: a.DataMessage}
 }
 
-// classification is what Arklet's table and the controller's call an answer.
+// classification is an answer with its codes in the tables of Arklet and ModuleController.
 type classification struct {
 	name       string
 	answer     Answer
@@ -43,7 +43,7 @@ func checkClassified(t *testing.T, tests []classification, command Command, as f
 			arklet := tt.answer.Classify(tt.state)
 			if diff := cmp.Diff([]errcode.Code{tt.arklet, tt.controller},
 				[]errcode.Code{arklet, as(arklet)}); diff != "" {
-				t.Errorf("Arklet's code, the controller's code (-want +got):\n%s", diff)
+				t.Errorf("codes of Arklet and ModuleController (-want +got):\n%s", diff)
 			}
 		})
 	}

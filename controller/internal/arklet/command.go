@@ -1,7 +1,7 @@
-// Package arklet has the messages between the controller and the arklet agent of a base.
+// Package arklet encodes and decodes the messages between the controller and the arklet agent of a base.
 //
-// It does no I/O. Decoders return an error for any invalid input and never panic. They accept all three generations
-// of heartbeats and both spellings of enums (protocol 1, 3.5 and 4.3).
+// It does no I/O. The decoders return an error for invalid input, and do not panic. They accept the heartbeats of all
+// three generations, and both spellings of enums (protocol 1, 3.5 and 4.3).
 package arklet
 
 import (
@@ -21,21 +21,21 @@ const (
 	CommandHealth       Command = "health"
 	// CommandSwitchBiz exists over HTTP only (protocol 3.3).
 	CommandSwitchBiz Command = "switchBiz"
-	// CommandBatchInstallBiz is executed by a base for a baseline.
+	// CommandBatchInstallBiz is the command with which a base installs its baseline. The controller does not send it.
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// IsQuestion reports whether the command is a query, which changes nothing on the base.
-func (c Command) IsQuestion() bool { return c == CommandHealth || c == CommandQueryAllBiz }
+// IsQuery reports whether the command is a query, which does not change the base.
+func (c Command) IsQuery() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
-// Module is the name, version and jar URL of a module. Only installBiz sends the URL.
+// Module is the name, version and jar URL of a module. Only installBiz uses the URL.
 type Module struct {
 	Name    string `json:"bizName"`
 	Version string `json:"bizVersion"`
 	URL     string `json:"bizUrl,omitempty"`
 }
 
-// Identity returns name:version, as in arklet's messages.
+// Identity returns name:version, as in the messages of arklet.
 func (m Module) Identity() string { return m.Name + ":" + m.Version }
 
 // Request is a command for a base.
@@ -45,7 +45,7 @@ type Request struct {
 	Module Module
 }
 
-// Body returns the JSON body of the request; an empty object for queries.
+// Body returns the JSON body of the request. It is an empty object for queries.
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
@@ -63,7 +63,7 @@ func (r Request) Body() ([]byte, error) {
 	}
 }
 
-// BaselineBody returns the answer to a queryBaseline: a JSON array, never null (protocol 3.6).
+// BaselineBody returns the answer to a baseline query: a JSON array, which is not null (protocol 3.6).
 func BaselineBody(modules []Module) ([]byte, error) {
 	if modules == nil {
 		modules = []Module{}

@@ -11,8 +11,8 @@ import (
 // MaxPayload is the maximum size of a message in bytes, as of a real base (protocol 4.2).
 const MaxPayload = 1 << 20
 
-// maxObjects limits the memory for a message, whose objects may be empty. A message has at most MaxModules modules, with
-// their state records.
+// maxObjects is the maximum number of JSON objects in a message. It limits the memory of a decoded message with many
+// empty objects.
 const maxObjects = 30_000
 
 // ErrTooLarge reports a message larger than MaxPayload.
@@ -21,7 +21,7 @@ var ErrTooLarge = errors.New("message larger than 1 MiB")
 // Envelope wraps each MQTT message of a base (protocol 3.5).
 type Envelope struct {
 	Data json.RawMessage `json:"data"`
-	// PublishTimestamp is the base's clock in milliseconds since 1970; 0 if it was not sent.
+	// PublishTimestamp is the time on the clock of the base in milliseconds since 1970; 0 if it was not sent.
 	PublishTimestamp int64 `json:"publishTimestamp"`
 }
 
@@ -73,7 +73,7 @@ type wireMetadata struct {
 	ClusterName string `json:"clusterName"`
 }
 
-// wireMaster has name and version since 1.3.1, and bizName, bizVersion and bizState before.
+// wireMaster has name and version since version 1.3.1, and bizName, bizVersion and bizState in earlier versions.
 type wireMaster struct {
 	Name       string  `json:"name"`
 	Version    string  `json:"version"`
@@ -116,7 +116,8 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	if h.Port < 0 || h.Port > 65535 {
 		return Heartbeat{}, fmt.Errorf("heartbeat with port %d", h.Port)
 	}
-	if err := checkWho(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster, "localIP", h.IP,
+	if err := checkIdentityAndNames(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster,
+		"localIP", h.IP,
 		"localHostName", h.HostName); err != nil {
 		return Heartbeat{}, err
 	}
@@ -143,14 +144,15 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	if w.MasterBizInfo != nil {
 		m.Name, m.Version = cmp.Or(m.Name, w.MasterBizInfo.Name), cmp.Or(m.Version, w.MasterBizInfo.Version)
 	}
-	if err := checkWho(m.Identity, "name", m.Name, "version", m.Version, "clusterName", m.Cluster); err != nil {
+	if err := checkIdentityAndNames(m.Identity, "name", m.Name, "version", m.Version, "clusterName",
+		m.Cluster); err != nil {
 		return Metadata{}, err
 	}
 	return m, nil
 }
 
-// checkWho checks the identity, if there is one, and names in pairs of field and value.
-func checkWho(identity string, pairs ...string) error {
+// checkIdentityAndNames checks an identity, which may be empty, and names in pairs of field and value.
+func checkIdentityAndNames(identity string, pairs ...string) error {
 	if identity != "" {
 		if err := CheckIdentity(identity); err != nil {
 			return err
@@ -159,7 +161,7 @@ func checkWho(identity string, pairs ...string) error {
 	return checkNames(pairs...)
 }
 
-// decode is json.Unmarshal for a message within the limits.
+// decode checks the size of a message, and decodes it with json.Unmarshal.
 func decode(b []byte, into any) error {
 	if len(b) > MaxPayload {
 		return ErrTooLarge
@@ -172,7 +174,7 @@ func decode(b []byte, into any) error {
 		return nil
 	case errors.Is(err, ErrLimit):
 		return err
-	default: // the library quotes numbers of any length
+	default: // the error can quote a number of any length
 		return fmt.Errorf("decoding a message: %.200s", err.Error())
 	}
 }

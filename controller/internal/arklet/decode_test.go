@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The messages are written by hand from the protocol, not by an encoder.
+// The messages are written by hand from the protocol, not with an encoder.
 
 func TestDecodeHeartbeat(t *testing.T) {
 	cases := []struct {
@@ -85,7 +85,7 @@ func TestDecodeEnvelope(t *testing.T) {
 		checkErr(t, err, want)
 	}
 	if _, err := DecodeEnvelope(make([]byte, MaxPayload+1)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("an oversized payload gave %v, want ErrTooLarge", err)
+		t.Errorf("error for an oversized payload: %v, want ErrTooLarge", err)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestRequestBodies(t *testing.T) {
 		}
 	}
 	if body, err := BaselineBody(nil); err != nil || string(body) != "[]" {
-		t.Errorf("an empty baseline is %s, error %v, want []", body, err)
+		t.Errorf("body of an empty baseline: %s, error %v, want []", body, err)
 	}
 }
 
@@ -271,6 +271,6 @@ func checkErr(t *testing.T, err error, want string) {
 	case want == "" && err != nil:
 		t.Fatalf("unexpected error: %v", err)
 	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
-		t.Fatalf("error %v, want one that says %q", err, want)
+		t.Fatalf("error %v, want an error with %q", err, want)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each target holds a decoder to its promise: whatever comes, there is a value within the limits, which
-// is the same when it is written and read again, or a short error in words. The corpora in testdata are
+// Each target checks a decoder: for any input, it returns either a value within the limits, which
+// does not change when it is encoded and decoded again, or a short printable error. The corpora in testdata are
 // written by hand from the protocol.
 
 func FuzzEnvelope(f *testing.F) {
@@ -21,8 +21,8 @@ func FuzzEnvelope(f *testing.F) {
 		if refused(t, err) {
 			return
 		}
-		if !json.Valid(e.Data) || e.PublishTimestamp < 0 || e.PublishTimestamp >= beyond {
-			t.Errorf("taken: %+v", e)
+		if !json.Valid(e.Data) || e.PublishTimestamp < 0 || e.PublishTimestamp >= maxMillis {
+			t.Errorf("accepted: %+v", e)
 		}
 		again(t, e, fmt.Appendf(nil, `{"data":%s,"publishTimestamp":%d}`, e.Data, e.PublishTimestamp), DecodeEnvelope)
 	})
@@ -37,7 +37,7 @@ func FuzzHeartbeat(f *testing.F) {
 		identity(t, h.Identity)
 		within(t, h.Name, h.Version, h.Cluster, h.IP, h.HostName)
 		if h.Port < 0 || h.Port > 65535 {
-			t.Errorf("a port of %d", h.Port)
+			t.Errorf("port %d", h.Port)
 		}
 		m := map[string]any{"localIP": h.IP, "localHostName": h.HostName, "port": h.Port,
 			"state": map[bool]string{true: "activated"}[h.Active]}
@@ -64,7 +64,7 @@ func FuzzBaselineQuery(f *testing.F) {
 	})
 }
 
-// FuzzBizList reads both forms of a list: the short one, and the full one of generation A and HTTP.
+// FuzzBizList decodes both forms of a list: the short one, and the full one of generation A and HTTP.
 func FuzzBizList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, full bool, data []byte) {
 		decode := DecodeSimpleBiz
@@ -82,8 +82,8 @@ func FuzzBizList(f *testing.F) {
 			ms := int64(0)
 			if !r.At.IsZero() {
 				ms = r.At.UnixMilli()
-				if ms <= 0 || ms >= beyond {
-					t.Errorf("a time of %s", r.At)
+				if ms <= 0 || ms >= maxMillis {
+					t.Errorf("time %s", r.At)
 				}
 			}
 			within(t, r.Reason)
@@ -113,7 +113,7 @@ func FuzzBizList(f *testing.F) {
 	})
 }
 
-// FuzzAnswer reads the answer to a command over either tunnel.
+// FuzzAnswer decodes the answer to a command over both tunnels.
 func FuzzAnswer(f *testing.F) {
 	request := Request{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1"}}
 	f.Fuzz(func(t *testing.T, overHTTP bool, data []byte) {
@@ -130,7 +130,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Error("an answer without a code")
 		}
 		if overHTTP && (a.Command != request.Command || a.Module != request.Module) {
-			t.Errorf("the answer is to %s of %s", a.Command, a.Module.Identity())
+			t.Errorf("the answer is for %s of %s", a.Command, a.Module.Identity())
 		}
 		response := map[string]any{
 			"code": a.Code, "message": a.Message, "errorCode": a.ErrorCode,
@@ -176,34 +176,34 @@ func FuzzHealth(f *testing.F) {
 		}
 		for _, size := range []int64{h.MetaspaceUsed, h.MetaspaceCommitted, h.MetaspaceMax} {
 			if size < Unlimited {
-				t.Errorf("a metaspace of %d bytes", size)
+				t.Errorf("metaspace of %d bytes", size)
 			}
 		}
 		if h.CPUs < 0 || h.RunTime < 0 || h.RunTime > longestRun {
-			t.Errorf("taken: %+v", h)
+			t.Errorf("accepted: %+v", h)
 		}
 	})
 }
 
-// FuzzText cleans what is for people: it is short, can be printed, and stays as it is when it is
-// cleaned once more.
+// FuzzText sanitizes texts: the result is short and printable, and does not change when it is
+// sanitized again.
 func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		clean := Text(s)
 		text(t, clean)
 		if diff := cmp.Diff(clean, Text(clean)); diff != "" {
-			t.Errorf("the second time (-first +second):\n%s", diff)
+			t.Errorf("sanitized again (-first +second):\n%s", diff)
 		}
 		if CheckIdentity(s) == nil {
 			identity(t, s)
 			if clean != s {
-				t.Errorf("the identity %q is shown as %q", s, clean)
+				t.Errorf("the identity %q is sanitized as %q", s, clean)
 			}
 		}
 	})
 }
 
-// refused says whether there is an error, which fits a log and an answer.
+// refused reports whether there is an error, and checks that its text is short and printable.
 func refused(t *testing.T, err error) bool {
 	t.Helper()
 	if err != nil && (err.Error() == "" || len(err.Error()) > MaxText+400 || !utf8.ValidString(err.Error())) {
@@ -244,7 +244,7 @@ func text(t *testing.T, s string) {
 	}
 }
 
-// wire writes a message.
+// wire encodes a message.
 func wire(t *testing.T, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -254,7 +254,7 @@ func wire(t *testing.T, v any) []byte {
 	return text
 }
 
-// again reads what was taken and written: it is the same. One that grew beyond a message is left out.
+// again decodes an encoded value, and checks that the result is equal. It ignores values that exceed the size limit.
 func again[T any](t *testing.T, first T, written []byte, decode func([]byte) (T, error)) {
 	t.Helper()
 	if len(written) > MaxPayload {
@@ -262,6 +262,6 @@ func again[T any](t *testing.T, first T, written []byte, decode func([]byte) (T,
 	}
 	second, err := decode(written)
 	if diff := cmp.Diff(first, second); err != nil || diff != "" {
-		t.Errorf("%.500s\nread again: %v (-first +second):\n%s", written, err, diff)
+		t.Errorf("%.500s\ndecoded again: %v (-first +second):\n%s", written, err, diff)
 	}
 }

@@ -8,12 +8,13 @@ import (
 // Unlimited is the metaspace maximum without -XX:MaxMetaspaceSize.
 const Unlimited = -1
 
-// longestRun limits run times, because a longer one does not fit a time.Duration.
+// longestRun is the maximum run time, because a longer one does not fit in a time.Duration.
 const longestRun = 200 * 365 * 24 * time.Hour
 
-// Health is the used part of a health document (protocol 7).
+// Health contains the used fields of a health document (protocol 7).
 type Health struct {
-	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are in bytes; -1 without a limit or metaspace.
+	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are in bytes. They are Unlimited if the base does not report a
+	// value.
 	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
 	// CPUs is the number of logical CPUs; 0 if it was not sent.
 	CPUs int
@@ -53,7 +54,7 @@ func DecodeHealth(body []byte) (Health, error) {
 	}
 	jvm := w.Data.HealthData.JVM
 	if jvm == nil {
-		return Health{}, fmt.Errorf("health without jvm")
+		return Health{}, fmt.Errorf("health document without jvm")
 	}
 	return Health{
 		MetaspaceUsed:      orUnlimited(jvm.Used),

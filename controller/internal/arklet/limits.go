@@ -11,25 +11,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Limits for strings of bases and users, because any client can send anything. Package workload applies them to Pods.
+// Limits for strings from bases and users, because any client can send messages. Package workload applies the limits to
+// Pods.
 const (
-	// MaxIdentity is the maximum length of an identity in bytes, as of a DNS name.
+	// MaxIdentity is the maximum length of an identity in bytes, the same as for a DNS name.
 	MaxIdentity = 253
 	// MaxName is the maximum length of any other name in bytes.
 	MaxName = 256
 	// MaxURL is the maximum length of the URL of a jar in bytes.
 	MaxURL = 8 << 10
-	// MaxText is the maximum length of a human-readable text in bytes. Longer stack traces lose their frames and are
-	// truncated.
+	// MaxText is the maximum length of a human-readable text in bytes. The frames of longer stack traces are removed
+	// before the text is truncated.
 	MaxText = 4 << 10
 	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
-	// maxRecords is the number of records of a module that are kept, the newest ones.
+	// maxRecords is the maximum number of state records of a module. The newest records are kept.
 	maxRecords = 100
 )
 
-// ErrLimit reports a message beyond the limits, which is ignored.
-var ErrLimit = errors.New("beyond the limits")
+// ErrLimit reports a message that exceeds the limits and is ignored.
+var ErrLimit = errors.New("limit exceeded")
 
 // ErrDropped reports invalid entries of a list. The list returned with it contains the valid entries. It wraps
 // ErrLimit.
@@ -40,9 +41,9 @@ var ErrDropped = fmt.Errorf("an entry of the list was ignored: %w", ErrLimit)
 func CheckIdentity(identity string) error {
 	switch {
 	case identity == "":
-		return fmt.Errorf("%w: an empty identity", ErrLimit)
+		return fmt.Errorf("%w: empty identity", ErrLimit)
 	case strings.ContainsAny(identity, "/+#"):
-		return fmt.Errorf("%w: the identity %.80q has one of / + #", ErrLimit, identity)
+		return fmt.Errorf("%w: identity %.80q contains /, + or #", ErrLimit, identity)
 	}
 	return checkName("identity", identity, MaxIdentity)
 }
@@ -50,7 +51,7 @@ func CheckIdentity(identity string) error {
 // checkNames checks names in pairs of field and value.
 func checkNames(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
-		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // they are pairs
+		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // callers pass pairs
 			return err
 		}
 	}
@@ -60,9 +61,9 @@ func checkNames(pairs ...string) error {
 func checkName(what, name string, limit int) error {
 	switch {
 	case len(name) > limit:
-		return fmt.Errorf("%w: %s of %d bytes, %.40q…: at most %d", ErrLimit, what, len(name), name, limit)
+		return fmt.Errorf("%w: %s %.40q… has %d bytes, more than %d", ErrLimit, what, name, len(name), limit)
 	case !Printable(name):
-		return fmt.Errorf("%w: %s %q has a character that cannot be printed", ErrLimit, what, name)
+		return fmt.Errorf("%w: %s %q contains a character that is not printable", ErrLimit, what, name)
 	}
 	return nil
 }
@@ -72,8 +73,9 @@ func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text sanitizes a text of a base for display: at most MaxText bytes of printable characters, line ends and tabs,
-// without credentials in URLs. Longer stack traces first lose their frames, so that every exception stays.
+// Text sanitizes a text of a base for display. The result has at most MaxText bytes of printable characters, line feeds
+// and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed first, so that all
+// exceptions stay.
 func Text(s string) string {
 	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
@@ -92,7 +94,7 @@ func Text(s string) string {
 		}
 		return c
 	}, s)
-	return strings.Clone(s) // and let go of the message
+	return strings.Clone(s) // so that the message can be garbage-collected
 }
 
 // FirstLine returns the first line of a text.
@@ -101,7 +103,7 @@ func FirstLine(s string) string {
 	return line
 }
 
-// cut marks an omission.
+// cut is appended to truncated texts.
 const cut = "…"
 
 // withoutFrames removes the frames of a stack trace.
@@ -116,13 +118,13 @@ func withoutFrames(s string) string {
 	return b.String()
 }
 
-// beyond is the first time that the JSON of the Kubernetes API cannot represent (RFC 3339).
-var beyond = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+// maxMillis is the first time that the Kubernetes API cannot represent in JSON (RFC 3339).
+var maxMillis = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// fromMillis converts a time of a base; 0 is none.
+// fromMillis converts a timestamp of a base. It returns the zero time for 0.
 func fromMillis(what string, ms int64) (time.Time, error) {
 	switch {
-	case ms < 0 || ms >= beyond:
+	case ms < 0 || ms >= maxMillis:
 		return time.Time{}, fmt.Errorf("%w: %s %d is before 1970 or after 9999", ErrLimit, what, ms)
 	case ms == 0:
 		return time.Time{}, nil

@@ -21,8 +21,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// What goes beyond the limits is refused as such, in whatever message and field it stands, and what is at
-// them is taken.
+// In each message and field, a value that exceeds its limit is rejected with ErrLimit, and a value at the limit is
+// accepted.
 func TestLimits(t *testing.T) {
 	long, name := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
 	decoders := map[string]func(string) error{
@@ -92,15 +92,15 @@ func TestLimits(t *testing.T) {
 		{"batch", urls(1), strings.Replace(urls(1), `"u0":{"code":"SUCCESS"`, `"u0":{"code":"`+long+`"`, 1)},
 	} {
 		if err := decoders[c.message](c.good); err != nil {
-			t.Errorf("%s %.120s: refused: %v", c.message, c.good, err)
+			t.Errorf("%s %.120s: rejected: %v", c.message, c.good, err)
 		}
 		if err := decoders[c.message](c.bad); !errors.Is(err, ErrLimit) || len(err.Error()) > 400 {
-			t.Errorf("%s %.120s: %.500v, want a short error of the limits", c.message, c.bad, err)
+			t.Errorf("%s %.120s: %.500v, want a short ErrLimit", c.message, c.bad, err)
 		}
 	}
 }
 
-// A long text is cut and not refused: real bases send stack traces of any length.
+// A long text is truncated and not rejected, because real bases send stack traces of any length.
 func TestTexts(t *testing.T) {
 	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
 	for name, c := range map[string]struct{ text, want string }{
@@ -123,7 +123,7 @@ func TestTexts(t *testing.T) {
 		[]byte(`{"code":"FAILED","message":"`+long+`","data":{"code":"FAILED","message":"`+long+`"}}`), Request{})
 	if err != nil || len(a.Message) > MaxText || len(a.DataMessage) > MaxText || a.Message == "" ||
 		a.DataMessage == "" {
-		t.Errorf("an answer with long messages came as %d and %d bytes, error %v", len(a.Message), len(a.DataMessage),
+		t.Errorf("an answer with long messages: %d and %d bytes, error %v", len(a.Message), len(a.DataMessage),
 			err)
 	}
 	list, err := DecodeSimpleBiz([]byte(`[{"name":"b","latestStateRecord":{"changeTime":1,"message":"` + long + `"}}]`))
@@ -138,16 +138,16 @@ func TestTexts(t *testing.T) {
 	}
 	for url, one := range batch.Failed {
 		if len(url) > MaxText || len(one.DataMessage) > MaxText || one.DataMessage == "" {
-			t.Errorf("a batch came with a URL of %d bytes and a message of %d", len(url), len(one.DataMessage))
+			t.Errorf("a batch with a URL of %d bytes and a message of %d bytes", len(url), len(one.DataMessage))
 		}
 	}
 	if _, err := DecodeHealth([]byte(`{"code":"` + long + `","message":"` + long + `"}`)); err == nil ||
 		len(err.Error()) > MaxText+200 {
-		t.Errorf("a refused health gives an error of %d bytes", len(err.Error()))
+		t.Errorf("the error for a failed health check has %d bytes", len(err.Error()))
 	}
 }
 
-func TestTheNewestRecordsStay(t *testing.T) {
+func TestNewestRecordsAreKept(t *testing.T) {
 	var records strings.Builder
 	for i := range maxRecords + 5 {
 		fmt.Fprintf(&records, `{"changeTime":%d},`, i+1)
@@ -165,20 +165,20 @@ func TestTheNewestRecordsStay(t *testing.T) {
 	}
 }
 
-func TestAMessageOfManyObjectsIsRefused(t *testing.T) {
+func TestMessageWithManyObjectsIsRejected(t *testing.T) {
 	list := "[" + strings.Repeat("{},", maxObjects) + "{}]"
 	if _, err := DecodeSimpleBiz([]byte(list)); !errors.Is(err, ErrLimit) {
 		t.Errorf("error %v, want ErrLimit", err)
 	}
 }
 
-// One bad entry of a list does not hide the other modules, and is reported.
-func TestBadEntriesOfListsAreDropped(t *testing.T) {
+// An invalid entry of a list does not hide the other modules, and is reported.
+func TestInvalidEntriesOfListsAreDropped(t *testing.T) {
 	long := strings.Repeat("9", MaxName+1)
 	good := `{"bizName":"good","bizVersion":"1","bizState":"ACTIVATED"}`
 	for name, tt := range map[string]struct {
 		entry string
-		want  []string // the modules that are returned with the good one
+		want  []string // modules that are returned in addition to the valid one
 	}{
 		"a version that is too long":      {`{"bizName":"b","bizVersion":"` + long + `"}`, nil},
 		"a name that is too long":         {`{"bizName":"` + long + `","bizVersion":"1"}`, nil},
@@ -208,6 +208,6 @@ func TestBadEntriesOfListsAreDropped(t *testing.T) {
 	}
 	if list, err := DecodeBizListOutput([]byte(`{"code":"SUCCESS","data":[1,` + good + `]}`)); err == nil ||
 		errors.Is(err, ErrDropped) {
-		t.Errorf("a list of numbers is %v, error %v", list, err)
+		t.Errorf("a list of numbers: %v, error %v", list, err)
 	}
 }

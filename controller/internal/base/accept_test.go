@@ -14,25 +14,25 @@ func overHTTP(identity, ip string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: ip}
 }
 
-// heard has a heartbeat come, and fails unless it is taken, or rejected for that reason.
-func (w *world) heard(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
+// wantHeartbeat sends a heartbeat, and checks that it is accepted, or rejected with the reason.
+func (w *world) wantHeartbeat(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
 	t.Helper()
-	reason, err := w.Heard(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})
+	reason, err := w.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})
 	if reason != want || (err != nil) != (want != "") {
 		t.Errorf("a heartbeat from %+v: rejected as %q (%v), want %q", from, reason, err, want)
 	}
 }
 
-func TestNobodyElseSpeaksForABase(t *testing.T) {
+func TestMessagesFromOtherTunnelOrAddressAreRejected(t *testing.T) {
 	w := newWorld()
-	w.heard(t, overMQTT("m"), true, "")
-	w.heard(t, overHTTP("h", "10.0.0.1"), true, "")
+	w.wantHeartbeat(t, overMQTT("m"), true, "")
+	w.wantHeartbeat(t, overHTTP("h", "10.0.0.1"), true, "")
 	w.take()
-	// Whoever reaches the port cannot end a base, take its place, or say anything else in its name.
+	// A client that can connect to the port cannot end or replace a base, or send other messages for it.
 	for _, active := range []bool{true, false} {
-		w.heard(t, overHTTP("m", "10.0.0.9"), active, tunnel.OtherTunnel)
-		w.heard(t, overMQTT("h"), active, tunnel.OtherTunnel)
-		w.heard(t, overHTTP("h", "10.0.0.9"), active, tunnel.WrongAddress)
+		w.wantHeartbeat(t, overHTTP("m", "10.0.0.9"), active, tunnel.OtherTunnel)
+		w.wantHeartbeat(t, overMQTT("h"), active, tunnel.OtherTunnel)
+		w.wantHeartbeat(t, overHTTP("h", "10.0.0.9"), active, tunnel.WrongAddress)
 	}
 	w.want(t)
 	for from, want := range map[tunnel.Origin]tunnel.Rejection{
@@ -49,51 +49,52 @@ func TestNobodyElseSpeaksForABase(t *testing.T) {
 		}
 	}
 	if s, _ := w.Get("h"); s.IP != "10.0.0.1" || s.Tunnel != tunnel.HTTP {
-		t.Errorf("the base is at %s, by %s", s.IP, s.Tunnel)
+		t.Errorf("the base has the address %s and the tunnel %s", s.IP, s.Tunnel)
 	}
-	// What others say in its name keeps no dead base alive.
+	// Rejected heartbeats do not keep the base registered.
 	w.pass(24 * time.Second)
-	w.heard(t, overHTTP("m", "10.0.0.9"), true, tunnel.OtherTunnel)
+	w.wantHeartbeat(t, overHTTP("m", "10.0.0.9"), true, tunnel.OtherTunnel)
 	w.pass(40 * time.Second)
 	if _, known := w.Get("m"); known {
-		t.Error("a dead base is kept alive over another tunnel")
+		t.Error("a base stays registered because of heartbeats over another tunnel")
 	}
-	w.heard(t, overHTTP("m", "10.0.0.2"), true, "") // it is gone: it may come by whichever
+	w.wantHeartbeat(t, overHTTP("m", "10.0.0.2"), true, "") // after its removal, it can use any tunnel
 }
 
-func TestABaseThatMoves(t *testing.T) {
+func TestBaseChangesItsAddress(t *testing.T) {
 	w := newWorld()
-	w.heard(t, overHTTP("h", "10.0.0.1"), true, "")
+	w.wantHeartbeat(t, overHTTP("h", "10.0.0.1"), true, "")
 	w.pass(24 * time.Second)
-	w.heard(t, overHTTP("h", "10.0.0.2"), true, tunnel.WrongAddress)
-	w.pass(time.Second) // since it was heard at the one before; what was rejected does not count
-	w.heard(t, overHTTP("h", "10.0.0.2"), true, "")
-	if s, _ := w.Get("h"); s.IP != "10.0.0.2" || s.Liveness != Alive {
-		t.Errorf("it is at %s, %s", s.IP, s.Liveness)
+	w.wantHeartbeat(t, overHTTP("h", "10.0.0.2"), true, tunnel.WrongAddress)
+	w.pass(time.Second) // rejected heartbeats do not count
+	w.wantHeartbeat(t, overHTTP("h", "10.0.0.2"), true, "")
+	if s, _ := w.Get("h"); s.IP != "10.0.0.2" || s.Liveness != Reachable {
+		t.Errorf("the base has the address %s and is %s", s.IP, s.Liveness)
 	}
 	proven := overHTTP("h", "10.0.0.3")
 	proven.Certified = true
-	w.heard(t, proven, true, "")
+	w.wantHeartbeat(t, proven, true, "")
 	if s, _ := w.Get("h"); s.IP != "10.0.0.3" {
-		t.Errorf("with a certificate it is at %s", s.IP)
+		t.Errorf("with a certificate, the base has the address %s", s.IP)
 	}
 }
 
-func TestTheNumberOfBasesIsBounded(t *testing.T) {
+func TestMaxBases(t *testing.T) {
 	w := newWorld()
 	w.opts.MaxBases = 3
 	for i := range 3 {
-		w.heard(t, overMQTT(fmt.Sprint(i)), true, "")
+		w.wantHeartbeat(t, overMQTT(fmt.Sprint(i)), true, "")
 	}
-	w.heard(t, overMQTT("3"), true, tunnel.TooMany)
-	w.heard(t, overMQTT("3"), false, "")
-	w.heard(t, overMQTT("2"), true, "") // one that is known
-	if _, err := w.Heard(overMQTT("3"), beat("1")); err == nil || !strings.Contains(err.Error(), "MAX_BASES") {
-		t.Errorf("error %v, want one that names the setting", err)
+	w.wantHeartbeat(t, overMQTT("3"), true, tunnel.TooMany)
+	w.wantHeartbeat(t, overMQTT("3"), false, "")
+	w.wantHeartbeat(t, overMQTT("2"), true, "") // already registered
+	if _, err := w.HandleHeartbeat(overMQTT("3"), beat("1")); err == nil ||
+		!strings.Contains(err.Error(), "MAX_BASES") {
+		t.Errorf("error %v, want an error with the setting", err)
 	}
-	w.heard(t, overMQTT("2"), false, "")
-	w.heard(t, overMQTT("3"), true, "")
-	if n := w.Count()[Alive]; n != 3 {
-		t.Errorf("%d bases are known, want 3", n)
+	w.wantHeartbeat(t, overMQTT("2"), false, "")
+	w.wantHeartbeat(t, overMQTT("3"), true, "")
+	if n := w.Count()[Reachable]; n != 3 {
+		t.Errorf("%d bases are registered, want 3", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Info is what a base reports about itself.
+// Info is the data that a base reports about itself.
 type Info struct {
 	Identity string
 	Name     string
@@ -23,43 +23,41 @@ type Info struct {
 	Tunnel tunnel.Key
 }
 
-// Liveness is how long ago a base sent a message.
+// Liveness classifies bases by the time since their last message.
 type Liveness int
 
 const (
-	// Alive bases sent a message within Options.UnreachableAfter.
-	Alive Liveness = iota
-	// Unreachable bases miss heartbeats and may recover. They get health checks only.
+	// Reachable bases sent a message within Options.UnreachableAfter.
+	Reachable Liveness = iota
+	// Unreachable bases miss heartbeats and may recover. The controller sends them only health checks.
 	Unreachable
-	// Gone bases missed heartbeats for Options.DeadAfter, or reported that they are not active.
-	Gone
 )
 
 func (l Liveness) String() string {
-	return [...]string{"alive", "unreachable", "gone"}[l]
+	return [...]string{"reachable", "unreachable"}[l]
 }
 
 // Snapshot is the state of a base at one moment. It is a copy, but Modules is shared and must not be changed.
 type Snapshot struct {
 	Info
 	Liveness Liveness
-	// LastSeen is the time of the last message, on the controller's clock.
+	// LastSeen is the time of the last message, on the clock of the controller.
 	LastSeen time.Time
-	// Observed reports whether missed heartbeats of the base are evaluated.
+	// Observed states whether missed heartbeats of the base count.
 	Observed Observation
 	// Adopted reports whether the base had a Node when this controller started.
 	Adopted bool
-	// Doubted reports whether the Node of the base was deleted, and the base has sent no message since.
-	Doubted bool
-	// Health is the last answer to a health check; HealthAt is zero before the first.
+	// NeedsHeartbeat reports whether the base has sent no message since its Node was deleted.
+	NeedsHeartbeat bool
+	// Health is the last answer to a health check. HealthAt is when it arrived; zero before the first answer.
 	Health   arklet.Health
 	HealthAt time.Time
 	// Modules is the last module list, sorted by name; nil before the first, empty if the base has no modules.
 	Modules []arklet.Biz
 	// ListedAt is the Origin.At of the module list.
 	ListedAt time.Time
-	// HeardAt is when the module list arrived, on the controller's clock.
-	HeardAt time.Time
+	// ListReceivedAt is when the module list arrived, on the clock of the controller.
+	ListReceivedAt time.Time
 }
 
 // Module returns a module of the last list.
@@ -72,7 +70,7 @@ func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	return arklet.Biz{}, false
 }
 
-// Versions returns all versions of a module in the last list. They are shared, and must not be changed.
+// Versions returns all versions of a module in the last list. The caller must not change the slice, which is shared.
 func (s Snapshot) Versions(name string) []arklet.Biz {
 	by := func(m arklet.Biz, name string) int { return strings.Compare(m.Name, name) }
 	from, _ := slices.BinarySearchFunc(s.Modules, name, by)
@@ -83,60 +81,61 @@ func (s Snapshot) Versions(name string) []arklet.Biz {
 	return s.Modules[from:to]
 }
 
-// record is the state of one base; the Registry's lock guards it.
+// record is the state of one base. The lock of the Registry guards it.
 type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
-	// elsewhere is true while another controller serves the base. heardHere is true after the first message from the base.
+	// elsewhere is true while another controller serves the base. heardHere is true after the first message from the
+	// base.
 	elsewhere, heardHere bool
 
-	peer     string // peer address of the last heartbeat, which came at peerAt; empty if unknown
-	peerAt   time.Time
-	source   netip.Prefix // key of Registry.sources
-	lostAt   time.Time    // when this controller served the base last, or could not read which controller serves it
-	lastSeen time.Time
-	came     time.Time // when its first message arrived, or its Node was created; zero if unknown
+	peer           string // peer address of the last heartbeat, which arrived at peerAt; empty if unknown
+	peerAt         time.Time
+	source         netip.Prefix // key of Registry.sources
+	notServedSince time.Time    // when this controller stopped serving the base, or last could not act
+	lastSeen       time.Time
+	appearedAt     time.Time // when the first message arrived or the Node was created; zero if unknown
 
-	health   arklet.Health
-	healthAt time.Time
-	modules  []arklet.Biz
-	listed   bool
-	listedAt time.Time
-	heardAt  time.Time
-	older    int       // lists in a row that were older than listedAt
-	olderAt  time.Time // when the first of them came
-	// listTurn is the number of accepted lists.
-	listTurn uint64
-	turned   chan struct{} // closed at the next accepted list; nil if no call waits
+	health     arklet.Health
+	healthAt   time.Time
+	modules    []arklet.Biz
+	listed     bool
+	listedAt   time.Time
+	heardAt    time.Time
+	older      int       // number of consecutive lists that were older than listedAt
+	olderAt    time.Time // when the first of these lists arrived
+	listCount  uint64
+	nextListed chan struct{} // closed when the next list is accepted; nil if no call waits
 
 	nextHealth time.Time
 	nextList   time.Time
 	missed     bool // the missed heartbeat was counted
 
-	observed   Observation
-	quietUntil time.Time // missed heartbeats before do not count
-	heldSince  time.Time // when its mass outage began; zero if there is none
-	adopted    bool      // it had a Node when this controller began
-	doubted    time.Time // when its Node was deleted, without a message since; zero if not
-	heldUntil  time.Time // end of the mass outage: missed heartbeats before do not change the liveness
-	away       bool      // its tunnel was connected again, without a message since
+	observed          Observation
+	graceUntil        time.Time // heartbeats missed before this time do not count
+	outageSince       time.Time // when the current mass outage began; zero if there is none
+	adopted           bool      // had a Node when this controller started
+	heartbeatRequired time.Time // when the Node was deleted; zero if a message arrived since
+	outageUntil       time.Time // end of the last mass outage; heartbeats missed before do not change the liveness
+	reconnecting      bool      // no message has arrived since the tunnel reconnected
 }
 
 func (r *record) snapshot() Snapshot {
 	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Adopted: r.adopted,
-		Doubted: !r.doubted.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt, HeardAt: r.heardAt}
+		NeedsHeartbeat: !r.heartbeatRequired.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt,
+		ListReceivedAt: r.heardAt}
 	if r.listed {
 		s.Modules = r.modules
 	}
 	return s
 }
 
-// isObserved reports whether this controller evaluates missed heartbeats of the base. It does not evaluate them
-// if another controller serves the base, and this controller may not receive the heartbeats. Over HTTP each
-// heartbeat reaches one controller. Over MQTT the other controller may use another broker.
+// isObserved reports whether missed heartbeats of the base count in this controller. They do not count if another
+// controller serves the base and may be the only one that receives its heartbeats. Over HTTP, a base sends each
+// heartbeat to one controller. Over MQTT, the other controller may use another broker.
 func (r *record) isObserved() bool {
-	return !r.elsewhere || !r.doubted.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
+	return !r.elsewhere || !r.heartbeatRequired.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
 }
 
 func (r *record) address() tunnel.Address {

@@ -14,25 +14,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-func TestMass(t *testing.T) {
-	at := func(seconds ...int) (list []silent) {
+func TestMassFailure(t *testing.T) {
+	at := func(seconds ...int) (list []missingBase) {
 		for i, s := range seconds {
 			list = append(list,
-				silent{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0), last: time.Unix(int64(s), 0)})
+				missingBase{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0),
+					last: time.Unix(int64(s), 0)})
 		}
 		return list
 	}
-	from := func(list []silent, second int) []silent {
+	from := func(list []missingBase, second int) []missingBase {
 		for i := range list {
-			list[i].came = time.Unix(int64(second), 0)
+			list[i].appearedAt = time.Unix(int64(second), 0)
 		}
 		return list
 	}
 	for name, c := range map[string]struct {
-		list []silent
-		all  int
-		want map[string]bool
-		came []silent
+		list     []missingBase
+		all      int
+		want     map[string]bool
+		appeared []missingBase
 	}{
 		"none":                      {at(), 10, nil, nil},
 		"one of two":                {at(0), 2, nil, nil},
@@ -46,49 +47,50 @@ func TestMass(t *testing.T) {
 			map[string]bool{"b": true, "c": true, "d": true}, nil},
 		"windows that follow each other": {at(0, 40, 80, 120), 4,
 			map[string]bool{"a": true, "b": true, "c": true, "d": true}, nil},
-		"a release of all bases": {at(110, 120, 130), 6, nil, at(105, 110, 125)},
-		"some have come long before": {at(110, 120, 130), 6,
+		"a rollout of all bases": {at(110, 120, 130), 6, nil, at(105, 110, 125)},
+		"other bases appeared long before": {at(110, 120, 130), 6,
 			map[string]bool{"a": true, "b": true, "c": true}, at(7, 8, 9)},
-		"fewer come than fall silent": {at(110, 120, 130, 140), 6,
+		"fewer bases appear than become unreachable": {at(110, 120, 130, 140), 6,
 			map[string]bool{"a": true, "b": true, "c": true, "d": true}, at(125)},
-		"all have come together": {from(at(110, 120, 130), 100), 6,
+		"all bases appeared at the same time": {from(at(110, 120, 130), 100), 6,
 			map[string]bool{"a": true, "b": true, "c": true}, at(100, 105, 109)},
-		"the silent ones had come much earlier": {from(at(110, 120, 130), 90), 6, nil, at(101, 105, 109)},
-		"one had come shortly before": {append(from(at(110, 120, 130), 90), from(at(130), 108)...), 8, nil,
+		"unreachable bases appeared much earlier": {from(at(110, 120, 130), 90), 6, nil, at(101, 105, 109)},
+		"one base appeared shortly before": {append(from(at(110, 120, 130), 90), from(at(130), 108)...), 8, nil,
 			at(105, 106, 107, 109)},
 	} {
 		var o MassOptions
 		o.complete()
-		var came []time.Time
-		for _, b := range c.came {
-			came = append(came, b.heard)
+		var appeared []time.Time
+		for _, b := range c.appeared {
+			appeared = append(appeared, b.heard)
 		}
-		if diff := cmp.Diff(c.want, o.mass(c.list, came, c.all, 10*time.Second), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(c.want, o.massFailure(c.list, appeared, c.all, 10*time.Second),
+			cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	off := MassOptions{Percent: -1}
 	off.complete()
-	if got := off.mass(at(0, 0, 0), nil, 3, 0); len(got) > 0 {
-		t.Errorf("turned off it holds %v", got)
+	if got := off.massFailure(at(0, 0, 0), nil, 3, 0); len(got) > 0 {
+		t.Errorf("disabled detection returns %v", got)
 	}
 }
 
-// A base is held if and only if some window around it has enough silent ones.
-func TestMassAgreesWithItsDefinition(t *testing.T) {
+// A base is in a mass outage if and only if a window that contains it has enough missing bases.
+func TestMassFailureMatchesDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := MassOptions{Percent: rapid.IntRange(1, 100).Draw(t, "percent")}
 		o.complete()
-		seconds := rapid.SliceOfN(rapid.IntRange(0, 300), 0, 12).Draw(t, "silent since")
-		all := len(seconds) + rapid.IntRange(0, 12).Draw(t, "speaking")
-		var list []silent
+		seconds := rapid.SliceOfN(rapid.IntRange(0, 300), 0, 12).Draw(t, "missing since")
+		all := len(seconds) + rapid.IntRange(0, 12).Draw(t, "reachable")
+		var list []missingBase
 		for i, s := range seconds {
-			list = append(list, silent{identity: fmt.Sprint(i), heard: time.Unix(int64(s), 0)})
+			list = append(list, missingBase{identity: fmt.Sprint(i), heard: time.Unix(int64(s), 0)})
 		}
 		want := map[string]bool{}
 		for _, b := range list {
 			for _, start := range list {
-				within := func(s silent) bool {
+				within := func(s missingBase) bool {
 					return !s.heard.Before(start.heard) && s.heard.Sub(start.heard) <= o.Window
 				}
 				n := 0
@@ -97,18 +99,18 @@ func TestMassAgreesWithItsDefinition(t *testing.T) {
 						n++
 					}
 				}
-				if all >= o.AtLeast && within(b) && n*100 >= o.Percent*all {
+				if all >= o.MinBases && within(b) && n*100 >= o.Percent*all {
 					want[b.identity] = true
 				}
 			}
 		}
-		if diff := cmp.Diff(want, o.mass(slices.Clone(list), nil, all, 0), cmpopts.EquateEmpty()); diff != "" {
-			t.Fatalf("held (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, o.massFailure(slices.Clone(list), nil, all, 0), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("bases in a mass outage (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestTheBudgetOfAMinute(t *testing.T) {
+func TestBudgetPerMinute(t *testing.T) {
 	for _, c := range []struct{ percent, all, want int }{{10, 1, 1}, {10, 19, 1}, {10, 20, 2}, {10, 1000, 100},
 		{99, 100, 99}} {
 		var b budget
@@ -120,7 +122,7 @@ func TestTheBudgetOfAMinute(t *testing.T) {
 			return n
 		}
 		if got := took(); got != c.want {
-			t.Errorf("%d%% of %d: %d at once, want %d", c.percent, c.all, got, c.want)
+			t.Errorf("%d%% of %d: %d immediately, want %d", c.percent, c.all, got, c.want)
 		}
 		total := 0
 		for range 600 {
@@ -133,12 +135,12 @@ func TestTheBudgetOfAMinute(t *testing.T) {
 	}
 }
 
-// Of 100 percent there is no limit, however fast bases come and die.
-func TestABudgetOfAll(t *testing.T) {
+// With 100 percent there is no limit.
+func TestBudgetOf100Percent(t *testing.T) {
 	var b budget
 	for range 50 {
 		if !b.take(100, 5, time.Unix(0, 0), 1) {
-			t.Fatal("one must wait")
+			t.Fatal("a removal is delayed")
 		}
 	}
 }
@@ -149,46 +151,46 @@ func (w *world) touchAll(ids ...string) {
 	}
 }
 
-// speak lets time pass while some bases go on speaking.
-func (w *world) speak(d time.Duration, ids ...string) {
+// keepReachable advances the clock while the given bases send messages.
+func (w *world) keepReachable(d time.Duration, ids ...string) {
 	for range d / time.Second {
 		w.touchAll(ids...)
 		w.pass(time.Second)
 	}
 }
 
-func TestHalfOfTheBasesSilentAtOnce(t *testing.T) {
-	w, _ := sightedWorld("a", "b", "c", "d")
-	w.speak(20*time.Minute, "a", "b")
+func TestMassOutageOfHalfOfTheBases(t *testing.T) {
+	w, _ := newWorldWithTunnel("a", "b", "c", "d")
+	w.keepReachable(20*time.Minute, "a", "b")
 	if got := w.kinds(); len(got) != 2 {
-		t.Errorf("changes in 20 min: %q, want that two are not observed", got)
+		t.Errorf("changes in 20 min: %q, want two bases to become unobserved", got)
 	}
 	for _, id := range []string{"c", "d"} {
-		if s, known := w.Get(id); !known || s.Liveness != Alive || s.Observed.Blind != MassSilence {
-			t.Errorf("base %s: known %t, %s, %q", id, known, s.Liveness, s.Observed.Blind)
+		if s, known := w.Get(id); !known || s.Liveness != Reachable || s.Observed.Reason != MassOutage {
+			t.Errorf("base %s: known %t, %s, %q", id, known, s.Liveness, s.Observed.Reason)
 		}
 	}
 	w.Touch("c")
-	w.wantKinds(t, "when one is back", `c blind ""`)
-	w.speak(api.UnreachableAfter-time.Second, "a", "b", "c")
-	w.wantKinds(t, "shortly after that")
-	w.speak(time.Second, "a", "b", "c")
-	w.wantKinds(t, "when the other was silent alone for as long as ever", "d unreachable", `d blind ""`)
-	w.speak(api.DeadAfter-api.UnreachableAfter, "a", "b", "c")
-	w.wantKinds(t, "in the end", "d gone")
+	w.wantKinds(t, "after one base recovered", `c unobservable ""`)
+	w.keepReachable(api.UnreachableAfter-time.Second, "a", "b", "c")
+	w.wantKinds(t, "before the other is unreachable")
+	w.keepReachable(time.Second, "a", "b", "c")
+	w.wantKinds(t, "after the other alone missed heartbeats", "d unreachable", `d unobservable ""`)
+	w.keepReachable(api.DeadAfter-api.UnreachableAfter, "a", "b", "c")
+	w.wantKinds(t, "after DeadAfter", "d removed")
 }
 
-// All bases were released, and then the controller started again: what came last is known from the
-// Nodes.
-func TestBasesAreReleasedWhileTheControllerIsAway(t *testing.T) {
-	w, _ := sightedWorld()
+// All bases were replaced, and then the controller restarted. The creation times of the Nodes show which bases appeared
+// last.
+func TestBasesAreReplacedWhileControllerIsStopped(t *testing.T) {
+	w, _ := newWorldWithTunnel()
 	now := w.clock.Now()
 	for id, ago := range map[string]time.Duration{"a": time.Hour, "b": time.Hour, "c": 10 * time.Second,
 		"d": 5 * time.Second} {
 		w.Adopt(Info{Identity: id, Tunnel: tunnel.MQTT}, now.Add(-ago))
 	}
 	w.take()
-	w.speak(api.ReconnectGrace+api.UnreachableAfter, "c", "d")
+	w.keepReachable(api.ReconnectGrace+api.UnreachableAfter, "c", "d")
 	got := w.kinds()
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"a unreachable", "b unreachable"}, got); diff != "" {
@@ -196,72 +198,72 @@ func TestBasesAreReleasedWhileTheControllerIsAway(t *testing.T) {
 	}
 }
 
-func TestAMassSilenceIsNotBelievedForEver(t *testing.T) {
-	w, _ := sightedWorld("a", "b", "c")
-	w.speak(30*time.Minute, "a")
+func TestMassOutageEndsAfterMaxDuration(t *testing.T) {
+	w, _ := newWorldWithTunnel("a", "b", "c")
+	w.keepReachable(30*time.Minute, "a")
 	w.kinds()
-	w.speak(2*time.Minute, "a")
+	w.keepReachable(2*time.Minute, "a")
 	got := w.kinds()
 	slices.Sort(got)
-	gone := slices.IndexFunc(got, func(s string) bool { return s == "b gone" || s == "c gone" })
+	gone := slices.IndexFunc(got, func(s string) bool { return s == "b removed" || s == "c removed" })
 	if gone < 0 {
-		t.Fatalf("changes %q: none is gone", got)
+		t.Fatalf("changes %q: no base was removed", got)
 	}
-	want := []string{`b blind ""`, "b unreachable", `c blind ""`, "c unreachable"}
+	want := []string{`b unobservable ""`, "b unreachable", `c unobservable ""`, "c unreachable"}
 	if diff := cmp.Diff(want, slices.Delete(got, gone, gone+1)); diff != "" {
-		t.Errorf("changes but for the one that is gone (-want +got):\n%s", diff)
+		t.Errorf("changes of the other bases (-want +got):\n%s", diff)
 	}
 }
 
-// Whatever happens: no base turns unreachable or goes that could not be heard for long enough, or
-// that fell silent together with half of the others; and one that is alone in its silence goes.
-func TestNobodyIsGivenUpUnheard(t *testing.T) {
+// In all schedules, no base becomes unreachable or is removed if the controller could not have received its messages
+// for long enough, or in a mass outage. A base that misses heartbeats alone is removed.
+func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "bases")]
-		w, down := sightedWorld(ids...)
-		heardFor := map[string]time.Duration{} // silent although it could be heard, less the grace
-		mute := map[string]bool{}
+		w, down := newWorldWithTunnel(ids...)
+		missedFor := map[string]time.Duration{} // time without a message although observed, minus the grace period
+		stopped := map[string]bool{}
 		for range rapid.IntRange(1, 15).Draw(t, "episodes") {
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
 				down[tunnel.MQTT] = !down[tunnel.MQTT]
 			case 1:
-				w.clock.Step(time.Duration(rapid.IntRange(6, 400).Draw(t, "stands still for")) * time.Second)
+				w.clock.Step(time.Duration(rapid.IntRange(6, 400).Draw(t, "suspended for")) * time.Second)
 				for _, id := range ids {
-					heardFor[id] = -api.ReconnectGrace
+					missedFor[id] = -api.ReconnectGrace
 				}
 			default:
 				id := rapid.SampledFrom(ids).Draw(t, "base")
-				mute[id] = !mute[id]
+				stopped[id] = !stopped[id]
 			}
 			for range rapid.IntRange(1, 100).Draw(t, "seconds") {
 				for _, id := range ids {
-					heardFor[id] += time.Second
+					missedFor[id] += time.Second
 					if down[tunnel.MQTT] {
-						heardFor[id] = -api.ReconnectGrace
-					} else if !mute[id] {
+						missedFor[id] = -api.ReconnectGrace
+					} else if !stopped[id] {
 						w.Touch(id)
-						heardFor[id] = 0
+						missedFor[id] = 0
 					}
 				}
-				all := w.Count()[Alive] + w.Count()[Unreachable]
+				all := w.Count()[Reachable] + w.Count()[Unreachable]
 				w.clock.Step(time.Second)
 				w.Sweep()
-				silent := 0
+				missing := 0
 				for _, id := range ids {
-					if _, known := w.Get(id); known && heardFor[id] >= api.UnreachableAfter {
-						silent++
+					if _, known := w.Get(id); known && missedFor[id] >= api.UnreachableAfter {
+						missing++
 					}
 				}
 				for _, c := range w.take() {
 					gone, turned := c.Kind == Disappeared, c.Kind == LivenessChanged && c.Liveness == Unreachable
 					if gone || turned {
-						if heardFor[c.Identity] < api.UnreachableAfter-time.Second {
-							t.Fatalf("base %s (%v) after %s of silence that could be heard", c.Identity, c,
-								heardFor[c.Identity])
+						if missedFor[c.Identity] < api.UnreachableAfter-time.Second {
+							t.Fatalf("base %s (%v) after %s of missed that could be heard", c.Identity, c,
+								missedFor[c.Identity])
 						}
-						if turned && all >= 3 && silent*2 >= all && within(heardFor, ids, c.Identity) {
-							t.Fatalf("base %s (%v), one of %d of %d that are silent", c.Identity, c, silent, all)
+						if turned && all >= 3 && missing*2 >= all && within(missedFor, ids, c.Identity) {
+							t.Fatalf("base %s (%v), one of %d of %d bases that miss heartbeats", c.Identity, c, missing, all)
 						}
 					}
 				}
@@ -272,9 +274,9 @@ func TestNobodyIsGivenUpUnheard(t *testing.T) {
 
 // within says whether all silent bases fell silent within one window, long enough ago and not too
 // long ago to be believed.
-func within(heardFor map[string]time.Duration, ids []string, of string) bool {
+func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 	for _, id := range ids {
-		if d := heardFor[id]; d > 0 && (d > 25*time.Minute || (d-heardFor[of]).Abs() > 50*time.Second) {
+		if d := missedFor[id]; d > 0 && (d > 25*time.Minute || (d-missedFor[of]).Abs() > 50*time.Second) {
 			return false
 		}
 	}
@@ -282,21 +284,21 @@ func within(heardFor map[string]time.Duration, ids []string, of string) bool {
 }
 
 func TestNewsOfAMassSilence(t *testing.T) {
-	w, _ := sightedWorld("a", "b", "c")
-	var news []News
+	w, _ := newWorldWithTunnel("a", "b", "c")
+	var news []ConnectivityEvent
 	for range 60 {
 		w.Touch("a")
 		w.clock.Step(time.Second)
-		news = append(news, w.Sweep().News...)
+		news = append(news, w.Sweep().Events...)
 	}
 	w.touchAll("b", "c")
-	news = append(news, w.Sweep().News...)
-	want := []News{
-		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Silent: 2, Bases: 3},
-		{Tunnel: string(tunnel.MQTT), Blind: MassSilence, Ended: true, Lasted: 35 * time.Second},
+	news = append(news, w.Sweep().Events...)
+	want := []ConnectivityEvent{
+		{Tunnel: string(tunnel.MQTT), Reason: MassOutage, Missing: 2, Bases: 3},
+		{Tunnel: string(tunnel.MQTT), Reason: MassOutage, Ended: true, Duration: 35 * time.Second},
 	}
 	if diff := cmp.Diff(want, news); diff != "" {
-		t.Errorf("news (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
@@ -304,25 +306,25 @@ func TestNewsOfAMassSilence(t *testing.T) {
 // it has yet to look who serves them.
 func TestNobodyIsGivenUpByWhoMayNotAct(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
-	w, _ := sightedWorld(ids...)
+	w, _ := newWorldWithTunnel(ids...)
 	acting := false
 	w.opts.Acting = func() bool { return acting }
 	for _, id := range ids {
-		w.Own(id, false)
+		w.SetOwned(id, false)
 	}
-	w.speak(5*time.Minute, ids[2:]...)
+	w.keepReachable(5*time.Minute, ids[2:]...)
 	// at one moment
 	if got := slices.Sorted(slices.Values(w.kinds())); !slices.Equal(got, []string{"a unreachable", "b unreachable"}) {
 		t.Errorf("while it may not act %q, want two unreachable", got)
 	}
 	acting = true
-	w.speak(10*time.Second, ids[2:]...)
+	w.keepReachable(10*time.Second, ids[2:]...)
 	w.wantKinds(t, "when it may, and has not looked")
 	for _, id := range ids {
-		w.Own(id, true)
+		w.SetOwned(id, true)
 	}
-	w.speak(time.Second, ids[2:]...)
+	w.keepReachable(time.Second, ids[2:]...)
 	if got := w.kinds(); len(got) != 1 {
-		t.Errorf("when it serves them again %q, want one of them gone", got)
+		t.Errorf("when it serves them again %q, want one of them removed", got)
 	}
 }

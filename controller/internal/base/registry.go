@@ -1,5 +1,5 @@
-// Package base keeps the state of all bases: their liveness and module lists, and the requests that wait for an
-// answer. It sends messages through the tunnels, and knows nothing of Kubernetes.
+// Package base maintains the state of all bases: their liveness, their module lists, and the pending requests. It sends
+// messages through the tunnels, and does not depend on Kubernetes.
 package base
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Options configure a Registry. A zero value means the default, which is in package api if none is given here.
+// Options configure a Registry. A zero value means the default, which is in package api unless stated here.
 type Options struct {
 	// UnreachableAfter is how long a base may miss heartbeats before it is unreachable.
 	UnreachableAfter time.Duration
@@ -33,36 +33,36 @@ type Options struct {
 	HealthInterval time.Duration
 	// ListInterval is the time between two module list queries of a base.
 	ListInterval time.Duration
-	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel is connected again; negative means
-	// not at all. The default is the longest pause of a real base between two connection attempts (protocol 3.1).
+	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel reconnects; a negative value disables
+	// it. The default is the longest delay of a real base between two connection attempts (protocol 3.1).
 	Grace time.Duration
-	// Mass configures how a mass outage is detected.
+	// Mass configures the detection of mass outages.
 	Mass MassOptions
-	// Deletions is the percentage of bases that are removed per minute at most because they miss heartbeats, at least
+	// Deletions is the maximum percentage of bases that are removed per minute because of missed heartbeats, at least
 	// one base; default 10.
 	Deletions int
-	// MaxBases is the maximum number of bases; default 20,000. It does not limit adopted bases. Half of MaxBases can
-	// appear over MQTT in one burst.
+	// MaxBases is the maximum number of bases; default DefaultMaxBases. It does not limit adopted bases. At most half
+	// of MaxBases can appear over MQTT in one burst.
 	MaxBases int
-	// MaxPerAddress is the maximum number of bases that send heartbeats from one address over HTTP; default 1,000.
-	// Bases with a client certificate are not limited.
+	// MaxPerAddress is the maximum number of bases that send heartbeats over HTTP from the same address; default
+	// DefaultMaxPerAddress. It does not limit bases with a client certificate.
 	MaxPerAddress int
-	// Sees reports whether a tunnel is connected; nil means always. It must not block.
-	Sees func(tunnel.Key) bool
-	// Behind reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
-	Behind func(tunnel.Key) bool
+	// Connected reports whether a tunnel is connected; nil means always. It must not block.
+	Connected func(tunnel.Key) bool
+	// Delayed reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
+	Delayed func(tunnel.Key) bool
 	// Acting reports whether this controller may act; nil means always. While it may not, no base is removed because
-	// it misses heartbeats. It must not block.
+	// it missedLists heartbeats. It must not block.
 	Acting func() bool
-	// Speed divides the periods without a setting. The durations in Options are divided already.
-	Speed pace.Speed
-	// Clock defaults to the real one.
+	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
+	TimeScale pace.TimeScale
+	// Clock is the clock; default the real clock.
 	Clock clock.Clock
-	// Observer is called for each change, without the lock and possibly concurrently. It must not block.
+	// Observer is called for each change, possibly concurrently; nil means none. It must not block.
 	Observer func(Change)
 }
 
-// suspended is the minimum gap between two sweeps after which the process is treated as suspended.
+// suspended is the time between two sweeps above which the process is treated as suspended.
 const suspended = 2 * time.Second
 
 // ChangeKind is the kind of a Change.
@@ -70,15 +70,15 @@ type ChangeKind int
 
 // The kinds of changes.
 const (
-	Appeared       ChangeKind = iota // a base that was not known, or was gone
-	InfoChanged                      // its metadata or address
-	HealthChanged                    // its metaspace
-	ModulesChanged                   // its modules; see Change.Names
+	Appeared       ChangeKind = iota // the base was added
+	InfoChanged                      // the metadata or the address changed
+	HealthChanged                    // the health document changed
+	ModulesChanged                   // the module list changed; see Change.Names
 	LivenessChanged
-	Disappeared     // gone; the registry knows it no more
-	Restarted       // the JVM is a new one under the same identity
-	Returned        // its first message since its tunnel was connected again
-	ObservedChanged // whether missed heartbeats are evaluated
+	Disappeared     // the base was removed
+	Restarted       // the JVM of the base has restarted
+	Returned        // the first message since the tunnel reconnected
+	ObservedChanged // Snapshot.Observed or Snapshot.NeedsHeartbeat changed
 )
 
 // Change is one change of one base.
@@ -89,19 +89,18 @@ type Change struct {
 	Liveness Liveness
 	// Names are the names of the changed modules, for ModulesChanged.
 	Names []string
-	// Silent is true for a base that has Disappeared because it missed heartbeats. It may recover with its modules.
-	Silent bool
+	// TimedOut is true for a base that has Disappeared because of missed heartbeats. It may recover with its modules.
+	TimedOut bool
 }
 
-// Registry has the state of all bases. Its methods may be called concurrently.
+// Registry contains the state of all bases. Its methods may be called concurrently.
 type Registry struct {
-	opts   Options
-	mu     sync.Mutex
-	bases  map[string]*record
-	awake  awake
-	sights map[tunnel.Key]*sight
-	// budgets has the number of removals left for each group of bases. sources has the number of bases of each
-	// source.
+	opts       Options
+	mu         sync.Mutex
+	bases      map[string]*record
+	suspension suspendDetector
+	health     map[tunnel.Key]*tunnelHealth
+	// budgets limits removals in each group of bases. sources contains the number of bases of each source.
 	budgets  map[netip.Prefix]budget
 	sources  map[netip.Prefix]int
 	newBases *rate.Limiter
@@ -119,11 +118,11 @@ func NewRegistry(opts Options) *Registry {
 	opts.MaxPerAddress = cmp.Or(opts.MaxPerAddress, DefaultMaxPerAddress)
 	opts.Mass.complete()
 	opts.Clock = cmp.Or[clock.Clock](opts.Clock, clock.RealClock{})
-	if opts.Sees == nil {
-		opts.Sees = func(tunnel.Key) bool { return true }
+	if opts.Connected == nil {
+		opts.Connected = func(tunnel.Key) bool { return true }
 	}
-	if opts.Behind == nil {
-		opts.Behind = func(tunnel.Key) bool { return false }
+	if opts.Delayed == nil {
+		opts.Delayed = func(tunnel.Key) bool { return false }
 	}
 	if opts.Acting == nil {
 		opts.Acting = func() bool { return true }
@@ -133,23 +132,23 @@ func NewRegistry(opts Options) *Registry {
 	}
 	burst := max(opts.MaxBases/2, 1)
 	return &Registry{
-		opts: opts, bases: map[string]*record{}, sights: map[tunnel.Key]*sight{},
+		opts: opts, bases: map[string]*record{}, health: map[tunnel.Key]*tunnelHealth{},
 		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{},
-		newBases: rate.NewLimiter(rate.Every(opts.Speed.Of(newBasesIn)/time.Duration(burst)), burst),
-		awake:    awake{atMost: max(opts.UnreachableAfter/5, opts.Speed.Of(suspended))},
+		newBases:   rate.NewLimiter(rate.Every(opts.TimeScale.Of(newBasesPeriod)/time.Duration(burst)), burst),
+		suspension: suspendDetector{maxGap: max(opts.UnreachableAfter/5, opts.TimeScale.Of(suspended))},
 	}
 }
 
-// Adopt adds a base that has a Node when this controller starts, unless the base is known. Missed heartbeats are
-// counted from now on, after the grace period. came is when the base came, or zero.
-func (r *Registry) Adopt(info Info, came time.Time) {
+// Adopt adds a base that has a Node when this controller starts, unless the base is known. Missed heartbeats count
+// after the grace period. appearedAt is when the base appeared, or zero.
+func (r *Registry) Adopt(info Info, appearedAt time.Time) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
 	if !known {
 		b := r.add(info)
-		b.adopted, b.came, b.quietUntil = true, came, b.lastSeen.Add(r.grace(info.Tunnel))
+		b.adopted, b.appearedAt, b.graceUntil = true, appearedAt, b.lastSeen.Add(r.grace(info.Tunnel))
 		if info.Tunnel == tunnel.HTTP {
-			r.setSource(b, info.IP) // until its first heartbeat
+			r.setSource(b, info.IP) // until the first heartbeat
 		}
 	}
 	r.mu.Unlock()
@@ -174,9 +173,9 @@ func (r *Registry) remove(identity string) (known bool) {
 	return known
 }
 
-// Called returns the name of a base for messages: its host name, followed by its identity if another base has the
-// same host name; or only its identity if it has no host name.
-func (r *Registry) Called(identity string) string {
+// DisplayName returns the name of a base for messages: its host name, or its identity if it has no host name. If
+// another base has the same host name, the name contains both.
+func (r *Registry) DisplayName(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
@@ -191,14 +190,15 @@ func (r *Registry) Called(identity string) string {
 	return b.info.HostName
 }
 
-// Heard handles a heartbeat. It returns why it is ignored, if it is; see Accept.
-func (r *Registry) Heard(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
-	reason, changes, err := r.hear(from, h)
-	r.tell(changes)
+// HandleHeartbeat records a heartbeat, or returns why it is ignored; see Accept.
+func (r *Registry) HandleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
+	reason, changes, err := r.handleHeartbeat(from, h)
+	r.notify(changes)
 	return reason, err
 }
 
-func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.Rejection, changes []Change, err error) {
+func (r *Registry) handleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.Rejection, changes []Change,
+	err error) {
 	info := Info{
 		Identity: from.Identity, Name: h.Name, Version: h.Version, Cluster: h.Cluster,
 		IP: h.IP, HostName: h.HostName, Port: h.Port, Tunnel: from.Tunnel,
@@ -213,24 +213,25 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	switch {
 	case known && !h.Active && !r.recognizes(b, from):
 		return tunnel.WrongAddress, nil,
-			fmt.Errorf("heartbeat from %s reports the end of base %q, whose other heartbeats come from %s: ignored; if these heartbeats stop, the base is removed after %s",
+			fmt.Errorf("ignored a heartbeat from %s that reports the end of base %q, because the other heartbeats "+
+				"of the base come from %s; if these heartbeats stop, the base is removed after %s",
 				from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
 			changes = append(changes, Change{Kind: Disappeared, Identity: info.Identity})
 		}
 	case !known:
-		reason, err = r.room(from)
+		reason, err = r.checkCapacity(from)
 		if reason != "" {
 			return reason, nil, err
 		}
 		b = r.add(info)
-		b.came, b.heardHere = b.lastSeen, true
-		r.heardFrom(b, from.Peer)
+		b.appearedAt, b.heardHere = b.lastSeen, true
+		r.recordPeer(b, from.Peer)
 		changes = append(changes, Change{Kind: Appeared, Identity: info.Identity})
 	default:
 		changes = r.touch(b)
-		r.heardFrom(b, from.Peer)
+		r.recordPeer(b, from.Peer)
 		if b.info != info {
 			b.info = info
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
@@ -239,8 +240,8 @@ func (r *Registry) hear(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.R
 	return "", changes, nil
 }
 
-// Touch records that a base has sent a message. A real base may stop sending heartbeats and still answer (protocol
-// 3.2).
+// Touch records that a base has sent a message. Every message counts as a heartbeat, because a real base may stop
+// sending heartbeats and still answer (protocol 3.2).
 func (r *Registry) Touch(identity string) {
 	r.mu.Lock()
 	var changes []Change
@@ -248,32 +249,32 @@ func (r *Registry) Touch(identity string) {
 		changes = r.touch(b)
 	}
 	r.mu.Unlock()
-	r.tell(changes)
+	r.notify(changes)
 }
 
 func (r *Registry) touch(b *record) []Change {
 	b.lastSeen, b.missed, b.heardHere = r.opts.Clock.Now(), false, true
-	b.quietUntil, b.heldSince, b.heldUntil = time.Time{}, time.Time{}, time.Time{}
+	b.graceUntil, b.outageSince, b.outageUntil = time.Time{}, time.Time{}, time.Time{}
 	changes := b.observe(Observation{})
-	if !b.doubted.IsZero() {
-		b.doubted = time.Time{}
+	if !b.heartbeatRequired.IsZero() {
+		b.heartbeatRequired = time.Time{}
 		changes = append(changes, Change{Kind: ObservedChanged, Identity: b.info.Identity})
 	}
-	if b.away {
-		b.away = false
+	if b.reconnecting {
+		b.reconnecting = false
 		changes = append(changes, Change{Kind: Returned, Identity: b.info.Identity})
 	}
-	if b.liveness != Alive {
-		b.liveness = Alive
-		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Alive})
+	if b.liveness != Reachable {
+		b.liveness = Reachable
+		changes = append(changes, Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Reachable})
 	}
-	if len(changes) > 0 { // it has recovered
+	if len(changes) > 0 { // the base has recovered
 		b.nextHealth, b.nextList = b.lastSeen, b.lastSeen
 	}
 	return changes
 }
 
-// SetHealth records the answer to a health check. A run time that decreased means that the base has restarted.
+// SetHealth records the answer to a health check. If the run time decreased, the base has restarted.
 func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -294,13 +295,12 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 		changes = append(changes, Change{Kind: HealthChanged, Identity: from.Identity})
 	}
 	r.mu.Unlock()
-	r.tell(changes)
+	r.notify(changes)
 }
 
-// believedAfter is the number of consecutive lists older than the newest one after which such a list is accepted, if
-// they arrive over at least Options.ListInterval: then the clock of the base was set back. Single ones arrived out of
-// order.
-const believedAfter = 3
+// acceptOlderAfter is the number of consecutive outdated lists after which such a list is accepted, if they arrive over
+// at least Options.ListInterval. Then the clock of the base was set back. Fewer outdated lists arrived out of order.
+const acceptOlderAfter = 3
 
 // SetModules records a module list. It returns false, and changes nothing, if the list is older than the last one.
 func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
@@ -317,9 +317,9 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		if b.older == 1 {
 			b.olderAt = now
 		}
-		if b.older < believedAfter || now.Sub(b.olderAt) < r.opts.ListInterval {
+		if b.older < acceptOlderAfter || now.Sub(b.olderAt) < r.opts.ListInterval {
 			r.mu.Unlock()
-			r.tell(changes)
+			r.notify(changes)
 			return false
 		}
 	}
@@ -331,16 +331,16 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
 	}
 	if list == nil {
-		list = []arklet.Biz{} // it has no modules; nil means unknown
+		list = []arklet.Biz{} // no modules; nil means unknown
 	}
 	b.modules, b.listed, b.listedAt, b.heardAt = list, true, from.At, r.opts.Clock.Now()
-	b.listTurn++
-	if b.turned != nil {
-		close(b.turned)
-		b.turned = nil
+	b.listCount++
+	if b.nextListed != nil {
+		close(b.nextListed)
+		b.nextListed = nil
 	}
 	r.mu.Unlock()
-	r.tell(changes)
+	r.notify(changes)
 	return true
 }
 
@@ -367,9 +367,9 @@ func changedNames(before, after []arklet.Biz) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Own records whether this controller serves the base. When it begins to, the last module list is discarded: another
-// controller may have changed the modules since.
-func (r *Registry) Own(identity string, owned bool) {
+// SetOwned records whether this controller serves the base. When the controller starts serving it, the last module list
+// is discarded, because another controller may have changed the modules since.
+func (r *Registry) SetOwned(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known && b.owned != owned {
@@ -378,14 +378,14 @@ func (r *Registry) Own(identity string, owned bool) {
 		if owned {
 			b.modules, b.listed = nil, false
 		} else {
-			b.lostAt = b.nextList
+			b.notServedSince = b.nextList
 		}
 	}
 }
 
-// ServedElsewhere records whether another controller serves the base. When the other controller stops serving
+// SetServedElsewhere records whether another controller serves the base. When the other controller stops serving
 // it, this controller ignores the heartbeats missed so far and sends a health check.
-func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
+func (r *Registry) SetServedElsewhere(identity string, elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, known := r.bases[identity]
@@ -395,15 +395,15 @@ func (r *Registry) ServedElsewhere(identity string, elsewhere bool) {
 	if !elsewhere && !b.isObserved() {
 		now := r.opts.Clock.Now()
 		b.nextHealth = now
-		if b.quietUntil.Before(now) { // otherwise the grace period continues
-			b.quietUntil = now
+		if b.graceUntil.Before(now) { // otherwise the grace period continues
+			b.graceUntil = now
 		}
 	}
 	b.elsewhere = elsewhere
 }
 
-// AskModules makes the module list query of a base due now.
-func (r *Registry) AskModules(identity string) {
+// RequestModules makes the module list query of a base due now.
+func (r *Registry) RequestModules(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if b, known := r.bases[identity]; known {
@@ -426,31 +426,31 @@ func (r *Registry) Get(identity string) (Snapshot, bool) {
 func (r *Registry) Count() map[Liveness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := map[Liveness]int{Alive: 0, Unreachable: 0}
+	n := map[Liveness]int{Reachable: 0, Unreachable: 0}
 	for _, b := range r.bases {
 		n[b.liveness]++
 	}
 	return n
 }
 
-// Doubt makes a health check due now, because the Node of the base was deleted. If the base sends no message for half
-// of Options.UnreachableAfter, it is removed, whatever the state of other bases.
-func (r *Registry) Doubt(identity string) {
+// RequireHeartbeat makes a health check due now, because the Node of the base was deleted. If the base sends no message
+// for half of Options.UnreachableAfter, it is removed, even during a mass outage.
+func (r *Registry) RequireHeartbeat(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b, known := r.bases[identity]; known && b.doubted.IsZero() {
+	if b, known := r.bases[identity]; known && b.heartbeatRequired.IsZero() {
 		now := r.opts.Clock.Now()
-		b.doubted, b.nextHealth, b.nextList = now, now, now
+		b.heartbeatRequired, b.nextHealth, b.nextList = now, now, now
 	}
 }
 
-func (r *Registry) tell(changes []Change) {
+func (r *Registry) notify(changes []Change) {
 	for _, c := range changes {
 		r.opts.Observer(c)
 	}
 }
 
-// grace returns how long missed heartbeats are ignored after a tunnel is connected again.
+// grace returns how long missed heartbeats are ignored after a tunnel reconnects.
 func (r *Registry) grace(key tunnel.Key) time.Duration {
 	if key == tunnel.MQTT {
 		return r.opts.Grace

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// world is a registry with a clock that the test moves and a record of changes.
+// world is a registry with a fake clock that records all changes.
 type world struct {
 	*Registry
 	clock   *clocktesting.FakeClock
@@ -26,7 +26,7 @@ func newWorld() *world {
 	return w
 }
 
-// pass lets time pass, with a sweep each second.
+// pass advances the clock, with a sweep every second.
 func (w *world) pass(d time.Duration) {
 	for range d / time.Second {
 		w.clock.Step(time.Second)
@@ -34,7 +34,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// take returns the changes since the last take.
+// take returns the changes since the last call.
 func (w *world) take() []Change {
 	c := w.changes
 	w.changes = nil
@@ -58,33 +58,33 @@ func beat(version string) arklet.Heartbeat {
 
 func TestHeartbeats(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.want(t)
-	_, _ = w.Heard(overMQTT("a"), beat("2.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("2.0.0"))
 	w.want(t, Change{Kind: InfoChanged, Identity: "a"})
 
 	overHTTP := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a"}
-	_, _ = w.Heard(overHTTP, beat("2.0.0"))
+	_, _ = w.HandleHeartbeat(overHTTP, beat("2.0.0"))
 	w.want(t)
 	if s, _ := w.Get("a"); s.Tunnel != tunnel.MQTT {
-		t.Errorf("a second tunnel took the base over: it belongs to %s", s.Tunnel)
+		t.Errorf("the base belongs to the tunnel %s after a heartbeat over a second tunnel", s.Tunnel)
 	}
 
 	going := beat("2.0.0")
 	going.Active = false
-	_, _ = w.Heard(overMQTT("a"), going)
+	_, _ = w.HandleHeartbeat(overMQTT("a"), going)
 	w.want(t, Change{Kind: Disappeared, Identity: "a"})
 	if _, known := w.Get("a"); known {
 		t.Error("a base that said that it goes is still known")
 	}
 }
 
-func TestSilence(t *testing.T) {
+func TestMissedHeartbeats(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
-	w.Own("a", true)
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
+	w.SetOwned("a", true)
 	w.take()
 
 	pass := w.pass
@@ -95,42 +95,42 @@ func TestSilence(t *testing.T) {
 	pass(30 * time.Second)
 	w.want(t)
 
-	w.Touch("a") // any message is a sign of life
-	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Alive})
+	w.Touch("a") // any message counts as a heartbeat
+	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Reachable})
 	pass(59 * time.Second)
 	w.want(t, Change{Kind: LivenessChanged, Identity: "a", Liveness: Unreachable})
 	pass(time.Second)
-	w.want(t, Change{Kind: Disappeared, Identity: "a", Silent: true})
+	w.want(t, Change{Kind: Disappeared, Identity: "a", TimedOut: true})
 }
 
-func TestEveryMessageIsASignOfLife(t *testing.T) {
+func TestEveryMessageCountsAsHeartbeat(t *testing.T) {
 	for name, say := range map[string]func(*world){
-		"heartbeat": func(w *world) { _, _ = w.Heard(overMQTT("a"), beat("1.0.0")) },
+		"heartbeat": func(w *world) { _, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0")) },
 		"health":    func(w *world) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
 		"modules":   func(w *world) { w.SetModules(overMQTT("a"), nil) },
 		"other":     func(w *world) { w.Touch("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+			_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 			w.clock.Step(40 * time.Second)
 			w.Sweep()
 			if s, _ := w.Get("a"); s.Liveness != Unreachable {
-				t.Fatalf("after 40 s of silence the base is %s", s.Liveness)
+				t.Fatalf("after 40 s without a message, the base is %s", s.Liveness)
 			}
 			say(w)
-			if s, _ := w.Get("a"); s.Liveness != Alive {
-				t.Errorf("after its message the base is %s", s.Liveness)
+			if s, _ := w.Get("a"); s.Liveness != Reachable {
+				t.Errorf("after its message, the base is %s", s.Liveness)
 			}
 		})
 	}
 }
 
-func TestSweepAsksWhatIsDue(t *testing.T) {
+func TestSweepReturnsDueQueries(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	ask := func() (commands []arklet.Command) {
-		for _, p := range w.Sweep().Probes {
+		for _, p := range w.Sweep().Queries {
 			commands = append(commands, p.Command)
 		}
 		return commands
@@ -138,52 +138,52 @@ func TestSweepAsksWhatIsDue(t *testing.T) {
 	want := func(when string, commands ...arklet.Command) {
 		t.Helper()
 		if diff := cmp.Diff(commands, ask()); diff != "" {
-			t.Errorf("questions %s (-want +got):\n%s", when, diff)
+			t.Errorf("queries %s (-want +got):\n%s", when, diff)
 		}
 	}
-	want("to a base that nobody serves yet", arklet.CommandHealth)
-	want("at once again")
+	want("for a base that no controller serves", arklet.CommandHealth)
+	want("immediately after that")
 	w.SetHealth(overMQTT("a"), arklet.Health{})
 	w.pass(20 * time.Second)
-	want("to a base that another controller serves")
-	w.Own("a", true)
-	want("to a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	want("for a base that another controller serves")
+	w.SetOwned("a", true)
+	want("for a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
 	w.Touch("a")
 	for range 10 {
 		w.clock.Step(time.Second)
-		want("before that")
+		want("before the health interval")
 	}
 	w.clock.Step(time.Second)
 	want("after the health interval", arklet.CommandHealth)
 	w.Reconnected(tunnel.HTTP)
-	want("after another tunnel came back")
+	want("after another tunnel reconnected")
 	w.Reconnected(tunnel.MQTT)
-	want("after the broker came back", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	want("after the MQTT tunnel reconnected", arklet.CommandHealth, arklet.CommandQueryAllBiz)
 	w.clock.Step(time.Second)
-	want("until the base is back too", arklet.CommandQueryAllBiz)
+	want("before the base has reconnected", arklet.CommandQueryAllBiz)
 	w.clock.Step(time.Second)
 	want("again", arklet.CommandQueryAllBiz)
 	w.changes = nil
 	w.Touch("a")
 	w.Touch("a")
 	if diff := cmp.Diff([]Change{{Kind: Returned, Identity: "a"}}, w.changes); diff != "" {
-		t.Errorf("changes when it is back (-want +got):\n%s", diff)
+		t.Errorf("changes when the base has reconnected (-want +got):\n%s", diff)
 	}
-	want("when it is back", arklet.CommandHealth, arklet.CommandQueryAllBiz)
+	want("when the base has reconnected", arklet.CommandHealth, arklet.CommandQueryAllBiz)
 	w.clock.Step(time.Second)
 	want("a second after that")
 }
 
 func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	total := 0
 	for range 20 {
 		w.clock.Step(time.Second)
 		total += w.Sweep().Missed
 	}
 	if total != 1 {
-		t.Errorf("a silence of 20 s counted as %d missed heartbeats, want 1", total)
+		t.Errorf("20 s without a message count as %d missed heartbeats, want 1", total)
 	}
 }
 
@@ -193,7 +193,7 @@ func biz(name, version string, state arklet.State) arklet.Biz {
 
 func TestModules(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.take()
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
@@ -208,39 +208,39 @@ func TestModules(t *testing.T) {
 	w.want(t, Change{Kind: ModulesChanged, Identity: "a"})
 	set(20, true, biz("biz1", "1", arklet.StateResolved), biz("biz2", "1", arklet.StateActivated))
 	if c := w.take(); len(c) != 1 || len(c[0].Names) != 2 {
-		t.Errorf("two new modules gave %v", c)
+		t.Errorf("changes for two new modules: %v", c)
 	}
 	set(30, true, biz("biz1", "1", arklet.StateActivated), biz("biz2", "1", arklet.StateActivated))
 	w.want(t, Change{Kind: ModulesChanged, Identity: "a", Names: []string{"biz1"}})
 	set(40, true, biz("biz1", "1", arklet.StateActivated), biz("biz2", "1", arklet.StateActivated))
 	w.want(t)
 
-	// Overtaken and repeated lists change nothing, until the base insists.
+	// Outdated lists change nothing, unless several arrive in a row.
 	set(15, false)
 	set(16, false)
 	w.want(t)
 	if s, _ := w.Get("a"); len(s.Modules) != 2 {
-		t.Errorf("an old list was believed: %v", s.Modules)
+		t.Errorf("an outdated list was accepted: %v", s.Modules)
 	}
 	w.clock.Step(api.ListInterval - time.Second)
-	set(17, false) // messages that were held may be more than one or two
+	set(17, false) // more than one delayed message can arrive
 	w.clock.Step(time.Second)
 	set(18, true)
 	if s, _ := w.Get("a"); len(s.Modules) != 0 {
-		t.Errorf("a base whose clock was set back is not believed: %v", s.Modules)
+		t.Errorf("the list of a base whose clock was set back is not accepted: %v", s.Modules)
 	}
 }
 
-func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
+func TestListIsDiscardedWhenControllerStartsServing(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
 	}
 	w.SetModules(at(20), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	if s, _ := w.Get("a"); s.Modules != nil {
-		t.Errorf("an old list is believed: %v", s.Modules)
+		t.Errorf("an outdated list was accepted: %v", s.Modules)
 	}
 	if w.SetModules(at(10), nil) {
 		t.Error("a list that is older still was taken")
@@ -248,15 +248,15 @@ func TestAListFromBeforeABaseIsServedIsVoid(t *testing.T) {
 	w.take()
 	w.SetModules(at(30), []arklet.Biz{biz("biz1", "1", arklet.StateActivated)})
 	w.want(t, Change{Kind: ModulesChanged, Identity: "a", Names: []string{"biz1"}})
-	w.Own("a", true)
+	w.SetOwned("a", true)
 	if s, _ := w.Get("a"); len(s.Modules) != 1 {
-		t.Errorf("a base that is served on lost its list: %v", s.Modules)
+		t.Errorf("the list of a base that was served already was discarded: %v", s.Modules)
 	}
 }
 
-func TestRestartUnderTheSameIdentity(t *testing.T) {
+func TestDecreasedRunTimeMeansRestart(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(overMQTT("a"), beat("1.0.0"))
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Minute, MetaspaceMax: 100})
 	w.take()
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: 2 * time.Minute, MetaspaceMax: 100})
@@ -276,17 +276,17 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-func TestHowABaseIsCalled(t *testing.T) {
+func TestDisplayName(t *testing.T) {
 	r := NewRegistry(Options{})
 	for identity, host := range map[string]string{
 		"a": "base-1", "b": "laptop", "c": "laptop", "d": "",
 	} {
-		_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+		_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 			arklet.Heartbeat{Active: true, HostName: host})
 	}
 	called := map[string]string{}
 	for _, identity := range []string{"a", "b", "c", "d", "unknown"} {
-		called[identity] = r.Called(identity)
+		called[identity] = r.DisplayName(identity)
 	}
 	want := map[string]string{
 		"a": "base-1", "b": "laptop (b)", "c": "laptop (c)", "d": "d", "unknown": "unknown",
@@ -294,14 +294,15 @@ func TestHowABaseIsCalled(t *testing.T) {
 	if diff := cmp.Diff(want, called); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{Active: true, HostName: "other"})
-	if got := r.Called("b"); got != "laptop" {
-		t.Errorf("called %q when no other base has the host name any more", got)
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
+		arklet.Heartbeat{Active: true, HostName: "other"})
+	if got := r.DisplayName("b"); got != "laptop" {
+		t.Errorf("name %q after the other base changed its host name", got)
 	}
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"},
 		arklet.Heartbeat{Active: true, HostName: "laptop"})
-	_, _ = r.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
-	if got := r.Called("b"); got != "laptop" {
-		t.Errorf("called %q when the other base of the host name has ended", got)
+	_, _ = r.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "c"}, arklet.Heartbeat{HostName: "laptop"})
+	if got := r.DisplayName("b"); got != "laptop" {
+		t.Errorf("name %q after the other base ended", got)
 	}
 }

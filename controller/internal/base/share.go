@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -15,42 +15,44 @@ const (
 	DefaultMaxPerAddress = 1000
 )
 
-// crowd is the maximum number of bases expected on one machine. Missed heartbeats of bases of an address with more
-// bases, such as a proxy or a client that invents bases, are evaluated separately; see group.
-const crowd = 50
+// maxBasesOfMachine is the expected maximum number of bases on one machine. If an address has more bases, it may be the
+// address of a proxy or of a client that invents bases. The missed heartbeats of these bases are evaluated separately;
+// see group.
+const maxBasesOfMachine = 50
 
-// newBasesIn is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. Over MQTT
-// there is no address for a limit per client.
-const newBasesIn = 10 * time.Minute
+// newBasesPeriod is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. The limit
+// applies to all clients together, because MQTT messages have no client address.
+const newBasesPeriod = 10 * time.Minute
 
-// source returns the key of an address in Registry.sources; zero if the address is invalid.
+// source returns the key of an address in Registry.sources. It is the zero Prefix for an invalid address.
 func source(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
-	return door.Host(ip)
+	return connlimit.HostPrefix(ip)
 }
 
-// room returns the reason to refuse a new base, or the empty string. The caller holds the lock.
-func (r *Registry) room(from tunnel.Origin) (tunnel.Rejection, error) {
+// checkCapacity returns the reason to reject a new base, or the empty string. The caller holds the lock.
+func (r *Registry) checkCapacity(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
-		return tunnel.TooMany, fmt.Errorf("%d bases are already known, the maximum that MAX_BASES allows", len(r.bases))
+		return tunnel.TooMany, fmt.Errorf("%d bases are registered, the maximum of MAX_BASES", len(r.bases))
 	}
 	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
 		return tunnel.TooManyOfAddress,
-			fmt.Errorf("%d bases with the address %s are already known; if this is the address of a proxy or a NAT, "+
-				"raise MAX_BASES_PER_ADDRESS", n, from.Peer)
+			fmt.Errorf("%d bases with the address %s are registered; if it is the address of a proxy or "+
+				"a NAT gateway, "+
+				"increase MAX_BASES_PER_ADDRESS", n, from.Peer)
 	}
 	if from.Tunnel == tunnel.MQTT && !r.newBases.AllowN(r.opts.Clock.Now(), 1) {
 		return tunnel.TooMany,
 			fmt.Errorf("more than %d new bases appeared over MQTT in a short time; if your fleet is that large, "+
-				"raise MAX_BASES", r.newBases.Burst())
+				"increase MAX_BASES", r.newBases.Burst())
 	}
 	return "", nil
 }
 
-// heardFrom records the peer address of a heartbeat. Another address replaces it only after UnreachableAfter without
-// a heartbeat from it, so that a client that uses the identity of a base cannot replace it. The caller holds the
-// lock.
-func (r *Registry) heardFrom(b *record, peer string) {
+// recordPeer records the peer address of a heartbeat. A different address replaces the recorded one only if no
+// heartbeat came from the recorded one for UnreachableAfter, so that another client with the identity of the base
+// cannot replace it. The caller holds the lock.
+func (r *Registry) recordPeer(b *record, peer string) {
 	now := r.opts.Clock.Now()
 	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
 		return
@@ -74,10 +76,10 @@ func (r *Registry) setSource(b *record, address string) {
 	}
 }
 
-// group returns the group in which missed heartbeats of a base are evaluated: its source if that has more than crowd
-// bases, else the zero Prefix. The caller holds the lock.
+// group returns the group in which the missed heartbeats of a base are evaluated: its source if the source has more
+// than maxBasesOfMachine bases, else the zero Prefix. The caller holds the lock.
 func (r *Registry) group(b *record) netip.Prefix {
-	if r.sources[b.source] > crowd {
+	if r.sources[b.source] > maxBasesOfMachine {
 		return b.source
 	}
 	return netip.Prefix{}

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// from returns the origin of a base over HTTP behind a proxy: it names its own address.
+// from returns the origin of a base that sends heartbeats over HTTP through a proxy, and reports its own address.
 func from(identity, peer string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
 }
@@ -25,116 +25,117 @@ func TestMaxBasesPerAddress(t *testing.T) {
 		if i >= DefaultMaxPerAddress {
 			want = tunnel.TooManyOfAddress
 		}
-		if reason, err := w.Heard(from(fmt.Sprint("fake", i), "10.0.0.9"), beat("1")); reason != want {
+		if reason, err := w.HandleHeartbeat(from(fmt.Sprint("fake", i), "10.0.0.9"), beat("1")); reason != want {
 			t.Fatalf("base %d of one address: rejected as %q (%v), want %q", i, reason, err, want)
 		}
 	}
-	_, err := w.Heard(from("one more", "10.0.0.9"), beat("1"))
+	_, err := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1"))
 	if err == nil || !strings.Contains(err.Error(), "10.0.0.9") ||
 		!strings.Contains(err.Error(), "MAX_BASES_PER_ADDRESS") {
-		t.Errorf("error %v, want one that names the address and the setting", err)
+		t.Errorf("error %v, want an error with the address and the setting", err)
 	}
 	certified := from("certified", "10.0.0.9")
 	certified.Certified = true
 	for _, o := range []tunnel.Origin{certified, from("honest", "10.0.0.1"), from("fake0", "10.0.0.9"), overMQTT("m")} {
-		if reason, err := w.Heard(o, beat("1")); reason != "" {
+		if reason, err := w.HandleHeartbeat(o, beat("1")); reason != "" {
 			t.Errorf("base %q of %q: rejected as %q (%v)", o.Identity, o.Peer, reason, err)
 		}
 	}
 	going := beat("1")
 	going.Active = false
-	for _, id := range []string{"fake0", "fake1", "certified"} { // room for one
-		_, _ = w.Heard(from(id, "10.0.0.9"), going)
+	for _, id := range []string{"fake0", "fake1", "certified"} {
+		_, _ = w.HandleHeartbeat(from(id, "10.0.0.9"), going)
 	}
-	if reason, err := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != "" {
-		t.Errorf("after some have gone: rejected as %q (%v)", reason, err)
+	if reason, err := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1")); reason != "" {
+		t.Errorf("after some bases ended: rejected as %q (%v)", reason, err)
 	}
 }
 
 // After a restart, the controller counts the bases of each address from the Nodes.
-func TestMaxBasesPerAddressAfterARestart(t *testing.T) {
+func TestMaxBasesPerAddressAfterRestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
 		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
 	}
-	if reason, _ := w.Heard(from("one more", "10.0.0.9"), beat("1")); reason != tunnel.TooManyOfAddress {
+	if reason, _ := w.HandleHeartbeat(from("one more", "10.0.0.9"), beat("1")); reason != tunnel.TooManyOfAddress {
 		t.Errorf("one more: rejected as %q, want %q", reason, tunnel.TooManyOfAddress)
 	}
 }
 
-func TestTheRateOfNewBasesOverMQTT(t *testing.T) {
+func TestRateOfNewBasesOverMQTT(t *testing.T) {
 	w := newWorld()
 	accepted := func(prefix string) (n int) {
 		for i := range DefaultMaxBases {
 			id := fmt.Sprint(prefix, i)
-			if reason, _ := w.Heard(overMQTT(id), beat("1")); reason != "" {
+			if reason, _ := w.HandleHeartbeat(overMQTT(id), beat("1")); reason != "" {
 				return n
 			}
 			n++
-			_, _ = w.Heard(overMQTT(id), arklet.Heartbeat{}) // it goes, so that MAX_BASES is not reached
+			// the base ends, so that MAX_BASES is not reached
+			_, _ = w.HandleHeartbeat(overMQTT(id), arklet.Heartbeat{})
 		}
 		return n
 	}
 	if n := accepted("a"); n != DefaultMaxBases/2 {
-		t.Errorf("%d new bases at once, want %d", n, DefaultMaxBases/2)
+		t.Errorf("%d new bases in a burst, want %d", n, DefaultMaxBases/2)
 	}
-	w.clock.Step(newBasesIn / 2)
+	w.clock.Step(newBasesPeriod / 2)
 	if n := accepted("b"); n != DefaultMaxBases/4 {
 		t.Errorf("%d new bases in 5 min, want %d", n, DefaultMaxBases/4)
 	}
-	if reason, _ := w.Heard(from("h", "10.0.0.1"), beat("1")); reason != "" {
+	if reason, _ := w.HandleHeartbeat(from("h", "10.0.0.1"), beat("1")); reason != "" {
 		t.Errorf("a base over HTTP: rejected as %q", reason)
 	}
 }
 
-// False bases of one address keep sending heartbeats while the other bases cannot, or all stop at the same
-// time.
-func TestFalseBasesDoNotHideTheFailureOfOtherBases(t *testing.T) {
+// Bases that a client invents do not affect mass outages of other bases, whether they send heartbeats or stop at the
+// same time.
+func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
 	var honest, fake []string
 	for i := range 10 {
 		honest = append(honest, fmt.Sprint("honest", i))
-		_, _ = w.Heard(from(honest[i], fmt.Sprint("10.0.1.", i)), beat("1"))
+		_, _ = w.HandleHeartbeat(from(honest[i], fmt.Sprint("10.0.1.", i)), beat("1"))
 	}
 	for i := range 500 {
 		fake = append(fake, fmt.Sprint("fake", i))
-		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
+		_, _ = w.HandleHeartbeat(from(fake[i], "10.0.0.9"), beat("1"))
 	}
 	for _, id := range append(honest, fake...) {
-		w.Own(id, true)
+		w.SetOwned(id, true)
 	}
-	w.speak(2*time.Minute, fake...)
+	w.keepReachable(2*time.Minute, fake...)
 	for _, id := range honest {
-		if b, known := w.Get(id); !known || b.Liveness != Alive || b.Observed.Blind != MassSilence {
-			t.Errorf("base %s: known %t, %s, %q; want that it is not judged, as the other honest bases", id, known,
-				b.Liveness, b.Observed.Blind)
+		if b, known := w.Get(id); !known || b.Liveness != Reachable || b.Observed.Reason != MassOutage {
+			t.Errorf("base %s: known %t, %s, %q; want a mass outage, as for the other honest bases", id, known,
+				b.Liveness, b.Observed.Reason)
 		}
 	}
 	w.touchAll(honest...)
 	w.kinds()
-	w.speak(api.UnreachableAfter, honest[1:]...) // all fakes fall silent, and one base dies
+	w.keepReachable(api.UnreachableAfter, honest[1:]...) // all invented bases and one other base stop
 	if b, _ := w.Get(honest[0]); b.Liveness != Unreachable {
-		t.Errorf("a base that dies while invented ones fall silent is %s, want %s", b.Liveness, Unreachable)
+		t.Errorf("a base that stops together with invented bases is %s, want %s", b.Liveness, Unreachable)
 	}
 }
 
-// False bases do not increase the number of other bases that are removed per minute.
-func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
+// Invented bases do not increase the number of other bases that are removed per minute.
+func TestInventedBasesDoNotIncreaseDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
 	for i := range 10 {
-		_, _ = w.Heard(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
-		w.Own(fmt.Sprint("honest", i), true)
+		_, _ = w.HandleHeartbeat(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
+		w.SetOwned(fmt.Sprint("honest", i), true)
 	}
 	var fake []string
 	for i := range 500 {
 		fake = append(fake, fmt.Sprint("fake", i))
-		_, _ = w.Heard(from(fake[i], "10.0.0.9"), beat("1"))
-		w.Own(fake[i], true)
+		_, _ = w.HandleHeartbeat(from(fake[i], "10.0.0.9"), beat("1"))
+		w.SetOwned(fake[i], true)
 	}
 	w.take()
-	w.speak(api.DeadAfter+10*time.Second, fake...)
+	w.keepReachable(api.DeadAfter+10*time.Second, fake...)
 	gone := 0
 	for _, c := range w.take() {
 		if c.Kind == Disappeared {
@@ -142,23 +143,25 @@ func TestFalseBasesDoNotRaiseTheDeletionBudget(t *testing.T) {
 		}
 	}
 	if gone != 1 {
-		t.Errorf("%d bases are removed at once, want 1", gone)
+		t.Errorf("%d bases are removed immediately, want 1", gone)
 	}
 }
 
-func TestAnotherClientCannotEndABase(t *testing.T) {
+func TestOtherClientCannotEndBase(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
+	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
 	going := beat("1")
 	going.Active = false
-	if reason, err := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
-		t.Errorf("deactivated from elsewhere: rejected as %q (%v), want %q", reason, err, tunnel.WrongAddress)
+	if reason, err := w.HandleHeartbeat(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress || err == nil {
+		t.Errorf("deactivated from another address: rejected as %q (%v), want %q", reason, err, tunnel.WrongAddress)
 	}
-	if reason, err := w.Heard(from("a", "10.0.0.9"), beat("1")); reason != "" { // a proxy may have several addresses
-		t.Errorf("a heartbeat from elsewhere: rejected as %q (%v)", reason, err)
+	// a proxy may have several addresses
+	if reason, err := w.HandleHeartbeat(from("a", "10.0.0.9"), beat("1")); reason != "" {
+		t.Errorf("a heartbeat from another address: rejected as %q (%v)", reason, err)
 	}
-	if reason, _ := w.Heard(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress {
-		t.Errorf("deactivated after a heartbeat from there: rejected as %q, want %q", reason, tunnel.WrongAddress)
+	if reason, _ := w.HandleHeartbeat(from("a", "10.0.0.9"), going); reason != tunnel.WrongAddress {
+		t.Errorf("deactivated after a heartbeat from that address: rejected as %q, want %q", reason,
+			tunnel.WrongAddress)
 	}
 	if w.Recognizes(from("a", "10.0.0.9")) {
 		t.Error("a baseline query from elsewhere counts as the base's")
@@ -172,25 +175,25 @@ func TestAnotherClientCannotEndABase(t *testing.T) {
 		}
 	}
 	w.Adopt(Info{Identity: "adopted", Tunnel: tunnel.HTTP, IP: "198.18.0.1"}, time.Time{})
-	_, _ = w.Heard(from("moved", "10.0.0.1"), beat("1"))
+	_, _ = w.HandleHeartbeat(from("moved", "10.0.0.1"), beat("1"))
 	for range api.UnreachableAfter / time.Second {
 		w.clock.Step(time.Second)
-		_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
-		_, _ = w.Heard(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
+		_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
+		_, _ = w.HandleHeartbeat(from("moved", "10.0.0.2"), beat("1")) // its proxy has another address
 	}
 	for _, o := range []tunnel.Origin{from("a", "10.0.0.1"), from("adopted", "10.0.0.2"), from("moved", "10.0.0.2")} {
-		if reason, err := w.Heard(o, going); reason != "" {
+		if reason, err := w.HandleHeartbeat(o, going); reason != "" {
 			t.Errorf("base %q ends: rejected as %q (%v)", o.Identity, reason, err)
 		}
 	}
 }
 
-// Over HTTP each heartbeat reaches one of two replicas. The bases of the other replica do not count as
+// Over HTTP, each heartbeat reaches one of two replicas. The bases of the other replica do not become
 // unreachable.
-func TestBasesThatAnotherControllerServes(t *testing.T) {
+func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
 		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
-		tunnel.MQTT: nil, // of another broker: not one message comes
+		tunnel.MQTT: nil, // of another broker; no message arrives
 	} {
 		t.Run(string(key), func(t *testing.T) {
 			w := newWorld()
@@ -200,10 +203,10 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 				mine, theirs = append(mine, fmt.Sprint("mine", i)), append(theirs, fmt.Sprint("theirs", i))
 				w.Adopt(Info{Identity: mine[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
 				w.Adopt(Info{Identity: theirs[i], Tunnel: key, IP: "198.18.0.1"}, w.clock.Now())
-				w.Own(mine[i], true)
-				w.ServedElsewhere(theirs[i], true)
-				if change != nil { // it comes here once, and then to the other replica
-					_, _ = w.Heard(change(theirs[i]), beat("1"))
+				w.SetOwned(mine[i], true)
+				w.SetServedElsewhere(theirs[i], true)
+				if change != nil { // the first heartbeat arrives here, and the others at the other replica
+					_, _ = w.HandleHeartbeat(change(theirs[i]), beat("1"))
 				}
 			}
 			w.take()
@@ -211,12 +214,12 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 				w.touchAll(mine...)
 				w.clock.Step(time.Second)
 				found := w.Sweep()
-				if len(found.News) > 0 || found.Missed > 0 {
-					t.Fatalf("news %+v, %d missed heartbeats", found.News, found.Missed)
+				if len(found.Events) > 0 || found.Missed > 0 {
+					t.Fatalf("events %+v, %d missed heartbeats", found.Events, found.Missed)
 				}
-				for _, p := range found.Probes {
+				for _, p := range found.Queries {
 					if strings.HasPrefix(p.To.Identity, "theirs") {
-						t.Fatalf("base %s is asked for %s", p.To.Identity, p.Command)
+						t.Fatalf("base %s gets the query %s", p.To.Identity, p.Command)
 					}
 				}
 			}
@@ -226,53 +229,53 @@ func TestBasesThatAnotherControllerServes(t *testing.T) {
 			// The other controller has ended. Its bases get a health check immediately, and the full grace
 			// period.
 			for _, id := range theirs {
-				w.ServedElsewhere(id, false)
-				w.Own(id, true)
+				w.SetServedElsewhere(id, false)
+				w.SetOwned(id, true)
 			}
 			asked := map[string]bool{}
-			for _, p := range w.Sweep().Probes {
+			for _, p := range w.Sweep().Queries {
 				if p.Command == arklet.CommandHealth {
 					asked[p.To.Identity] = true
 				}
 			}
 			for _, id := range theirs {
 				if !asked[id] {
-					t.Errorf("base %s is not asked for its health at once", id)
+					t.Errorf("base %s gets no health check immediately", id)
 				}
 			}
-			w.speak(api.UnreachableAfter-time.Second, append(mine, theirs[:3]...)...)
-			w.wantKinds(t, "before the silence of one counts")
-			w.speak(time.Second, append(mine, theirs[:3]...)...)
+			w.keepReachable(api.UnreachableAfter-time.Second, append(mine, theirs[:3]...)...)
+			w.wantKinds(t, "before the missed of one counts")
+			w.keepReachable(time.Second, append(mine, theirs[:3]...)...)
 			w.wantKinds(t, "when it does", "theirs3 unreachable")
 		})
 	}
 }
 
-// A controller that starts waits for the Lease of its killed predecessor. Its bases keep their grace period.
-func TestTheGracePeriodContinuesAfterATakeover(t *testing.T) {
-	w, _ := sightedWorld()
+// The controller waits for the Lease of its killed predecessor. The grace period of its bases continues.
+func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
+	w, _ := newWorldWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
 	w.take()
-	w.ServedElsewhere("a", true)
+	w.SetServedElsewhere("a", true)
 	w.pass(15 * time.Second)
-	w.ServedElsewhere("a", false)
-	w.Own("a", true)
+	w.SetServedElsewhere("a", false)
+	w.SetOwned("a", true)
 	w.pass(api.ReconnectGrace + api.UnreachableAfter - 16*time.Second)
 	w.wantKinds(t, "within the grace period and the time that every base has")
 	w.pass(time.Second)
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
-// A base is forgotten when its Node is deleted, also a base of another controller.
-func TestABaseIsForgottenWhenItsNodeIsDeleted(t *testing.T) {
+// A base is removed after its Node was deleted, even if another controller served it.
+func TestBaseIsRemovedAfterNodeDeletion(t *testing.T) {
 	w := newWorld()
-	_, _ = w.Heard(from("a", "10.0.0.1"), beat("1"))
-	w.ServedElsewhere("a", true)
+	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
+	w.SetServedElsewhere("a", true)
 	w.pass(10 * time.Minute)
 	if _, known := w.Get("a"); !known {
 		t.Fatal("it is forgotten while another controller serves it")
 	}
-	w.Doubt("a")
+	w.RequireHeartbeat("a")
 	w.pass(time.Minute)
 	if _, known := w.Get("a"); known {
 		t.Error("it stays known")

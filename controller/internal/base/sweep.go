@@ -10,70 +10,70 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Probe is a query that is due.
-type Probe struct {
+// DueQuery is a query that the controller must send now.
+type DueQuery struct {
 	Tunnel  tunnel.Key
 	To      tunnel.Address
 	Command arklet.Command
 }
 
-// Swept is the result of a sweep.
-type Swept struct {
-	Probes []Probe
+// SweepResult is the result of a sweep.
+type SweepResult struct {
+	Queries []DueQuery
 	// Missed is the number of bases that missed a heartbeat since the last sweep.
 	Missed int
-	News   []News
+	Events []ConnectivityEvent
 }
 
-// Sweep updates the liveness of all bases; call it about once a second. Missed heartbeats are ignored while the
-// tunnel of a base is down, after the process was suspended, while messages arrive late, and during a mass outage.
-func (r *Registry) Sweep() Swept {
+// Sweep updates the liveness of all bases. Call it about once a second. Missed heartbeats are ignored while the tunnel
+// of a base is down, after the process was suspended, while messages arrive late, and during a mass outage.
+func (r *Registry) Sweep() SweepResult {
 	now := r.opts.Clock.Now()
-	var found Swept
+	var found SweepResult
 	var changes []Change
 	r.mu.Lock()
-	if slept := r.awake.look(now, now.Round(0)); slept > 0 {
-		found.News = append(found.News, News{Blind: ControllerSuspended, Lasted: slept})
-		changes = append(changes, r.wokenUp(now, slept)...)
+	if slept := r.suspension.check(now, now.Round(0)); slept > 0 {
+		found.Events = append(found.Events, ConnectivityEvent{Reason: ControllerSuspended, Duration: slept})
+		changes = append(changes, r.recordSuspension(now, slept)...)
 	}
 	for key, bases := range r.byTunnel() {
-		s := r.sights[key]
+		s := r.health[key]
 		if s == nil {
-			s = &sight{}
-			r.sights[key] = s
+			s = &tunnelHealth{}
+			r.health[key] = s
 		}
-		down := !r.opts.Sees(key)
-		late := !down && r.opts.Behind(key)
-		news := s.down.update(News{Blind: TunnelDown}, down, now, r.opts.Speed.Of(tellAfter))
+		down := !r.opts.Connected(key)
+		late := !down && r.opts.Delayed(key)
+		news := s.down.update(ConnectivityEvent{Reason: TunnelDown}, down, now, r.opts.TimeScale.Of(reportDelay))
 		if down {
-			changes = append(changes, r.blind(bases, s, now)...)
+			changes = append(changes, r.recordTunnelDown(bases, s, now)...)
 		} else {
 			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
-			news = append(news, s.late.update(News{Blind: ControllerBehind}, late, now, 0)...)
-			late = late && now.Sub(s.late.since) < r.opts.Mass.AtMost
+			news = append(news, s.late.update(ConnectivityEvent{Reason: ControllerBehind}, late, now, 0)...)
+			late = late && now.Sub(s.late.since) < r.opts.Mass.MaxDuration
 			if late {
-				r.hearOut(bases, now)
+				r.extendForBacklog(bases, now)
 			} else {
-				found.Missed += countMissed(bases, now, r.opts.Speed.Of(missedAfter))
-				mass, judged := r.judge(bases, s, now)
-				news, changes = append(news, mass...), append(changes, judged...)
+				found.Missed += countMissed(bases, now, r.opts.TimeScale.Of(missedAfter))
+				mass, evaluated := r.evaluate(bases, s, now)
+				news, changes = append(news, mass...), append(changes, evaluated...)
 			}
-			found.Probes = r.ask(bases, late, now, found.Probes)
+			found.Queries = r.dueQueries(bases, late, now, found.Queries)
 		}
 		for _, n := range news {
 			n.Tunnel = string(key)
-			found.News = append(found.News, n)
+			found.Events = append(found.Events, n)
 		}
 	}
 	r.mu.Unlock()
-	r.tell(changes)
+	r.notify(changes)
 	return found
 }
 
-// byTunnel groups the bases by their tunnels. Tunnels that had bases before are included.
+// byTunnel returns the bases by tunnel. It includes tunnels that had bases in an earlier sweep.
 func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	m := make(map[tunnel.Key][]*record, 2)
-	for key := range r.sights {
+	for key := range r.health {
 		m[key] = nil
 	}
 	for _, b := range r.bases {
@@ -82,42 +82,46 @@ func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	return m
 }
 
-// wokenUp makes all queries due now, because messages may have been lost while the process was suspended.
-func (r *Registry) wokenUp(now time.Time, slept time.Duration) (changes []Change) {
+// recordSuspension restarts the grace period of all bases, and makes all queries due now, because messages may have
+// been lost while the process was suspended.
+func (r *Registry) recordSuspension(now time.Time, slept time.Duration) (changes []Change) {
 	for _, b := range r.bases {
-		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
+		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
 		b.nextHealth, b.nextList = now, now
-		changes = append(changes, b.observe(Observation{Blind: ControllerSuspended, Since: now.Add(-slept)})...)
+		changes = append(changes, b.observe(Observation{Reason: ControllerSuspended, Since: now.Add(-slept)})...)
 	}
 	return changes
 }
 
-// blind makes the missed heartbeats of bases count from now, after the grace period.
-func (r *Registry) blind(bases []*record, s *sight, now time.Time) (changes []Change) {
+// recordTunnelDown discards the missed heartbeats of bases and restarts their grace period, because their tunnel is
+// down.
+func (r *Registry) recordTunnelDown(bases []*record, s *tunnelHealth, now time.Time) (changes []Change) {
 	for _, b := range bases {
-		b.quietUntil = now.Add(r.grace(b.info.Tunnel))
+		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
 		if s.down.reported {
-			changes = append(changes, b.observe(Observation{Blind: TunnelDown, Since: s.down.since})...)
+			changes = append(changes, b.observe(Observation{Reason: TunnelDown, Since: s.down.since})...)
 		}
 	}
 	return changes
 }
 
-// hearOut makes the missed heartbeats of bases count from now, because their messages arrive late.
-func (r *Registry) hearOut(bases []*record, now time.Time) {
+// extendForBacklog discards the missed heartbeats of bases, because their messages arrive late.
+func (r *Registry) extendForBacklog(bases []*record, now time.Time) {
 	for _, b := range bases {
-		if b.quietUntil.Before(now) {
-			b.quietUntil = now
+		if b.graceUntil.Before(now) {
+			b.graceUntil = now
 		}
-		if !b.doubted.IsZero() {
-			b.doubted = now
+		if !b.heartbeatRequired.IsZero() {
+			b.heartbeatRequired = now
 		}
 	}
 }
 
+// countMissed counts the bases that have missed a heartbeat since their last message, each one once.
+// countMissed counts the bases that have missed a heartbeat since their last message, each one once.
 func countMissed(bases []*record, now time.Time, after time.Duration) (missed int) {
 	for _, b := range bases {
-		if !b.missed && b.silence(now) >= after {
+		if !b.missed && b.missedFor(now) >= after {
 			b.missed = true
 			missed++
 		}
@@ -125,42 +129,45 @@ func countMissed(bases []*record, now time.Time, after time.Duration) (missed in
 	return missed
 }
 
-// silence returns how long a base has sent no message although this controller could have received one.
-func (r *record) silence(now time.Time) time.Duration { return now.Sub(r.heard()) }
+// missed returns how long a base has sent no message although this controller could have received one.
+func (r *record) missedFor(now time.Time) time.Duration { return now.Sub(r.countedSince()) }
 
-func (r *record) heard() time.Time {
-	if r.quietUntil.After(r.lastSeen) {
-		return r.quietUntil
+// countedSince returns the time since which missed heartbeats count.
+// countedSince returns the time since which missed heartbeats count.
+func (r *record) countedSince() time.Time {
+	if r.graceUntil.After(r.lastSeen) {
+		return r.graceUntil
 	}
 	return r.lastSeen
 }
 
-// judge updates the liveness of the bases of a tunnel that is connected.
-func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News, changes []Change) {
+// evaluate updates the liveness of the bases of a connected tunnel.
+func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (news []ConnectivityEvent,
+	changes []Change) {
 	var dead []*record
-	bases, changes = r.giveUpDoubted(bases, now)
-	held := r.held(bases, now)
-	many := 0
+	bases, changes = r.expireWithoutHeartbeat(bases, now)
+	held := r.inMassOutage(bases, now)
+	inOutage := 0
 	for _, b := range bases {
-		silence := b.silence(now)
-		if silence < r.opts.UnreachableAfter {
+		missed := b.missedFor(now)
+		if missed < r.opts.UnreachableAfter {
 			continue
 		}
-		if held[b.info.Identity] && (b.heldSince.IsZero() || now.Sub(b.heldSince) < r.opts.Mass.AtMost) {
-			if b.heldSince.IsZero() {
-				b.heldSince = now
+		if held[b.info.Identity] && (b.outageSince.IsZero() || now.Sub(b.outageSince) < r.opts.Mass.MaxDuration) {
+			if b.outageSince.IsZero() {
+				b.outageSince = now
 			}
-			b.heldUntil = now
-			many++
-			changes = append(changes, b.observe(Observation{Blind: MassSilence, Since: b.heard()})...)
+			b.outageUntil = now
+			inOutage++
+			changes = append(changes, b.observe(Observation{Reason: MassOutage, Since: b.countedSince()})...)
 			continue
 		}
-		silence = min(silence, now.Sub(b.heldUntil))
-		if silence >= r.opts.DeadAfter {
+		missed = min(missed, now.Sub(b.outageUntil))
+		if missed >= r.opts.DeadAfter {
 			dead = append(dead, b)
 		}
-		if silence >= r.opts.UnreachableAfter {
-			if b.liveness == Alive {
+		if missed >= r.opts.UnreachableAfter {
+			if b.liveness == Reachable {
 				b.liveness = Unreachable
 				changes = append(changes,
 					Change{Kind: LivenessChanged, Identity: b.info.Identity, Liveness: Unreachable})
@@ -168,20 +175,21 @@ func (r *Registry) judge(bases []*record, s *sight, now time.Time) (news []News,
 			changes = append(changes, b.observe(Observation{})...)
 		}
 	}
-	news = s.mass.update(News{Blind: MassSilence, Silent: many, Bases: len(bases)}, many > 0, now, 0)
-	return news, append(changes, r.giveUp(dead, now)...)
+	news = s.mass.update(ConnectivityEvent{Reason: MassOutage, Missing: inOutage, Bases: len(bases)}, inOutage > 0,
+		now, 0)
+	return news, append(changes, r.expire(dead, now)...)
 }
 
-// held returns the bases that miss heartbeats at the same time as too many other bases of their group.
-func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
+// inMassOutage returns the identities of the bases whose group has a mass outage.
+func (r *Registry) inMassOutage(bases []*record, now time.Time) map[string]bool {
 	type members struct {
-		list []silent
-		came []time.Time
-		all  int
+		list     []missingBase
+		appeared []time.Time
+		all      int
 	}
-	// a reachable base sends a heartbeat every 10 s
-	silence := func(b *record) bool { return b.silence(now) >= r.opts.UnreachableAfter/2 }
-	if !slices.ContainsFunc(bases, silence) {
+	// A reachable base sends a heartbeat every 10 s.
+	missed := func(b *record) bool { return b.missedFor(now) >= r.opts.UnreachableAfter/2 }
+	if !slices.ContainsFunc(bases, missed) {
 		return nil
 	}
 	groups := map[netip.Prefix]*members{}
@@ -194,28 +202,30 @@ func (r *Registry) held(bases []*record, now time.Time) map[string]bool {
 		}
 		g.all++
 		switch {
-		case silence(b):
-			g.list = append(g.list, silent{identity: b.info.Identity, heard: b.heard(), last: b.lastSeen, came: b.came})
-		case !b.came.IsZero():
-			g.came = append(g.came, b.came)
+		case missed(b):
+			g.list = append(g.list,
+				missingBase{identity: b.info.Identity, heard: b.countedSince(), last: b.lastSeen,
+					appearedAt: b.appearedAt})
+		case !b.appearedAt.IsZero():
+			g.appeared = append(g.appeared, b.appearedAt)
 		}
 	}
 	held := map[string]bool{}
 	for _, g := range groups {
-		maps.Copy(held, r.opts.Mass.mass(g.list, g.came, g.all, r.opts.UnreachableAfter/2))
+		maps.Copy(held, r.opts.Mass.massFailure(g.list, g.appeared, g.all, r.opts.UnreachableAfter/2))
 	}
 	return held
 }
 
-// giveUpDoubted removes bases whose Node was deleted and that send no messages. It returns the bases that are not
-// doubted.
-func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record, changes []Change) {
+// expireWithoutHeartbeat removes the bases that have sent no message since their Node was deleted. It returns the bases
+// that need no heartbeat.
+func (r *Registry) expireWithoutHeartbeat(bases []*record, now time.Time) (rest []*record, changes []Change) {
 	rest = bases[:0:0]
 	for _, b := range bases {
 		switch {
-		case b.doubted.IsZero():
+		case b.heartbeatRequired.IsZero():
 			rest = append(rest, b)
-		case now.Sub(b.doubted) >= r.opts.UnreachableAfter/2:
+		case now.Sub(b.heartbeatRequired) >= r.opts.UnreachableAfter/2:
 			r.remove(b.info.Identity)
 			changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity})
 		}
@@ -223,14 +233,14 @@ func (r *Registry) giveUpDoubted(bases []*record, now time.Time) (rest []*record
 	return rest, changes
 }
 
-// giveUp removes dead bases within the limit of a minute, those first that have missed heartbeats for the longest
-// time. A base that this controller does not serve any more is removed after DeadAfter, if this controller has not
-// begun to serve it again.
-func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
+// expire removes bases that have missed heartbeats for DeadAfter, within the limit of removals per minute. The base
+// that has missed heartbeats for the longest time is removed first. A base that this controller stopped serving is
+// removed only DeadAfter later, because this controller may serve it again.
+func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 	if len(dead) == 0 {
 		return nil
 	}
-	slices.SortFunc(dead, func(a, b *record) int { return a.heard().Compare(b.heard()) })
+	slices.SortFunc(dead, func(a, b *record) int { return a.countedSince().Compare(b.countedSince()) })
 	acting, all := r.opts.Acting(), map[netip.Prefix]int{}
 	for _, b := range r.bases {
 		all[r.group(b)]++
@@ -238,27 +248,27 @@ func (r *Registry) giveUp(dead []*record, now time.Time) (changes []Change) {
 	maps.DeleteFunc(r.budgets, func(group netip.Prefix, _ budget) bool { return all[group] == 0 })
 	for _, b := range dead {
 		if !acting {
-			b.lostAt = now
+			b.notServedSince = now
 			continue
 		}
-		if !b.owned && now.Sub(b.lostAt) < r.opts.DeadAfter {
+		if !b.owned && now.Sub(b.notServedSince) < r.opts.DeadAfter {
 			continue
 		}
 		group := r.group(b)
 		left := r.budgets[group]
-		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.Speed) {
+		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.TimeScale) {
 			continue
 		}
 		r.budgets[group] = left
 		r.remove(b.info.Identity)
-		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, Silent: true})
+		changes = append(changes, Change{Kind: Disappeared, Identity: b.info.Identity, TimedOut: true})
 	}
 	return changes
 }
 
-// ask returns the queries that are due. While messages arrive late, health checks are omitted, because bases send
-// heartbeats anyway.
-func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe) []Probe {
+// dueQueries appends the queries that are due. While messages arrive late, it omits health checks, because heartbeats
+// are sufficient.
+func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes []DueQuery) []DueQuery {
 	for _, b := range bases {
 		id := b.info.Identity
 		if r.bases[id] != b || !b.owned && !b.healthAt.IsZero() {
@@ -266,50 +276,51 @@ func (r *Registry) ask(bases []*record, late bool, now time.Time, probes []Probe
 		}
 		if !now.Before(b.nextHealth) {
 			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
-			if !late || b.healthAt.IsZero() || b.away || !b.doubted.IsZero() {
-				probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandHealth})
+			if !late || b.healthAt.IsZero() || b.reconnecting || !b.heartbeatRequired.IsZero() {
+				probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandHealth})
 			}
 		}
 		if b.owned && !now.Before(b.nextList) {
 			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
-			if b.away {
-				b.nextList = now.Add(r.opts.Speed.Of(askAway))
+			if b.reconnecting {
+				b.nextList = now.Add(r.opts.TimeScale.Of(reconnectQueryInterval))
 			}
-			probes = append(probes, Probe{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
+			probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandQueryAllBiz})
 		}
 	}
 	return probes
 }
 
-// missedAfter is a heartbeat interval of 12 s, that of the slower tunnel (protocol 4.1), and some delay.
+// missedAfter is when a heartbeat counts as missed in the metrics: the interval of 12 s of the slower tunnel (protocol
+// 4.1), and some delay.
 const missedAfter = 15 * time.Second
 
-// askAway is the time between two module list queries of a base that may not have connected again.
-const askAway = time.Second
+// reconnectQueryInterval is the time between two module list queries of a base that may not have reconnected yet.
+const reconnectQueryInterval = time.Second
 
-// Reconnected makes the queries to the bases of a tunnel due now, because their messages may have been lost. Bases
-// may connect again later, so each one is queried every second until it sends a message. Missed heartbeats count
-// after the grace period.
+// Reconnected records that a tunnel has reconnected. All queries to its bases are due now, because messages may have
+// been lost. Each base is queried every second until it sends a message, because bases may reconnect later. Missed
+// heartbeats count after the grace period.
 func (r *Registry) Reconnected(key tunnel.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.opts.Clock.Now()
 	for _, b := range r.bases {
 		if b.info.Tunnel == key {
-			b.away, b.nextHealth, b.nextList = true, now, now
-			b.quietUntil = now.Add(r.grace(key))
+			b.reconnecting, b.nextHealth, b.nextList = true, now, now
+			b.graceUntil = now.Add(r.grace(key))
 		}
 	}
 }
 
 // Unobserved returns the number of bases whose missed heartbeats are ignored, by reason.
-func (r *Registry) Unobserved() map[Blindness]int {
+func (r *Registry) Unobserved() map[UnobservableReason]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := map[Blindness]int{TunnelDown: 0, ControllerSuspended: 0, MassSilence: 0}
+	n := map[UnobservableReason]int{TunnelDown: 0, ControllerSuspended: 0, MassOutage: 0}
 	for _, b := range r.bases {
-		if b.observed.Blind != "" && b.isObserved() {
-			n[b.observed.Blind]++
+		if b.observed.Reason != "" && b.isObserved() {
+			n[b.observed.Reason]++
 		}
 	}
 	return n

@@ -1,8 +1,8 @@
-// Package baseline selects what a starting base must install: the modules of peer Deployments and DaemonSets whose
-// Pods may run on the base (Module Controller V2 documents 5.2 and 5.4).
+// Package baseline selects the modules that a starting base must install: those of peer Deployments and DaemonSets
+// whose Pods may run on the base (Module Controller V2 documents 5.2 and 5.4).
 //
-// The Pods of these workloads are scheduled at about the same time and request the same modules, so a repeated
-// install must count as a success.
+// The Pods of these workloads are scheduled at about the same time and request the same modules. Therefore, a repeated
+// install must be treated as a success.
 package baseline
 
 import (
@@ -26,10 +26,11 @@ type Options struct {
 	// Deployments and DaemonSets list the workloads of the cluster. Their informers must have synced. Required.
 	Deployments appslisters.DeploymentLister
 	DaemonSets  appslisters.DaemonSetLister
-	// Env is the environment of the controller. Deployments with the label of another one are ignored.
+	// Env is the environment of the controller. Deployments with the label of another environment are ignored.
 	Env string
-	// AddTolerationFor is the environment whose toleration the controller adds to Pods without one; empty for none.
-	// It has no effect for DaemonSets, which create Pods by their template.
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment;
+	// empty for none. It has no effect on DaemonSets, which create no Pods for Nodes that their template does not
+	// tolerate.
 	AddTolerationFor string
 }
 
@@ -41,9 +42,10 @@ func New(o Options) *Selector { return &Selector{o} }
 
 // Select returns the modules for a base, sorted by name, never nil. node is the Node that the base has or will have.
 //
-// Of several versions of a module it selects the newest version number, then the youngest workload. It ignores paused
-// Deployments, because their template does not show which version a base should have, and workloads that are being
-// deleted, want no replicas, or have no place on the base. A cordoned base gets the modules of DaemonSets only.
+// If there are several versions of a module, Select chooses the highest version number, and for equal numbers the
+// newest workload. It ignores paused Deployments, because their template does not show which version a base should
+// have. It also ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned base
+// gets only the modules of DaemonSets.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
@@ -60,14 +62,14 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 			if workload.Check(&template.ObjectMeta, container) != nil {
 				continue
 			}
-			c := candidate{workload.Of(&template.ObjectMeta, container), object}
+			c := candidate{workload.ModuleOf(&template.ObjectMeta, container), object}
 			if best, ok := newest[c.Name]; !ok || compare(c, best) > 0 {
 				newest[c.Name] = c
 			}
 		}
 	}
 	for _, d := range deployments {
-		if !workload.IsPeer(d, s.o.Env) || d.Spec.Paused || !wanted(d) || !makesModules(d, d.Spec.Template) {
+		if !workload.IsPeer(d, s.o.Env) || d.Spec.Paused || !wantsReplicas(d) || !createsModules(d, d.Spec.Template) {
 			continue
 		}
 		if p := workload.NewPlacement(d.Spec.Template.Spec, s.o.AddTolerationFor); p.Fits(node) && !p.Cordoned(node) {
@@ -75,7 +77,7 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 		}
 	}
 	for _, d := range daemonSets {
-		if makesModules(d, d.Spec.Template) && workload.NewPlacement(d.Spec.Template.Spec, "").Fits(node) {
+		if createsModules(d, d.Spec.Template) && workload.NewPlacement(d.Spec.Template.Spec, "").Fits(node) {
 			offer(d, d.Spec.Template)
 		}
 	}
@@ -88,12 +90,12 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	return modules, nil
 }
 
-// wanted reports whether a peer Deployment wants replicas. Its replicas are 0 before the first base, unless its user
-// sets them.
-func wanted(d *appsv1.Deployment) bool {
+// wantsReplicas reports whether a peer Deployment should have replicas. The controller sets replicas to the number of
+// matching bases, so 0 before the first base is ignored. If the user sets replicas, 0 means none.
+func wantsReplicas(d *appsv1.Deployment) bool {
 	return !workload.KeepsReplicas(d) || ptr.Deref(d.Spec.Replicas, 1) > 0
 }
 
-func makesModules(object metav1.Object, template corev1.PodTemplateSpec) bool {
+func createsModules(object metav1.Object, template corev1.PodTemplateSpec) bool {
 	return object.GetDeletionTimestamp() == nil && workload.IsModule(template.Labels)
 }

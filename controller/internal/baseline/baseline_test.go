@@ -36,7 +36,7 @@ func base() *corev1.Node {
 	}
 }
 
-// template is a module template; modules are name, version pairs.
+// template returns a Pod template. modules are pairs of name and version.
 func template(modules ...string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module"}},
@@ -113,9 +113,9 @@ func TestSelect(t *testing.T) {
 		change  func(*Options)
 		want    []arklet.Module
 	}{
-		{name: "nothing", want: []arklet.Module{}},
+		{name: "no workloads", want: []arklet.Module{}},
 		{
-			name: "peer Deployments and DaemonSets, in the order of names",
+			name: "peer Deployments and DaemonSets, sorted by name",
 			objects: []metav1.Object{
 				deployment("d", 0, template("biz3", "1.0.0", "biz1", "1.0.0")),
 				daemonSet("s", template("biz2", "1.0.0")),
@@ -123,7 +123,7 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{module("biz1", "1.0.0"), module("biz2", "1.0.0"), module("biz3", "1.0.0")},
 		},
 		{
-			name:    "no peer",
+			name:    "Deployment without the peer strategy",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) { d.Labels = nil })},
 			want:    []arklet.Module{},
 		},
@@ -139,19 +139,21 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{{Name: "biz1", Version: "1.0.0", URL: "https://h/download?name=biz1"}},
 		},
 		{name: "other bases", objects: []metav1.Object{deployment("d", 0, elsewhere)}, want: []arklet.Module{}},
-		{name: "no module Pods", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []arklet.Module{}},
+		{name: "not a module", objects: []metav1.Object{daemonSet("s", plainPods)}, want: []arklet.Module{}},
 		{name: "environment not tolerated", objects: []metav1.Object{deployment("d", 0, noEnv)},
 			want: []arklet.Module{}},
 		{
-			name: "environment's toleration is added", objects: []metav1.Object{deployment("d", 0, noEnv)},
-			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{module("biz1", "1.0.0")},
+			name:    "toleration of the environment is added to a Deployment",
+			objects: []metav1.Object{deployment("d", 0, noEnv)},
+			change:  func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
-			name: "not to a DaemonSet, which makes no Pods then", objects: []metav1.Object{daemonSet("s", noEnv)},
-			change: func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{},
+			name:    "toleration of the environment is not added to a DaemonSet",
+			objects: []metav1.Object{daemonSet("s", noEnv)},
+			change:  func(o *Options) { o.AddTolerationFor = "dev" }, want: []arklet.Module{},
 		},
 		{
-			name:    "what a Pod refuses: an image without a scheme, a version with a space",
+			name:    "invalid modules: an image without a scheme, a version with a space",
 			objects: []metav1.Object{deployment("d", 0, refused)},
 			want:    []arklet.Module{module("biz3", "1.0.0")},
 		},
@@ -174,7 +176,7 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{module("biz1", "1.0.0")},
 		},
 		{
-			name: "no replicas wanted by somebody else",
+			name: "no replicas, set by the user",
 			objects: []metav1.Object{deployment("d", 0, biz1, func(d *appsv1.Deployment) {
 				d.Spec.Replicas = ptr.To[int32](0)
 				d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
@@ -182,14 +184,14 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{},
 		},
 		{
-			name:    "a version that stands in a label of the template",
+			name:    "version in a label of the template",
 			objects: []metav1.Object{deployment("d", 0, byLabel)},
 			want:    []arklet.Module{module("biz1", "1.0.0")},
 		},
-		{name: "containers that are no modules", objects: []metav1.Object{deployment("d", 0, noJar)},
+		{name: "containers that are not modules", objects: []metav1.Object{deployment("d", 0, noJar)},
 			want: []arklet.Module{module("biz1", "1.0.0")}},
 		{
-			name: "newest version, whichever workload is older",
+			name: "highest version, independent of the age of the workload",
 			objects: []metav1.Object{
 				deployment("a", 0, template("biz1", "1.9.0")), deployment("b", time.Hour, template("biz1", "1.10.0")),
 				daemonSet("c", template("biz1", "1.2.0")),
@@ -209,13 +211,13 @@ func TestSelect(t *testing.T) {
 			want: []arklet.Module{module("biz1", "0.1")},
 		},
 		{
-			name: "words by the age of their workloads",
+			name: "versions without numbers: newest workload",
 			objects: []metav1.Object{deployment("a", 0, template("biz1", "blue")),
 				deployment("b", time.Hour, template("biz1", "green"))},
 			want: []arklet.Module{module("biz1", "blue")},
 		},
 		{
-			name: "equal age by name",
+			name: "equal age: by name",
 			objects: []metav1.Object{deployment("b", 0, template("biz1", "green")),
 				deployment("a", 0, template("biz1", "blue"))},
 			want: []arklet.Module{module("biz1", "green")},
@@ -236,15 +238,15 @@ func TestSelect(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := gocmp.Diff(tt.want, got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
+					t.Errorf("modules (-want +got):\n%s", diff)
 				}
 			}
 		})
 	}
 }
 
-// The Pods of a DaemonSet come to a cordoned base, those of a Deployment do not.
-func TestSelectForACordonedBase(t *testing.T) {
+// Pods of a DaemonSet run on a cordoned base, but not Pods of a Deployment.
+func TestSelectForCordonedBase(t *testing.T) {
 	o := Options{Env: "dev"}
 	o.Deployments, o.DaemonSets = listers(t,
 		[]metav1.Object{deployment("d", 0, template("biz1", "1.0.0")), daemonSet("s", template("biz2", "1.0.0"))})
@@ -255,7 +257,7 @@ func TestSelectForACordonedBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff([]arklet.Module{module("biz2", "1.0.0")}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("modules (-want +got):\n%s", diff)
 	}
 }
 
@@ -281,15 +283,15 @@ func (brokenDeployments) List(labels.Selector) ([]*appsv1.Deployment, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func TestSelectSaysWhatFailed(t *testing.T) {
+func TestSelectReturnsErrors(t *testing.T) {
 	_, daemonSets := listers(t, nil)
 	_, err := New(Options{Deployments: brokenDeployments{}, DaemonSets: daemonSets}).Select(base())
 	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "Deployments") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want one that contains Deployments", err)
 	}
 }
 
-func TestCompareVersionsIsAnOrder(t *testing.T) {
+func TestCompareVersions(t *testing.T) {
 	ascending := []string{"latest", "0.0.1-SNAPSHOT", "0.0.1", "0.0.2-rc", "0.2", "0.10", "1.0.0-a", "1.0.0", "v1.1",
 		"10", "2026.01.05", "99999999999999999999"}
 	for i, a := range ascending {
@@ -300,6 +302,6 @@ func TestCompareVersionsIsAnOrder(t *testing.T) {
 		}
 	}
 	if got := compareVersions("1.0", "1.0.0"); got != 0 {
-		t.Errorf("1.0 and 1.0.0 differ: %d", got)
+		t.Errorf("compareVersions(1.0, 1.0.0) = %d, want 0", got)
 	}
 }

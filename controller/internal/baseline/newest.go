@@ -17,7 +17,7 @@ type candidate struct {
 	owner metav1.Object
 }
 
-// compare orders candidates for one module from old to new. It is a total order.
+// compare orders candidates for a module from old to new. The order is total.
 func compare(a, b candidate) int {
 	return cmp.Or(
 		compareVersions(a.Version, b.Version),
@@ -28,23 +28,23 @@ func compare(a, b candidate) int {
 	)
 }
 
-// compareVersions orders versions by their leading numbers, those without numbers first. Of equal numbers, one with a
-// qualifier (1.0.0-SNAPSHOT) comes before the one without, as in Maven.
+// compareVersions orders versions by their leading numbers. Versions without numbers come first. If the numbers are
+// equal, a version with a qualifier (1.0.0-SNAPSHOT) comes before one without, as in Maven.
 func compareVersions(a, b string) int {
 	numbersA, plainA := parseVersion(a)
 	numbersB, plainB := parseVersion(b)
 	return cmp.Or(slices.Compare(numbersA, numbersB), cmp.Compare(plainA, plainB))
 }
 
-// parseVersion returns the leading numbers of a version without trailing zeros, and 1 if nothing follows them, else
-// 0. Kubernetes' version parser rejects 10 and 2026.01.
+// parseVersion returns the leading numbers of a version without trailing zeros. plain is 1 if nothing follows the
+// numbers, and 0 otherwise. (The version parser of Kubernetes rejects 10 and 2026.01.)
 func parseVersion(version string) (numbers []uint64, plain int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {
 		return nil, 0
 	}
 	for digits := range strings.SplitSeq(parts[1], ".") {
-		number, _ := strconv.ParseUint(digits, 10, 64) // out of range is the largest number
+		number, _ := strconv.ParseUint(digits, 10, 64) // returns the maximum for a number out of range
 		numbers = append(numbers, number)
 	}
 	for len(numbers) > 1 && numbers[len(numbers)-1] == 0 {

@@ -1,4 +1,5 @@
-// Package certfile reads certificates and certificate authorities from files, again for each connection.
+// Package certfile reads certificates and CA certificates from files. It reads them again for each connection, so that
+// renewed certificates are used without a restart.
 package certfile
 
 import (
@@ -14,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// File is a PEM file, and the name of the setting that has its path.
+// File is a PEM file. Setting is the name of the setting with its path, for error messages.
 type File struct{ Setting, Path string }
 
 func (f File) read() ([]byte, error) {
@@ -44,17 +45,17 @@ type Source struct {
 	failure string // the last error that was logged; empty after a success
 }
 
-// SelfSigned returns a self-signed certificate for the host module-controller that is valid for a year.
+// SelfSigned returns a self-signed certificate for the host name module-controller. It is valid for a year.
 func SelfSigned() (tls.Certificate, error) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("making a serving certificate: %w", err)
+		return tls.Certificate{}, fmt.Errorf("creating a self-signed certificate: %w", err)
 	}
 	return tls.X509KeyPair(cert, key)
 }
 
-// Open reads the files. Config returns a copy of the template with the certificate. The copy has the
-// certificate authorities as RootCAs and as ClientCAs.
+// Open reads the files. Config returns a copy of the template with the certificate, and with the CA certificates as
+// RootCAs and ClientCAs.
 func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, error) {
 	s := &Source{template: template, files: files, logger: logger}
 	if err := s.load(); err != nil {
@@ -73,15 +74,15 @@ func (s *Source) Config() *tls.Config {
 	if err := s.load(); err != nil {
 		s.failure = err.Error()
 		if s.failure != failure {
-			s.logger.Warn("certificates changed and cannot be used: the previous ones stay in use", "err", err)
+			s.logger.Warn("could not read changed certificates; the previous certificates stay in use", "err", err)
 		}
 	} else if s.config != before {
-		s.logger.Info("certificates were read again", "files", s.files)
+		s.logger.Info("read changed certificates", "files", s.files)
 	}
 	return s.config
 }
 
-// Server returns a configuration for a listener. Each new connection uses the result of Config.
+// Server returns a configuration for a listener. It calls Config for each new connection.
 func (s *Source) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -102,7 +103,7 @@ func (s *Source) load() error {
 		return nil
 	}
 	config := s.template.Clone()
-	config.SessionTicketsDisabled = true // a resumed session would not be verified with the new certificate authorities
+	config.SessionTicketsDisabled = true // a resumed session is not verified with the new CA certificates
 	if cert != nil {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
@@ -113,7 +114,7 @@ func (s *Source) load() error {
 	if ca != nil {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
-			return fmt.Errorf("%s %s holds no certificate in PEM form", s.files.CA.Setting, s.files.CA.Path)
+			return fmt.Errorf("%s %s contains no certificate in PEM format", s.files.CA.Setting, s.files.CA.Path)
 		}
 		config.RootCAs, config.ClientCAs = pool, pool
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// pair is a self-signed certificate and its key, in PEM form.
+// pair is a self-signed certificate and its key in PEM format.
 type pair struct {
 	cert, key []byte
 	leaf      *x509.Certificate
@@ -51,7 +51,7 @@ func newPair(t *testing.T, name string) pair {
 	}
 }
 
-// secret is a directory with the files of a Source.
+// secret is a directory with the files of a Source, like a mounted Secret.
 type secret struct {
 	t   *testing.T
 	dir string
@@ -89,7 +89,8 @@ func TestChangedFilesAreUsed(t *testing.T) {
 		authorities.AddCert(ca.leaf)
 		if !bytes.Equal(c.Certificates[0].Certificate[0], leaf.leaf.Raw) || !c.ClientCAs.Equal(authorities) ||
 			!c.RootCAs.Equal(authorities) || c.MinVersion != tls.VersionTLS13 {
-			t.Errorf("%s: not the certificate %q and the authority %q", when, leaf.leaf.Subject, ca.leaf.Subject)
+			t.Errorf("%s: the configuration does not have the certificate %q and the CA certificate %q", when,
+				leaf.leaf.Subject, ca.leaf.Subject)
 		}
 	}
 	is("at the start", first, first)
@@ -98,7 +99,7 @@ func TestChangedFilesAreUsed(t *testing.T) {
 	is("a new authority", first, second)
 	changed := source.Config()
 	if changed == same || source.Config() != changed {
-		t.Error("a configuration is made for each connection, or not again after a change")
+		t.Error("the configuration is not cached, or not replaced after a change")
 	}
 	s.write("tls.crt", second.cert)
 	is("a certificate whose key comes later", first, second)
@@ -136,7 +137,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	s.write("ca.crt", []byte("x"))
 	source.Config()
 	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "PEM") {
-		t.Errorf("a broken file is logged as %q", log.String())
+		t.Errorf("log after an invalid file: %q", log.String())
 	}
 	log.Reset()
 	s.write("ca.crt", one.cert)
@@ -144,7 +145,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	s.write("ca.crt", newPair(t, "two").cert)
 	source.Config()
 	if !strings.Contains(log.String(), "level=INFO") || !strings.Contains(log.String(), "ca.crt") {
-		t.Errorf("a new file is logged as %q", log.String())
+		t.Errorf("log after a new file: %q", log.String())
 	}
 }
 
@@ -183,7 +184,7 @@ func TestServerUsesChangedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.ConnectionState().PeerCertificates[0].Subject.CommonName; got != p.leaf.Subject.CommonName {
-			t.Errorf("the server shows the certificate of %q, want %q", got, p.leaf.Subject.CommonName)
+			t.Errorf("the server presents the certificate of %q, want %q", got, p.leaf.Subject.CommonName)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)

@@ -1,5 +1,5 @@
-// Package configmap reads single values of ConfigMaps for module Pods whose version is a configMapKeyRef. It reads
-// a ConfigMap only when a value is needed: it does not list or watch.
+// Package configmap reads values of ConfigMaps for module Pods whose version is a configMapKeyRef. It reads a ConfigMap
+// only when a value is requested, and does not list or watch ConfigMaps.
 package configmap
 
 import (
@@ -21,54 +21,54 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// ErrPending reports that a ConfigMap is being read: Options.Changed is called when the value is known.
+// ErrPending reports that a ConfigMap is being read. Options.Changed is called afterwards.
 var ErrPending = errors.New("the ConfigMap is being read")
 
-// Options of a Resolver. All are required.
+// Options configure a Resolver. All are required.
 type Options struct {
-	// Client reads ConfigMaps; it needs the verb get.
+	// Client reads ConfigMaps. It needs the permission to get them.
 	Client kubernetes.Interface
-	// Changed is called after each read of a ConfigMap, also after a failed one. It must not block, and may call
-	// Value.
+	// Changed is called after each read of a ConfigMap, even if the read failed. It must not block, and may call Value.
 	Changed func(name types.NamespacedName)
 	Logger  *slog.Logger
 }
 
 const (
-	// fresh is the maximum age of a value. The Pods of a rollout share a read, and see what was applied before it.
-	fresh = 2 * time.Second
-	// maxConfigMaps is the number of ConfigMaps that are kept. The least recently used one is dropped first.
+	// maxAge is the maximum age of a value. It is long enough for the Pods of a rollout to share a read, and short
+	// enough for a rollout to see a change that was applied before it.
+	maxAge = 2 * time.Second
+	// maxConfigMaps is the maximum number of cached ConfigMaps. The least recently used one is removed first.
 	maxConfigMaps = 1000
 	maxReads      = 4 // concurrent reads
 	readTimeout   = 10 * time.Second
-	// maxRetry is the longest delay before a ConfigMap is read again that lacks a usable value.
+	// maxRetry is the maximum delay before a ConfigMap without a usable value is read again.
 	maxRetry = time.Minute
 )
 
-// Resolver reads ConfigMaps. Make it with New.
+// Resolver reads values of ConfigMaps. Create it with New.
 type Resolver struct {
 	o     Options
 	queue *work.Queue[types.NamespacedName]
 
-	mu      sync.Mutex
-	entries *lru.Cache // *entry by types.NamespacedName
+	mu    sync.Mutex
+	cache *lru.Cache // *entry by types.NamespacedName
 }
 
-// entry is the state of one ConfigMap.
-type entry struct {
-	values     map[string]*string // by requested key; nil if the ConfigMap has no such key, or was not read
-	err        error              // of the last read
-	read       time.Time          // when the last read began; zero if there was none
-	asked      time.Time          // when a value was requested last
-	incomplete bool               // the last read had no usable value of a requested key
+// cachedConfigMap has the requested values of one ConfigMap.
+type cachedConfigMap struct {
+	values      map[string]*string // by requested key; nil if the ConfigMap lacks the key or was not read yet
+	err         error              // the error of the last read
+	readAt      time.Time          // when the last read began; zero if there was none
+	requestedAt time.Time          // when a value was requested last
+	incomplete  bool               // the last read did not return a usable value for each requested key
 }
 
 // errIncomplete makes the queue read a ConfigMap again.
-var errIncomplete = errors.New("it has no usable version")
+var errIncomplete = errors.New("the ConfigMap has no usable version")
 
-// New returns a Resolver. It reads nothing before Run.
+// New returns a Resolver. It reads no ConfigMaps before Run.
 func New(o Options) *Resolver {
-	r := &Resolver{o: o, entries: lru.New(maxConfigMaps)}
+	r := &Resolver{o: o, cache: lru.New(maxConfigMaps)}
 	r.queue = work.New(work.Options[types.NamespacedName]{
 		Do: r.handle, Workers: maxReads, MinDelay: time.Second, MaxDelay: maxRetry, Logger: o.Logger,
 		Message: "could not read the version of a module from a ConfigMap",
@@ -80,27 +80,27 @@ func New(o Options) *Resolver {
 // Run reads the requested ConfigMaps until ctx is done. Call it once.
 func (r *Resolver) Run(ctx context.Context) { r.queue.Run(ctx) }
 
-// Value returns the value of a key of a ConfigMap. It does not block and may be called concurrently.
-// The error is ErrPending, or has an error code. Then the ConfigMap is read again, with growing delays, as long as
-// the value is requested after each call of Changed.
+// Value returns the value of a key of a ConfigMap. It does not block, and may be called concurrently. The error is
+// ErrPending, or has an error code. After an error, the ConfigMap is read again with growing delays, as long as the
+// value is requested after each call of Options.Changed.
 func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	e := r.entry(name)
+	e := r.cached(name)
 	if e == nil {
-		e = &entry{values: map[string]*string{}}
-		r.entries.Add(name, e)
+		e = &cachedConfigMap{values: map[string]*string{}}
+		r.cache.Add(name, e)
 	}
-	e.asked = now
+	e.requestedAt = now
 	value, asked := e.values[key]
-	if asked && !e.read.IsZero() && now.Sub(e.read) <= fresh {
+	if asked && !e.readAt.IsZero() && now.Sub(e.readAt) <= maxAge {
 		switch {
 		case e.err != nil:
 			return "", e.err
 		case value == nil:
 			return "", errcode.New(errcode.OtherUpstreamInvalidParameter,
-				"ConfigMap %s has no key %q, which is to name the module's version", name, key)
+				"ConfigMap %s has no key %q, which must contain the version of the module", name, key)
 		}
 		return *value, nil
 	}
@@ -109,19 +109,20 @@ func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) 
 	return "", ErrPending
 }
 
-// entry is called with the lock held.
-func (r *Resolver) entry(name types.NamespacedName) *entry {
-	e, _ := r.entries.Get(name)
-	known, _ := e.(*entry)
+// cached returns a ConfigMap from the cache; nil if the cache lacks it. The caller holds the lock.
+func (r *Resolver) cached(name types.NamespacedName) *cachedConfigMap {
+	e, _ := r.cache.Get(name)
+	known, _ := e.(*cachedConfigMap)
 	return known
 }
 
-// handle reads a ConfigMap. It drops an entry without a usable value that was not requested since the last read.
+// handle reads a ConfigMap. Instead of a retry, it removes a ConfigMap without a usable value from the cache if no
+// value was requested since the last read.
 func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 	r.mu.Lock()
-	e := r.entry(name)
-	if e != nil && e.incomplete && e.asked.Before(e.read) {
-		r.entries.Remove(name)
+	e := r.cached(name)
+	if e != nil && e.incomplete && e.requestedAt.Before(e.readAt) {
+		r.cache.Remove(name)
 		e = nil
 	}
 	r.mu.Unlock()
@@ -133,7 +134,7 @@ func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	complete := r.note(name, data, err, began)
+	complete := r.recordRead(name, data, err, began)
 	r.o.Changed(name)
 	switch {
 	case err != nil:
@@ -153,7 +154,7 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 		return found.Data, nil
 	case apierrors.IsNotFound(err):
 		err = errcode.New(errcode.OtherUpstreamInvalidParameter,
-			"ConfigMap %s, which is to name the module's version, does not exist", name)
+			"ConfigMap %s, which must contain the version of the module, does not exist", name)
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		err = errcode.Wrap(errcode.OtherUpstreamSecretAKError, err)
 	default:
@@ -162,11 +163,12 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 	return nil, err
 }
 
-// note records the result of a read, and reports whether all requested values are usable.
-func (r *Resolver) note(name types.NamespacedName, data map[string]string, err error, began time.Time) (complete bool) {
+// recordRead records the result of a read, and reports whether all requested values are usable.
+func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string, err error,
+	began time.Time) (complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entry(name)
+	e := r.cached(name)
 	if e == nil {
 		return true
 	}
@@ -175,12 +177,12 @@ func (r *Resolver) note(name types.NamespacedName, data map[string]string, err e
 		e.values[key] = nil
 		value, there := data[key]
 		if there {
-			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // a longer version is refused
+			value = strings.Clone(value[:min(len(value), arklet.MaxName+1)]) // a longer version is invalid anyway
 			e.values[key] = &value
 		}
 		complete = complete && there && usable(value)
 	}
-	e.read, e.err, e.incomplete = began, err, !complete
+	e.readAt, e.err, e.incomplete = began, err, !complete
 	return complete
 }
 

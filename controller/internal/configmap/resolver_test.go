@@ -23,18 +23,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// world is a resolver on a fake API server, in a bubble where time passes only while everything
-// waits.
-type world struct {
+// fixture is a Resolver with a fake API server. It runs in a synctest bubble.
+type fixture struct {
 	t        *testing.T
 	client   *fake.Clientset
 	resolver *Resolver
 	changed  chan types.NamespacedName
 }
 
-func inBubble(t *testing.T, test func(*world)) {
+func runTest(t *testing.T, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
+		w := &fixture{t: t, client: fake.NewClientset(), changed: make(chan types.NamespacedName, 1000)}
 		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name },
 			Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,12 +45,12 @@ func inBubble(t *testing.T, test func(*world)) {
 	})
 }
 
-func named(name string) types.NamespacedName {
+func configMapName(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "default", Name: name}
 }
 
-// put makes or changes a ConfigMap with one key, biz1.
-func (w *world) put(name, version string) {
+// applyConfigMap creates or updates a ConfigMap with the key biz1.
+func (w *fixture) applyConfigMap(name, version string) {
 	w.t.Helper()
 	c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
 		Data: map[string]string{"biz1": version}}
@@ -65,10 +64,10 @@ func (w *world) put(name, version string) {
 	}
 }
 
-// expect asks for a value and compares what comes: a version, or an error.
-func (w *world) expect(when, name, key, want string) {
+// wantValue requests a value. want is the value, "pending" or an error code.
+func (w *fixture) wantValue(when, name, key, want string) {
 	w.t.Helper()
-	got, err := w.resolver.Value(named(name), key)
+	got, err := w.resolver.Value(configMapName(name), key)
 	if err != nil {
 		got = "pending"
 		if !errors.Is(err, ErrPending) {
@@ -80,8 +79,8 @@ func (w *world) expect(when, name, key, want string) {
 	}
 }
 
-// reads is how many reads there were since the last call.
-func (w *world) reads() (n int) {
+// takeReads returns the number of reads since the last call.
+func (w *fixture) takeReads() (n int) {
 	for _, a := range w.client.Actions() {
 		if a.GetVerb() == "get" {
 			n++
@@ -91,86 +90,86 @@ func (w *world) reads() (n int) {
 	return n
 }
 
-func pass(d time.Duration) {
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 func TestValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1.0.0")
-		w.expect("at first", "versions", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1.0.0")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		synctest.Wait()
-		if got := <-w.changed; got != named("versions") {
-			t.Errorf("changed is %v", got)
+		if got := <-w.changed; got != configMapName("versions") {
+			t.Errorf("Changed was called for %v", got)
 		}
-		w.expect("once it was read", "versions", "biz1", "1.0.0")
-		w.expect("of another key", "versions", "biz2", "pending")
+		w.wantValue("after the read", "versions", "biz1", "1.0.0")
+		w.wantValue("another key", "versions", "biz2", "pending")
 		synctest.Wait()
-		w.expect("of a key that is not there", "versions", "biz2", "OtherUpstream.InvalidParameter")
-		w.expect("of the first key", "versions", "biz1", "1.0.0")
-		if n := w.reads(); n != 2 {
+		w.wantValue("missing key", "versions", "biz2", "OtherUpstream.InvalidParameter")
+		w.wantValue("first key", "versions", "biz1", "1.0.0")
+		if n := w.takeReads(); n != 2 {
 			t.Errorf("%d reads, want 2", n)
 		}
-		w.put("versions", "2.0.0")
-		w.expect("for the next two seconds", "versions", "biz1", "1.0.0")
-		pass(3 * time.Second)
-		w.expect("later it may have changed", "versions", "biz1", "pending")
+		w.applyConfigMap("versions", "2.0.0")
+		w.wantValue("within maxAge", "versions", "biz1", "1.0.0")
+		advance(3 * time.Second)
+		w.wantValue("after maxAge", "versions", "biz1", "pending")
 		synctest.Wait()
-		w.expect("and has", "versions", "biz1", "2.0.0")
+		w.wantValue("after the second read", "versions", "biz1", "2.0.0")
 	})
 }
 
 // The resolver keeps only a prefix of a value that is too long for a version: one byte more than the maximum.
 func TestLongValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", strings.Repeat("9", 1<<20))
-		w.expect("at first", "versions", "biz1", "pending")
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", strings.Repeat("9", 1<<20))
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		synctest.Wait()
-		if value, err := w.resolver.Value(named("versions"), "biz1"); err != nil || len(value) != arklet.MaxName+1 {
-			t.Errorf("a value of %d bytes, error %v", len(value), err)
+		if value, err := w.resolver.Value(configMapName("versions"), "biz1"); err != nil ||
+			len(value) != arklet.MaxName+1 {
+			t.Errorf("value has %d bytes, error %v; want %d bytes", len(value), err, arklet.MaxName+1)
 		}
 	})
 }
 
-// A value that cannot be a version is read again, so that its correction is noticed.
-func TestCorrectedValue(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1 0")
-		w.expect("at first", "versions", "biz1", "pending")
+// An invalid value is read again until it is corrected.
+func TestInvalidValueIsReadAgain(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1 0")
+		w.wantValue("before the read", "versions", "biz1", "pending")
 		<-w.changed
-		w.expect("a value with a space", "versions", "biz1", "1 0")
-		w.put("versions", "1.0.0")
+		w.wantValue("a value with a space", "versions", "biz1", "1 0")
+		w.applyConfigMap("versions", "1.0.0")
 		<-w.changed
-		w.expect("the corrected value", "versions", "biz1", "1.0.0")
+		w.wantValue("the corrected value", "versions", "biz1", "1.0.0")
 	})
 }
 
-// Nothing is read that nobody asks for.
-func TestAtRest(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.put("versions", "1.0.0")
-		w.expect("at first", "versions", "biz1", "pending")
-		pass(time.Second)
-		w.reads()
-		pass(24 * time.Hour)
-		if n := w.reads(); n != 0 {
-			t.Errorf("%d reads at rest", n)
+// A ConfigMap is not read again if no value is requested.
+func TestNoReadsWithoutRequests(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.applyConfigMap("versions", "1.0.0")
+		w.wantValue("before the read", "versions", "biz1", "pending")
+		advance(time.Second)
+		w.takeReads()
+		advance(24 * time.Hour)
+		if n := w.takeReads(); n != 0 {
+			t.Errorf("%d reads, want 0", n)
 		}
 	})
 }
 
-// What is not there is read again as long as somebody asks, with growing pauses, and seen when it
-// comes.
-func TestMissing(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.expect("at first", "late", "biz1", "pending")
+// A missing ConfigMap is read again with growing delays, as long as its value is requested.
+func TestMissingConfigMap(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.wantValue("before the read", "late", "biz1", "pending")
 		begun := time.Now()
 		var at []time.Duration
 		for range 9 {
 			<-w.changed
 			at = append(at, time.Since(begun))
-			w.expect("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
+			w.wantValue("while it is missing", "late", "biz1", "OtherUpstream.InvalidParameter")
 		}
 		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 123, 183}
 		for i := range want {
@@ -179,16 +178,17 @@ func TestMissing(t *testing.T) {
 		if diff := cmp.Diff(want, at); diff != "" {
 			t.Errorf("read at (-want +got):\n%s", diff)
 		}
-		w.put("late", "1.0.0")
+		w.applyConfigMap("late", "1.0.0")
 		<-w.changed
-		w.expect("when it has come", "late", "biz1", "1.0.0")
+		w.wantValue("after its creation", "late", "biz1", "1.0.0")
 
-		w.expect("another", "never", "biz1", "pending")
+		w.wantValue("before the read", "never", "biz1", "pending")
 		<-w.changed
-		w.reads()
-		pass(time.Hour) // nobody asks again
-		if n := w.reads(); n > 1 || w.resolver.entries.Len() > 1 {
-			t.Errorf("%d reads that nobody waits for; %d ConfigMaps are remembered", n, w.resolver.entries.Len())
+		w.takeReads()
+		advance(time.Hour) // without a request
+		if n := w.takeReads(); n > 1 || w.resolver.cache.Len() > 1 {
+			t.Errorf("%d reads without a request, %d cached ConfigMaps; want at most 1 of each", n,
+				w.resolver.cache.Len())
 		}
 	})
 }
@@ -200,35 +200,35 @@ func TestErrors(t *testing.T) {
 	}{
 		"forbidden": {apierrors.NewForbidden(corev1.Resource("configmaps"), "versions", errors.New("no")),
 			"OtherUpstream.SecretAKError"},
-		"API not there": {apierrors.NewServiceUnavailable("away"), "ModuleController.DBAccessError"},
+		"API server unavailable": {apierrors.NewServiceUnavailable("unavailable"), "ModuleController.DBAccessError"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			runTest(t, func(w *fixture) {
 				w.client.PrependReactor("get", "configmaps",
 					func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tt.err })
-				w.expect("at first", "versions", "biz1", "pending")
+				w.wantValue("before the read", "versions", "biz1", "pending")
 				synctest.Wait()
-				w.expect("then", "versions", "biz1", tt.want)
+				w.wantValue("after the read", "versions", "biz1", tt.want)
 			})
 		})
 	}
 }
 
-// The least recently used ConfigMap is dropped when there are too many.
+// The least recently used ConfigMap is removed if the cache is full.
 func TestMaxConfigMaps(t *testing.T) {
-	inBubble(t, func(w *world) {
+	runTest(t, func(w *fixture) {
 		w.resolver.o.Changed = func(types.NamespacedName) {}
 		last := fmt.Sprint(maxConfigMaps)
-		w.put("0", "1.0.0")
-		w.put(last, "1.0.0")
+		w.applyConfigMap("0", "1.0.0")
+		w.applyConfigMap(last, "1.0.0")
 		for i := range maxConfigMaps + 1 {
-			w.expect("at first", fmt.Sprint(i), "biz1", "pending")
+			w.wantValue("before the read", fmt.Sprint(i), "biz1", "pending")
 			synctest.Wait()
 		}
-		w.expect("the youngest", last, "biz1", "1.0.0")
-		w.expect("the oldest", "0", "biz1", "pending")
-		if n := w.resolver.entries.Len(); n != maxConfigMaps {
-			t.Errorf("%d are kept, want %d", n, maxConfigMaps)
+		w.wantValue("most recently used", last, "biz1", "1.0.0")
+		w.wantValue("least recently used", "0", "biz1", "pending")
+		if n := w.resolver.cache.Len(); n != maxConfigMaps {
+			t.Errorf("%d ConfigMaps in the cache, want %d", n, maxConfigMaps)
 		}
 	})
 }

@@ -1,5 +1,6 @@
-// Package handover decides in which order the Pods of a module on a base turn Not Ready and Ready, so that a rolling update
-// loses no request (Module Controller V2 document 5.1, "module release", steps 4 and 5). It is pure.
+// Package handover decides in which order the Pods of a module on a base turn Not Ready and Ready, so that a rolling
+// update loses no requests (Module Controller V2 document 5.1, "module release", steps 4 and 5). It has no side
+// effects.
 package handover
 
 import (
@@ -11,28 +12,29 @@ import (
 type Pod struct {
 	// Key identifies the Pod for the caller.
 	Key string
-	// IsReady is its readiness in the API server. Ready is its next readiness.
+	// IsReady is the readiness in the API server. Ready is the desired readiness.
 	IsReady, Ready bool
-	// Yields is set if the Pod turns Not Ready only because another one serves in its place.
-	Yields bool
+	// Superseded is set if the Pod turns Not Ready only because a newer Pod serves in its place.
+	Superseded bool
 	// Version is the requested version. Active reports whether the base lists it as active.
 	Version string
 	Active  bool
-	// Outdated is set if the workload of the Pod requests another module now.
+	// Outdated is set if the workload of the Pod now requests another module.
 	Outdated bool
-	// ReadySince is when this controller wrote that the Pod is Ready; zero if it did not.
+	// ReadySince is when this controller wrote that the Pod is Ready; zero if it did not write it.
 	ReadySince time.Time
 }
 
-// YieldAfter is how long a Pod stays Ready next to the Pod that serves in its place. Usually its workload deletes it within
-// that time, and its status is written only once. If a release comes at that moment, the workload deletes the newer Pod
-// instead. If the older Pod were Not Ready then, kube-proxy would take that for the state of the base, because both Pods
-// have the same address. The time does not depend on the time scale, because it is that of the workload's controller.
-const YieldAfter = time.Second
+// SupersedeDelay is how long a superseded Pod stays Ready after the new Pod has turned Ready. Usually the workload
+// deletes the superseded Pod within that time, which saves a status write. If another release begins at that moment,
+// the workload deletes the new Pod instead. If the superseded Pod were already Not Ready, kube-proxy would treat the
+// base as not ready, because both Pods have the same address. The delay is independent of the time scale, because it
+// depends on how fast the controller of the workload reacts.
+const SupersedeDelay = time.Second
 
-// Admit returns the Pods whose status may be written now, and when to call it again for the others; 0 means not before the
-// next change. While a Pod of another version stays Ready, a Pod does not turn Ready if its workload does not request
-// it any more, or if the base does not list its version as active. A Pod that yields stays Ready for YieldAfter.
+// Admit returns the Pods whose status may be written now, and the delay before the next call for the others; 0 means
+// after the next change. While a Pod of another version stays Ready, a Pod must not turn Ready if it is outdated, or if
+// the base does not list its version as active. A superseded Pod stays Ready for SupersedeDelay.
 func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {
@@ -42,13 +44,13 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	}
 	for _, p := range pods {
 		up, down := !p.IsReady && p.Ready, p.IsReady && !p.Ready
-		left := readySince.Add(YieldAfter).Sub(now)
+		left := readySince.Add(SupersedeDelay).Sub(now)
 		switch {
 		case up && slices.ContainsFunc(pods, func(other Pod) bool {
 			return other.IsReady && other.Ready && other.Version != p.Version &&
 				(p.Outdated && !other.Outdated || !p.Active)
 		}):
-		case down && p.Yields && left > 0:
+		case down && p.Superseded && left > 0:
 			again = left
 		default:
 			admitted = append(admitted, p)
@@ -57,48 +59,48 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	return admitted, again
 }
 
-// Step is a write. A step begins after the API server has acknowledged the step before.
-type Step struct {
+// Write is a write to a Pod. It begins after the API server has acknowledged the previous write.
+type Write struct {
 	Key string
-	// PreferDeletion marks the Pod as the first one to delete, instead of writing its status.
+	// PreferDeletion is set if the write gives the Pod a low deletion cost, instead of writing its status.
 	PreferDeletion bool
 }
 
-// Order returns the writes for the Pods of a module on a base. The Pods are sorted, the oldest first.
+// Order returns the writes for the Pods of a module on a base. pods must be sorted, the oldest first.
 //
-// The Pods that turn Not Ready come first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this
-// base, not a Pod that still serves on another one. Then the Pods turn Ready whose version serves now.
+// Pods turn Not Ready first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this base
+// instead of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The Pods
+// whose readiness does not change come last.
 //
-// served reports whether another base has a Ready Pod of the module. It is called only if Pods turn Not Ready and others turn
-// Ready. If it returns false, the Service would have no endpoint between the writes: the new Pod turns Ready first, and the
-// old one is marked for deletion before. Both Pods have the address of the same base, so the overlap is harmless. An old Pod
-// that only yields is omitted: its workload deletes it now, or, if there is another release, deletes the new Pod, and the old
-// one is the endpoint of the Service. The caller tries again after a while if the old Pod still exists.
-//
-// The Pods whose readiness does not change come last.
-func Order(pods []Pod, served func() bool) []Step {
-	var down, up, same []Step
+// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready and
+// others turn Ready. If it returns false, this order would leave the Service without an endpoint between the writes.
+// Then the old Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready. All of
+// them have the address of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload usually
+// deletes them now. If another release begins, the workload deletes the new Pod, and the old Pod remains the endpoint
+// of the Service. The caller calls Order again after SupersedeDelay if the old Pod still exists.
+func Order(pods []Pod, served func() bool) []Write {
+	var down, up, same []Write
 	stays := false
 	for _, p := range pods {
 		switch {
 		case p.IsReady && !p.Ready:
-			down = append(down, Step{Key: p.Key})
+			down = append(down, Write{Key: p.Key})
 		case !p.IsReady && p.Ready:
-			up = append(up, Step{Key: p.Key})
+			up = append(up, Write{Key: p.Key})
 		default:
 			stays = stays || p.Ready
-			same = append(same, Step{Key: p.Key})
+			same = append(same, Write{Key: p.Key})
 		}
 	}
 	if stays || len(down) == 0 || len(up) == 0 || served() {
 		return slices.Concat(down, up, same)
 	}
-	steps := make([]Step, 0, len(pods)+len(down))
+	steps := make([]Write, 0, len(pods)+len(down))
 	for _, d := range down {
-		steps = append(steps, Step{Key: d.Key, PreferDeletion: true})
+		steps = append(steps, Write{Key: d.Key, PreferDeletion: true})
 	}
-	down = slices.DeleteFunc(down, func(d Step) bool {
-		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Yields })
+	down = slices.DeleteFunc(down, func(d Write) bool {
+		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Superseded })
 	})
 	return slices.Concat(steps, up, down, same)
 }

@@ -15,40 +15,41 @@ func TestOrder(t *testing.T) {
 		name   string
 		pods   []Pod
 		served bool
-		want   []Step
+		want   []Write
 	}{
-		{"nothing", nil, true, nil},
-		{"old turns not ready before new turns ready", []Pod{oldPod, newPod}, true, []Step{{Key: "old"}, {Key: "new"}}},
+		{"no Pods", nil, true, nil},
+		{"old Pod turns Not Ready before new Pod turns Ready", []Pod{oldPod, newPod}, true,
+			[]Write{{Key: "old"}, {Key: "new"}}},
 		{
-			"the older of two old Pods comes first",
+			"the older of two old Pods is first",
 			[]Pod{oldPod, {Key: "middle", IsReady: true}, newPod}, true,
-			[]Step{{Key: "old"}, {Key: "middle"}, {Key: "new"}},
+			[]Write{{Key: "old"}, {Key: "middle"}, {Key: "new"}},
 		},
 		{
-			"the only Ready Pod of the module stays Ready until the new one is",
+			"the only Ready Pod stays Ready until the new Pod is Ready",
 			[]Pod{oldPod, newPod}, false,
-			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}, {Key: "old"}},
+			[]Write{{Key: "old", PreferDeletion: true}, {Key: "new"}, {Key: "old"}},
 		},
 		{
-			"and longer, if it only yields",
-			[]Pod{{Key: "old", IsReady: true, Yields: true}, newPod}, false,
-			[]Step{{Key: "old", PreferDeletion: true}, {Key: "new"}},
+			"a superseded only Ready Pod stays Ready",
+			[]Pod{{Key: "old", IsReady: true, Superseded: true}, newPod}, false,
+			[]Write{{Key: "old", PreferDeletion: true}, {Key: "new"}},
 		},
-		{"until it is asked again",
-			[]Pod{{Key: "old", IsReady: true, Yields: true}, {Key: "new", IsReady: true, Ready: true}}, false,
-			[]Step{{Key: "old"}, {Key: "new"}}},
-		{"a first install has nothing to hand over", []Pod{newPod}, false, []Step{{Key: "new"}}},
-		{"a module that was lost is not kept Ready", []Pod{oldPod}, false, []Step{{Key: "old"}}},
+		{"and turns Not Ready when the new Pod is already Ready",
+			[]Pod{{Key: "old", IsReady: true, Superseded: true}, {Key: "new", IsReady: true, Ready: true}}, false,
+			[]Write{{Key: "old"}, {Key: "new"}}},
+		{"a first install is not a handover", []Pod{newPod}, false, []Write{{Key: "new"}}},
+		{"a lost module is not kept Ready", []Pod{oldPod}, false, []Write{{Key: "old"}}},
 		{
-			"another Pod on this base that stays Ready closes the gap",
+			"another Pod on this base stays Ready",
 			[]Pod{oldPod, {Key: "stays", IsReady: true, Ready: true}, newPod}, false,
-			[]Step{{Key: "old"}, {Key: "new"}, {Key: "stays"}},
+			[]Write{{Key: "old"}, {Key: "new"}, {Key: "stays"}},
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, Order(c.pods, func() bool { return c.served })); diff != "" {
-				t.Errorf("steps (-want +got):\n%s", diff)
+				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -56,14 +57,14 @@ func TestOrder(t *testing.T) {
 
 func TestAdmit(t *testing.T) {
 	now := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	serves := Pod{Key: "serves", IsReady: true, Ready: true, Version: "1", Active: true,
+	readyPod := Pod{Key: "ready", IsReady: true, Ready: true, Version: "1", Active: true,
 		ReadySince: now.Add(-time.Minute)}
-	comes := func(change func(*Pod)) Pod {
-		p := Pod{Key: "comes", Ready: true, Version: "2", Active: true}
+	newPod := func(change func(*Pod)) Pod {
+		p := Pod{Key: "new", Ready: true, Version: "2", Active: true}
 		change(&p)
 		return p
 	}
-	yields := Pod{Key: "yields", IsReady: true, Yields: true, Version: "0"}
+	superseded := Pod{Key: "superseded", IsReady: true, Superseded: true, Version: "0"}
 	since := func(p Pod, ready time.Duration) Pod {
 		p.ReadySince = now.Add(-ready)
 		return p
@@ -73,18 +74,20 @@ func TestAdmit(t *testing.T) {
 		admitted string
 		again    time.Duration
 	}{
-		"a newer version": {[]Pod{serves, comes(func(*Pod) {})}, "serves comes", 0},
-		"a version that is not active yet": {[]Pod{serves, comes(func(p *Pod) { p.Active = false })}, "serves",
+		"a newer version": {[]Pod{readyPod, newPod(func(*Pod) {})}, "ready new", 0},
+		"a version that is not active yet": {[]Pod{readyPod, newPod(func(p *Pod) { p.Active = false })}, "ready",
 			0},
-		"a Pod that its workload does not want": {[]Pod{serves, comes(func(p *Pod) { p.Outdated = true })}, "serves",
+		"an outdated Pod": {[]Pod{readyPod, newPod(func(p *Pod) { p.Outdated = true })}, "ready",
 			0},
-		"of the same version": {
-			[]Pod{serves, comes(func(p *Pod) { p.Version, p.Active = "1", false })}, "serves comes", 0},
-		"while no other Pod serves": {[]Pod{comes(func(p *Pod) { p.Active, p.Outdated = false, true })},
-			"comes", 0},
-		"a Pod yields to one that is Ready now":   {[]Pod{yields, since(serves, 0)}, "serves", YieldAfter},
-		"a Pod yields to one that was Ready":      {[]Pod{yields, since(serves, YieldAfter)}, "yields serves", 0},
-		"a Pod yields to one that is Ready later": {[]Pod{yields, comes(func(*Pod) {})}, "yields comes", 0},
+		"the same version": {
+			[]Pod{readyPod, newPod(func(p *Pod) { p.Version, p.Active = "1", false })}, "ready new", 0},
+		"no other Pod is Ready": {[]Pod{newPod(func(p *Pod) { p.Active, p.Outdated = false, true })},
+			"new", 0},
+		"superseded by a Pod that has just turned Ready": {[]Pod{superseded, since(readyPod, 0)}, "ready",
+			SupersedeDelay},
+		"superseded by a Pod that turned Ready earlier": {[]Pod{superseded, since(readyPod, SupersedeDelay)},
+			"superseded ready", 0},
+		"superseded by a Pod that is not Ready yet": {[]Pod{superseded, newPod(func(*Pod) {})}, "superseded new", 0},
 	} {
 		admitted, again := Admit(tt.pods, now)
 		var keys []string

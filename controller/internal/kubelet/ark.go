@@ -24,14 +24,14 @@ const (
 	switchTimeout = time.Minute
 )
 
-// ark is the program that kubectl exec runs. It queries the base of a Pod.
+// ark implements the command ark, which kubectl exec runs. It queries the base of a Pod.
 type ark struct {
 	server *Server
 	target target
 	out    io.Writer
 }
 
-// usageError is the error for an invalid command line.
+// usageError reports an invalid command line.
 type usageError struct {
 	text   string
 	status int
@@ -43,18 +43,18 @@ func usage(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...) + "; see ark help", status: exitUsage}
 }
 
-const help = `ark queries the base that this module runs on.
+const help = `ark queries the base of this module.
 
-  queryAllBiz [-o table|json]   the modules of the base, with their states
-  health [-o table|json]        the metaspace of the base and how long it runs
-  switchBiz NAME VERSION        make another version of a module of this Pod the active one
-  help                          this text
+  queryAllBiz [-o table|json]   list the modules of the base and their states
+  health [-o table|json]        show the metaspace and the run time of the base
+  switchBiz NAME VERSION        activate another version of a module of this Pod
+  help                          show this text
 
-For example: kubectl exec POD -- ark queryAllBiz
-With kubectl exec -it POD -- ark there is a prompt; exit or Ctrl-D leaves it.
+Example: kubectl exec POD -- ark queryAllBiz
+kubectl exec -it POD -- ark starts a prompt; enter exit or press Ctrl-D to leave it.
 `
 
-// run runs one command. Its error is a sentence for the user.
+// run runs one command. The user sees the text of the error.
 func (a *ark) run(ctx context.Context, words []string) error {
 	command, args := words[0], words[1:]
 	switch command {
@@ -67,11 +67,12 @@ func (a *ark) run(ctx context.Context, words []string) error {
 		return a.query(ctx, command, args, a.health)
 	case string(arklet.CommandSwitchBiz):
 		if len(args) != 2 {
-			return usage("switchBiz needs NAME and VERSION, and got %d words", len(args))
+			return usage("switchBiz requires NAME and VERSION, got %d arguments", len(args))
 		}
 		return a.switchBiz(ctx, arklet.Module{Name: args[0], Version: args[1]})
 	}
-	return &usageError{text: fmt.Sprintf("%q cannot be run: a module has no files and no shell, only ark; see ark help",
+	return &usageError{text: fmt.Sprintf(
+		"command %q not found: a module has no shell and no files, only ark; see ark help",
 		command), status: exitNotFound}
 }
 
@@ -85,10 +86,10 @@ func (a *ark) query(ctx context.Context, command string, args []string,
 		return usage("%s: %v", command, err)
 	}
 	if flags.NArg() > 0 {
-		return usage("%s takes no argument, and got %q", command, flags.Arg(0))
+		return usage("%s has no arguments, got %q", command, flags.Arg(0))
 	}
 	if *format != "table" && *format != "json" {
-		return usage("%s has no output format %q: use table or json", command, *format)
+		return usage("unsupported output format %q of %s: use table or json", *format, command)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -144,7 +145,7 @@ func (a *ark) modules(ctx context.Context) (func(io.Writer), any, error) {
 	}, list, nil
 }
 
-// healthView is the health of a base in JSON. -1 means no limit, or no value.
+// healthView is the health of a base in JSON. -1 means no limit or no value.
 type healthView struct {
 	Base               string  `json:"baseIdentity"`
 	Activated          bool    `json:"activated"`
@@ -163,7 +164,7 @@ func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
 		h.MetaspaceMax}
 	return func(w io.Writer) {
 		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
-		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.Called(v.Base), v.Activated,
+		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.DisplayName(v.Base), v.Activated,
 			h.RunTime.Round(time.Second), mebibytes(v.MetaspaceUsed), mebibytes(v.MetaspaceCommitted),
 			mebibytes(v.MetaspaceMax))
 	}, v, nil
@@ -176,7 +177,7 @@ func mebibytes(n int64) string {
 	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
 }
 
-// switchBiz activates a version of a module of the Pod. Modules of other Pods on the base cannot be switched.
+// switchBiz activates a version of a module of the Pod. It rejects modules of other Pods on the base.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	containers, _ := workload.Modules(a.target.pod.Spec)
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {
@@ -184,27 +185,28 @@ func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 		for _, c := range containers {
 			names = append(names, c.Name)
 		}
-		return fmt.Errorf("pod %s has no module %q, only %s: switch it by exec in a Pod that has it", a.target.pod.Name,
+		return fmt.Errorf("pod %s has no module %q, only %s; run switchBiz in a Pod with this module",
+			a.target.pod.Name,
 			m.Name, strings.Join(names, ", "))
 	}
 	r := arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}
-	journal, identity := a.server.opts.Journal, a.target.identity
-	journal.Note(identity, m.Name, Asked(time.Now(), r))
+	log, identity := a.server.opts.EventLog, a.target.identity
+	log.Add(identity, m.Name, CommandSent(time.Now(), r))
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
 	answer, err := a.server.opts.Bases.Do(ctx, identity, r, nil)
 	if err != nil {
-		journal.Note(identity, m.Name, Unanswered(time.Now(), r, err))
+		log.Add(identity, m.Name, CommandUnanswered(time.Now(), r, err))
 		if errors.Is(err, tunnel.ErrNotSupported) {
-			return fmt.Errorf("base %q is reached over MQTT, which has no switchBiz: connect the base over HTTP",
-				a.server.opts.Bases.Called(identity))
+			return fmt.Errorf("switchBiz is not supported over MQTT, the tunnel of base %q; connect the base over HTTP",
+				a.server.opts.Bases.DisplayName(identity))
 		}
 		return err
 	}
-	journal.Note(identity, m.Name, Answered(time.Now(), r, answer))
+	log.Add(identity, m.Name, CommandAnswered(time.Now(), r, answer))
 	if !answer.Succeeded() {
-		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.Called(identity), m.Identity(),
-			Answered(time.Time{}, r, answer).Detail)
+		return fmt.Errorf("base %q did not switch to %s: %s", a.server.opts.Bases.DisplayName(identity), m.Identity(),
+			CommandAnswered(time.Time{}, r, answer).Detail)
 	}
 	fmt.Fprintln(a.out, answer.DataMessage)
 	return nil

@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 )
 
 const (
-	// allowedFor and deniedFor are how long the result of a review is used, as in a kubelet.
+	// allowedFor and deniedFor are how long the result of a review is cached, as in a kubelet.
 	allowedFor = 5 * time.Minute
 	deniedFor  = 30 * time.Second
-	// maxReviews is the maximum number of results that are kept.
+	// maxReviews is the maximum number of cached results.
 	maxReviews    = 1000
 	reviewTimeout = 10 * time.Second
 )
@@ -29,13 +29,14 @@ const (
 // connKey is the context key of the connection of a request.
 type connKey struct{}
 
-// admit serves the callers that have permission to use the kubelet API according to the API server. A caller is identified by
-// its certificate.
+// admit returns a handler that passes a request to next if the user of the client certificate has permission to use the
+// kubelet API.
 func (s *Server) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			s.opts.Logger.Debug("a caller of the kubelet API has no certificate", "remote", r.RemoteAddr)
-			http.Error(w, "Unauthorized: the kubelet API of the module controller needs a client certificate; start "+
+			s.opts.Logger.Debug("a client of the kubelet API has no certificate", "remote", r.RemoteAddr)
+			http.Error(w, "Unauthorized: the kubelet API of the module controller requires a client "+
+				"certificate; start "+
 				"the API server with --kubelet-client-certificate", http.StatusUnauthorized)
 			return
 		}
@@ -43,23 +44,25 @@ func (s *Server) admit(next http.Handler) http.Handler {
 		allowed, reason, err := s.reviews.allow(r.Context(), caller, verb(r))
 		switch {
 		case err != nil:
-			s.opts.Logger.Warn("could not review a caller of the kubelet API", "user", caller.Subject.CommonName, "err",
+			s.opts.Logger.Warn("could not check the permissions of a kubelet API client", "user",
+				caller.Subject.CommonName, "err",
 				err)
-			http.Error(w, "the API server could not be asked for a review: "+err.Error(),
+			http.Error(w, "could not check the permissions of the client: "+err.Error(),
 				http.StatusInternalServerError)
 		case !allowed:
-			s.opts.Logger.Warn("refused a caller of the kubelet API", "user", caller.Subject.CommonName, "reason",
+			s.opts.Logger.Warn("rejected a client of the kubelet API", "user", caller.Subject.CommonName, "reason",
 				reason)
-			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/proxy", caller.Subject.CommonName, verb(r)),
+			http.Error(w, fmt.Sprintf("Forbidden: user %q has no permission to %s nodes/proxy",
+				caller.Subject.CommonName, verb(r)),
 				http.StatusForbidden)
 		default:
-			door.Keep(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
+			connlimit.Exempt(r.Context().Value(connKey{}).(net.Conn)) // exec and followed logs are long-running
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// verb returns the verb of a request on nodes/proxy. Exec is create, also if a WebSocket opens it with GET.
+// verb returns the verb of a request on nodes/proxy. It is create for exec, even if a WebSocket starts with GET.
 func verb(r *http.Request) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodGet && (first == "containerLogs" || first == "pods") {
@@ -68,7 +71,7 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews requests SubjectAccessReviews and caches their results. A nil client allows all callers.
+// reviews creates SubjectAccessReviews and caches their results. A nil client allows all users.
 type reviews struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache
@@ -94,12 +97,12 @@ func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb stri
 	review, err := r.client.Create(ctx,
 		&authorizationapi.SubjectAccessReview{Spec: authorizationapi.SubjectAccessReviewSpec{
 			User: user, Groups: append([]string{"system:authenticated"}, groups...),
-			// The server serves all Nodes, so a permission for the Node of a name is not enough.
+			// The server serves all Nodes, so a permission for a single Node is not sufficient.
 			ResourceAttributes: &authorizationapi.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes",
 				Subresource: "proxy"},
 		}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, "", fmt.Errorf("reviewing whether %q may %s nodes/proxy: %w", user, verb, err)
+		return false, "", fmt.Errorf("checking whether user %q has permission to %s nodes/proxy: %w", user, verb, err)
 	}
 	valid := deniedFor
 	if review.Status.Allowed {

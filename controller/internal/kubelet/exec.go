@@ -14,14 +14,14 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Exit statuses, as shells give them.
+// Exit statuses, as in shells.
 const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotFound = 127
 )
 
-// exit returns an error with the exit status of kubectl exec.
+// exit returns an error with an exit status for kubectl exec.
 func exit(status int) error {
 	return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", status), Code: status}
 }
@@ -29,8 +29,8 @@ func exit(status int) error {
 // prompt is shown before each line on a terminal.
 const prompt = "ark> "
 
-// enter registers an exec, unless the server stops.
-func (s *Server) enter() bool {
+// startSession registers an exec session. It returns false if the server is stopping.
+func (s *Server) startSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopped {
@@ -39,8 +39,8 @@ func (s *Server) enter() bool {
 	return !s.stopped
 }
 
-// leave waits for all exec calls. None can enter any more.
-func (s *Server) leave() {
+// stopSessions prevents new exec sessions, and waits for the current ones.
+func (s *Server) stopSessions() {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
@@ -48,7 +48,8 @@ func (s *Server) leave() {
 }
 
 // exec implements api.ContainerExecHandlerFunc. It runs one command, or a prompt if there is stdin and no command, and
-// blocks until that ends. Its error is a utilexec.ExitError and not wrapped, because virtual-kubelet asserts the type.
+// blocks until it ends. The error is a utilexec.ExitError that is not wrapped, because virtual-kubelet asserts its
+// type.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
 	streams := newStreams(attach)
 	t, err := s.find(namespace, pod, container)
@@ -82,14 +83,14 @@ func exitStatus(w io.Writer, err error) error {
 	return exit(status)
 }
 
-// runPrompt runs the lines of stdin one by one. Without a terminal, it stops at the first failed command.
+// runPrompt runs each line of stdin as a command. Without a terminal, it stops at the first failed command.
 func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach api.AttachIO) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	turns, lines := make(chan struct{}, 1), make(chan string)
-	s.shells.Go(func() { // ends when the connection is closed, which is after runPrompt returns
+	prompts, lines := make(chan struct{}, 1), make(chan string)
+	s.shells.Go(func() { // ends when the connection is closed, after runPrompt returns
 		defer close(lines)
-		for range turns { // the next prompt comes after the output of the last command
+		for range prompts { // print the next prompt after the output of the last command
 			line, err := streams.readLine()
 			if err != nil {
 				return
@@ -101,8 +102,8 @@ func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach 
 			}
 		}
 	})
-	defer close(turns)
-	turns <- struct{}{}
+	defer close(prompts)
+	prompts <- struct{}{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -126,7 +127,7 @@ func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach 
 					return err
 				}
 			}
-			turns <- struct{}{}
+			prompts <- struct{}{}
 		}
 	}
 }
@@ -138,7 +139,7 @@ type streams struct {
 	resize   func(api.TermSize)
 }
 
-// newStreams returns the streams of an exec. A terminal, which sends single keys, has a line editor.
+// newStreams returns the streams of an exec session. With a terminal, they include a line editor.
 func newStreams(attach api.AttachIO) streams {
 	var in io.Reader = bytes.NewReader(nil)
 	if attach.Stdin() != nil {

@@ -64,7 +64,7 @@ func TestExec(t *testing.T) {
 		return func(identity string, r arklet.Request) (arklet.Answer, error) {
 			if want := (arklet.Request{Command: arklet.CommandSwitchBiz,
 				Module: arklet.Module{Name: "biz1", Version: "2.0.0"}}); identity != "a" || r != want {
-				return arklet.Answer{}, fmt.Errorf("base %q was asked %+v", identity, r)
+				return arklet.Answer{}, fmt.Errorf("base %q got the request %+v", identity, r)
 			}
 			return a, err
 		}
@@ -186,7 +186,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-func TestASwitchIsInTheLogs(t *testing.T) {
+func TestSwitchIsLogged(t *testing.T) {
 	w := newWorld(t, nil)
 	w.bases.do = func(string, arklet.Request) (arklet.Answer, error) {
 		return arklet.Answer{Code: "SUCCESS", DataMessage: "done"}, nil
@@ -196,12 +196,12 @@ func TestASwitchIsInTheLogs(t *testing.T) {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
-	entries, _ := w.opts.Journal.since(moduleKey{"a", "biz1"}, 0, share{})
+	entries, _ := w.opts.EventLog.since(moduleKey{"a", "biz1"}, 0, share{})
 	for _, e := range entries {
 		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
 	}
 	if diff := cmp.Diff([]string{"switchBiz sent 2 ", "switchBiz answered 2 SUCCESS done"}, events); diff != "" {
-		t.Errorf("journal (-want +got):\n%s", diff)
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }
 
@@ -213,18 +213,18 @@ func TestScript(t *testing.T) {
 		Stdin: strings.NewReader("\nark queryAllBiz -o json\nls -l\nqueryAllBiz\n"), Stdout: &stdout, Stderr: &stderr,
 	})
 	if err != nil || status != exitNotFound {
-		t.Errorf("exit status %d, error %v, want %d: the first failure ends a script", status, err, exitNotFound)
+		t.Errorf("exit status %d, error %v, want %d after the first failure", status, err, exitNotFound)
 	}
 	if want := "[\n  {\n    \"bizName\": \"biz3\",\n    \"bizVersion\": \"1\",\n    \"bizState\": " +
 		"\"resolved\"\n  }\n]\n"; stdout.String() != want {
 		t.Errorf("stdout %q, want %q", stdout.String(), want)
 	}
-	if !strings.HasPrefix(stderr.String(), `"ls"`) {
+	if !strings.HasPrefix(stderr.String(), `command "ls"`) {
 		t.Errorf("stderr %q", stderr.String())
 	}
 }
 
-// terminal is the screen and the keyboard of somebody at a prompt.
+// terminal simulates the terminal of a user at a prompt.
 type terminal struct {
 	t      *testing.T
 	keys   *io.PipeWriter
@@ -233,7 +233,7 @@ type terminal struct {
 	done   chan int
 }
 
-// noSize is the size of a terminal that has none.
+// noSize is the size of a terminal without a size.
 type noSize struct{ told bool }
 
 // Next implements remotecommand.TerminalSizeQueue.
@@ -245,8 +245,8 @@ func (n *noSize) Next() *remotecommand.TerminalSize {
 	return &remotecommand.TerminalSize{}
 }
 
-// sits opens a prompt.
-func (w *world) sits(t *testing.T) *terminal {
+// openPrompt starts a prompt.
+func (w *world) openPrompt(t *testing.T) *terminal {
 	t.Helper()
 	stdin, keys := io.Pipe()
 	screen, stdout := io.Pipe()
@@ -275,8 +275,8 @@ func (w *world) sits(t *testing.T) *terminal {
 	return term
 }
 
-// reads waits until a text is on the screen.
-func (s *terminal) reads(want string) {
+// waitFor waits until a text is on the screen.
+func (s *terminal) waitFor(want string) {
 	s.t.Helper()
 	limit := time.After(30 * time.Second)
 	for !strings.HasSuffix(s.seen.String(), want) {
@@ -305,16 +305,16 @@ func TestPrompt(t *testing.T) {
 	w.bases.health.MasterActive = true
 	for name, end := range map[string]string{"exit": "exit\r", "Ctrl-D": "\x04"} {
 		t.Run(name, func(t *testing.T) {
-			s := w.sits(t)
-			s.reads(prompt)
-			s.types("helth") // keys come back one by one, in one line
-			s.reads("helth")
-			s.types("\x7f\x7f\x7falth\r") // a line can be corrected
-			s.reads("BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
-			s.reads(prompt)
+			s := w.openPrompt(t)
+			s.waitFor(prompt)
+			s.types("helth") // each key is echoed
+			s.waitFor("helth")
+			s.types("\x7f\x7f\x7falth\r") // edit the line
+			s.waitFor("BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\r\n")
+			s.waitFor(prompt)
 			s.types("sh\r")
-			s.reads(`"sh"`)
-			s.reads(prompt) // goes on
+			s.waitFor(`"sh"`)
+			s.waitFor(prompt) // the next prompt
 			s.types(end)
 			if status := <-s.done; status != 0 {
 				t.Errorf("exit status %d", status)
@@ -322,12 +322,12 @@ func TestPrompt(t *testing.T) {
 		})
 	}
 	t.Run("the server stops", func(t *testing.T) {
-		s := w.sits(t)
-		s.reads(prompt)
+		s := w.openPrompt(t)
+		s.waitFor(prompt)
 		w.stop()
 		if status := <-s.done; status != exitFailed {
 			t.Errorf("exit status %d, want %d", status, exitFailed)
 		}
-		s.reads("the module controller is stopping\r\n")
+		s.waitFor("the module controller is stopping\r\n")
 	})
 }

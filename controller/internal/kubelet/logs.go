@@ -15,12 +15,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// logRequest is the part of a request for logs that api.ContainerLogOpts does not have.
+// logRequest contains the data of a request for logs that api.ContainerLogOpts lacks.
 type logRequest struct {
-	// noLines is tailLines=0, as in kubectl logs -f --tail 0. In the options, 0 means no limit.
+	// noLines reports whether the request has tailLines=0, as with kubectl logs -f --tail 0. In ContainerLogOpts, 0
+	// means no limit.
 	noLines bool
-	// begin sends the headers, also if the module has no entries.
-	begin func()
+	// sendHeaders sends the headers of the response before the first entry.
+	sendHeaders func()
 }
 
 type logRequestKey struct{}
@@ -29,8 +30,8 @@ type logRequestKey struct{}
 func withLogRequest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := logRequest{
-			noLines: r.URL.Query().Get("tailLines") == "0",
-			begin:   func() { _ = http.NewResponseController(w).Flush() }, // the first write fails too
+			noLines:     r.URL.Query().Get("tailLines") == "0",
+			sendHeaders: func() { _ = http.NewResponseController(w).Flush() }, // if it fails, the first write fails too
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), logRequestKey{}, a)))
 	})
@@ -40,12 +41,12 @@ func withLogRequest(next http.Handler) http.Handler {
 type target struct {
 	pod      *corev1.Pod
 	identity string
-	biz      string // the container's name
+	biz      string // name of the container
 	share    share
 }
 
-// find returns a container of a Pod. Its error is NotFound or InvalidInput of virtual-kubelet; kubectl shows the text of the
-// latter.
+// find returns the target for a container of a Pod. The error is NotFound or InvalidInput of package errdefs. kubectl
+// shows the text of the latter.
 func (s *Server) find(namespace, pod, container string) (target, error) {
 	p, identity, err := s.opts.Pods.Pod(namespace, pod)
 	if err != nil {
@@ -55,11 +56,11 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	modules, others := workload.Modules(p.Spec)
 	switch {
 	case slices.ContainsFunc(modules, is):
-		from, versions := s.opts.Pods.Asked(p, container)
+		from, versions := s.opts.Pods.RequestedVersions(p, container)
 		return target{p, identity, container, share{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
 		return target{}, errdefs.InvalidInputf(
-			"container %s is ignored: it is not a module, and a base runs only modules", container)
+			"container %s is ignored, because it is not a module and a base runs only modules", container)
 	case slices.ContainsFunc(p.Spec.EphemeralContainers,
 		func(c corev1.EphemeralContainer) bool { return c.Name == container }):
 		return target{}, errdefs.InvalidInput(noDebug)
@@ -71,7 +72,8 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser,
 	error) {
 	if opts.Previous {
-		return nil, errdefs.InvalidInput("a module has no previous container: its logs continue after restarts")
+		return nil, errdefs.InvalidInput(
+			"--previous is not supported for modules, because their logs continue after restarts")
 	}
 	t, err := s.find(namespace, pod, container)
 	if err != nil {
@@ -82,12 +84,12 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
 	at := moduleKey{t.identity, t.biz}
-	entries, last := s.opts.Journal.since(at, 0, t.share)
+	entries, last := s.opts.EventLog.since(at, 0, t.share)
 	if len(entries) == 0 {
-		entries = s.opts.Journal.present(at, t.share)
+		entries = s.opts.EventLog.present(at, t.share)
 	}
-	inOrder(entries)
-	entries = slices.DeleteFunc(entries, func(e Entry) bool { return e.At.Before(since) })
+	sortByTime(entries)
+	entries = slices.DeleteFunc(entries, func(e LogEntry) bool { return e.At.Before(since) })
 	text := render(entries, t.biz, opts.Timestamps)
 	a, _ := ctx.Value(logRequestKey{}).(logRequest)
 	if a.noLines {
@@ -97,11 +99,11 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	}
 	from := io.NopCloser(strings.NewReader(text))
 	if opts.Follow {
-		if a.begin != nil {
-			a.begin()
+		if a.sendHeaders != nil {
+			a.sendHeaders()
 		}
 		reader, writer := io.Pipe()
-		// ends with the request
+		// The goroutine ends with the request.
 		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last)) }()
 		from = reader
 	}
@@ -114,12 +116,12 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	return from, nil
 }
 
-// followEvery is the delay between two reads of the journal for logs that are followed.
-const followEvery = 200 * time.Millisecond
+// followInterval is the time between two reads of the EventLog for followed logs.
+const followInterval = 200 * time.Millisecond
 
-// follow writes the text and then new entries, until ctx is done, the reader is closed or the Pod does not exist any more.
+// follow writes the text and then new entries, until ctx is done, the reader is closed, or the Pod was deleted.
 func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64) error {
-	tick := time.NewTicker(followEvery)
+	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	for {
 		if text != "" {
@@ -135,13 +137,13 @@ func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string,
 		if pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name); err != nil || pod.UID != t.pod.UID {
 			return nil
 		}
-		var entries []Entry
-		entries, last = s.opts.Journal.since(moduleKey{t.identity, t.biz}, last, t.share)
+		var entries []LogEntry
+		entries, last = s.opts.EventLog.since(moduleKey{t.identity, t.biz}, last, t.share)
 		text = render(entries, t.biz, timestamps)
 	}
 }
 
-func render(entries []Entry, biz string, timestamps bool) string {
+func render(entries []LogEntry, biz string, timestamps bool) string {
 	var text strings.Builder
 	for _, e := range entries {
 		text.WriteString(e.line(biz, timestamps))
@@ -149,7 +151,7 @@ func render(entries []Entry, biz string, timestamps bool) string {
 	return text.String()
 }
 
-// tail returns the last n lines of a text that ends with a newline.
+// tail returns the last n lines of a text that ends with a line feed.
 func tail(text string, n int) string {
 	lines := strings.SplitAfter(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-1-n):], "")

@@ -28,12 +28,12 @@ func TestLogs(t *testing.T) {
 	var lines, stamped []string
 	for i, age := range []time.Duration{2 * time.Hour, time.Hour, 10 * time.Minute} {
 		at := now.Add(-age)
-		w.opts.Journal.Note("a", "biz1", Entry{At: at, Version: fmt.Sprint(i), Event: "happened"})
+		w.opts.EventLog.Add("a", "biz1", LogEntry{At: at, Version: fmt.Sprint(i), Event: "happened"})
 		lines = append(lines, fmt.Sprintf("%s biz1:%d happened\n", at.Format(controllerapi.LogTime), i))
 		stamped = append(stamped, at.Format(time.RFC3339Nano)+" "+lines[i])
 	}
-	w.opts.Journal.Note("a", "biz2", Entry{At: now, Event: "another module"})
-	w.opts.Journal.Note("b", "biz1", Entry{At: now, Event: "another base"})
+	w.opts.EventLog.Add("a", "biz2", LogEntry{At: now, Event: "another module"})
+	w.opts.EventLog.Add("b", "biz1", LogEntry{At: now, Event: "another base"})
 	for query, want := range map[string][]string{
 		"":                              lines,
 		"tailLines=2":                   lines[1:],
@@ -52,7 +52,7 @@ func TestLogs(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			status, text, err := w.get(t, client, "GET", logsPath+"?"+query)
 			if err != nil || status != 200 {
-				t.Fatalf("answered %d %q, error %v", status, text, err)
+				t.Fatalf("status %d, body %q, error %v", status, text, err)
 			}
 			if diff := cmp.Diff(strings.Join(want, ""), text); diff != "" {
 				t.Errorf("logs (-want +got):\n%s", diff)
@@ -60,12 +60,12 @@ func TestLogs(t *testing.T) {
 		})
 	}
 	if status, text, err := w.get(t, client, "GET", logsPath+"?tailLines=many"); err != nil || status != 400 {
-		t.Errorf("answered %d %q, error %v", status, text, err)
+		t.Errorf("status %d, body %q, error %v", status, text, err)
 	}
 }
 
-// follow opens the logs of biz1 as the API server does; next reads a line, and fails the test if it is
-// another.
+// follow requests the logs of biz1 like the API server. next reads a line, and fails the test if it is
+// different.
 func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")),
@@ -89,33 +89,33 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 	}
 }
 
-// TestFollow reads logs as they come, over TLS, until the server stops.
+// Logs are followed over TLS until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
 		{"follow=true&tailLines=0", ""}} {
 		t.Run(c.query, func(t *testing.T) {
-			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "before"})
+			w.opts.EventLog.Add("a", "biz1", LogEntry{At: noon, Event: "before"})
 			lines, next := w.follow(t, c.query)
 			if c.first != "" {
 				next(c.first)
 			}
-			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "one"})
+			w.opts.EventLog.Add("a", "biz1", LogEntry{At: noon, Event: "one"})
 			next("one")
-			w.opts.Journal.Note("a", "biz2", Entry{At: noon, Event: "another module"})
-			w.opts.Journal.Note("a", "biz1", Entry{At: noon, Event: "two"})
+			w.opts.EventLog.Add("a", "biz2", LogEntry{At: noon, Event: "another module"})
+			w.opts.EventLog.Add("a", "biz1", LogEntry{At: noon, Event: "two"})
 			next("two")
 			if c.first == "" {
 				w.stop()
 				if rest, err := io.ReadAll(lines); err == nil && len(rest) > 0 {
-					t.Errorf("after the end came %q", rest)
+					t.Errorf("read %q after the end", rest)
 				}
 			}
 		})
 	}
 }
 
-func TestFollowEndsWithThePod(t *testing.T) {
+func TestFollowEndsWithPod(t *testing.T) {
 	for name, change := range map[string]func(*fakePods){
 		"the Pod goes":                       func(p *fakePods) { p.remove("pod-0") },
 		"another takes its name":             func(p *fakePods) { p.set("pod-0", types.UID("2"), "biz1") },
@@ -125,9 +125,9 @@ func TestFollowEndsWithThePod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &fakePods{pods: map[string]*corev1.Pod{}}
 				p.set("pod-0", "1", "biz1")
-				j := NewJournal()
-				j.Note("a", "biz1", Entry{At: noon, Event: "before"})
-				s := &Server{opts: Options{Pods: p, Journal: j}}
+				l := NewEventLog()
+				l.Add("a", "biz1", LogEntry{At: noon, Event: "before"})
+				s := &Server{opts: Options{Pods: p, EventLog: l}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r, err := s.logs(ctx, "default", "pod-0", "biz1", api.ContainerLogOpts{Follow: true})
@@ -155,9 +155,9 @@ func TestFollowEndsWithThePod(t *testing.T) {
 // earlier Pods.
 func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, j := &fakePods{pods: map[string]*corev1.Pod{}}, NewJournal()
+		p, l := &fakePods{pods: map[string]*corev1.Pod{}}, NewEventLog()
 		p.set("pod-0", "1", "biz1")
-		s := &Server{opts: Options{Pods: p, Journal: j}}
+		s := &Server{opts: Options{Pods: p, EventLog: l}}
 		read := func() (events []string) {
 			t.Helper()
 			r, err := s.logs(t.Context(), "default", "pod-0", "biz1", api.ContainerLogOpts{})
@@ -181,29 +181,29 @@ func TestLogsOfOnePod(t *testing.T) {
 			}
 		}
 		earlier := arklet.Module{Name: "biz1", Version: "1", URL: "https://u:secret@h/biz1.jar?Signature=secret"}
-		j.Note("a", "biz1", Asked(time.Now(), arklet.Request{Command: arklet.CommandInstallBiz, Module: earlier}))
-		j.NoteModules("a", []string{"biz1"},
+		l.Add("a", "biz1", CommandSent(time.Now(), arklet.Request{Command: arklet.CommandInstallBiz, Module: earlier}))
+		l.AddModuleStates("a", []string{"biz1"},
 			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
 				Latest: arklet.Record{At: noon, State: arklet.StateActivated, Reason: "STARTED"}}}, time.Now())
 		expect("of every Pod", "1 installBiz sent: https://***@h/biz1.jar?Signature=***", "1 is activated: STARTED")
-		time.Sleep(time.Second) // no real time passes
+		time.Sleep(time.Second) // synctest clock
 		p.from, p.versions = time.Now(), []string{"1", "2"}
 		expect("of a Pod whose module was there", "1 is activated: STARTED (before this Pod)")
 		p.versions = []string{"2"}
 		expect("of a Pod to whose module nothing has happened")
 		later := arklet.Request{Command: arklet.CommandInstallBiz,
 			Module: arklet.Module{Name: "biz1", Version: "2", URL: "file:///m/biz1.jar"}}
-		j.Note("a", "biz1", Asked(time.Now(), later))
-		j.Note("a", "biz1", Answered(time.Now(), later,
+		l.Add("a", "biz1", CommandSent(time.Now(), later))
+		l.Add("a", "biz1", CommandAnswered(time.Now(), later,
 			arklet.Answer{Code: "FAILED", Message: "no https://u:secret@h/x"}))
 		later.Module.Version = "3"
-		j.Note("a", "biz1", Asked(time.Now(), later)) // for another Pod
+		l.Add("a", "biz1", CommandSent(time.Now(), later)) // for another Pod
 		expect("of a Pod of which one version was installed", "2 installBiz sent: file:///m/biz1.jar",
 			"2 installBiz answered: FAILED no https://***@h/x")
 	})
 }
 
-// A state is not shown before the command that led to it, although times of bases are whole milliseconds.
+// A state is not shown before the command that caused it, although bases report times in milliseconds.
 func TestStatesFollowCommands(t *testing.T) {
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/biz1.jar"}
 	sent := noon.Add(225 * time.Millisecond).Add(900 * time.Microsecond)
@@ -217,13 +217,13 @@ func TestStatesFollowCommands(t *testing.T) {
 		"long before it":                {sent.Add(-time.Second), []string{"is activated", "installBiz sent"}},
 		"after it, by the base's clock": {sent.Add(time.Millisecond), []string{"installBiz sent", "is activated"}},
 	} {
-		j := NewJournal()
-		j.Note("a", "biz1", Asked(sent, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}))
-		j.NoteModules("a", []string{"biz1"},
+		l := NewEventLog()
+		l.Add("a", "biz1", CommandSent(sent, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}))
+		l.AddModuleStates("a", []string{"biz1"},
 			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
 				Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
-		entries, _ := j.since(moduleKey{"a", "biz1"}, 0, share{})
-		inOrder(entries)
+		entries, _ := l.since(moduleKey{"a", "biz1"}, 0, share{})
+		sortByTime(entries)
 		var got []string
 		for _, e := range entries {
 			got = append(got, e.Event)

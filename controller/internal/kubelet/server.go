@@ -1,7 +1,7 @@
 // Package kubelet serves logs and exec of module Pods to the API server, as a kubelet does.
 //
-// A module writes its output to the log of its base. kubectl logs prints the commands to the base, their answers, and the
-// states of the module instead. kubectl exec runs the commands of one program, ark, which queries the base.
+// A module writes its output to the log of its base. kubectl logs prints the commands to the base, their answers, and
+// the states of the module instead. kubectl exec runs the commands of one program, ark, which queries the base.
 package kubelet
 
 import (
@@ -25,45 +25,45 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 )
 
-// pods are the served Pods.
+// pods provides the module Pods that the controller serves.
 type pods interface {
 	// Pod returns a module Pod and the identity of its base.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
-	// Asked returns the time at which the controller first saw a Pod on its base, and the versions of a module that
-	// the Pod has requested.
-	Asked(pod *corev1.Pod, module string) (from time.Time, versions []string)
+	// RequestedVersions returns the time at which the controller first saw a Pod on its base, and the versions of a
+	// module that the Pod has requested.
+	RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
 
-// bases are the bases, as base.Dialog has them.
+// bases sends requests to bases. base.RequestTracker implements it.
 type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
-	// Called returns the name of a base for texts.
-	Called(identity string) string
+	// DisplayName returns the name of a base for messages.
+	DisplayName(identity string) string
 }
 
 // Options configure a Server.
 type Options struct {
 	// Addr is the address to listen on, host:port. Required.
 	Addr string
-	// CertFile and KeyFile hold the serving certificate in PEM form. They are read again when they change.
-	// If they are empty, the server generates a self-signed certificate that is valid for a year. An API server that
-	// verifies kubelets refuses it.
+	// CertFile and KeyFile contain the serving certificate in PEM format. They are read again when they change. If they
+	// are empty, the server generates a self-signed certificate that is valid for a year. API servers that verify the
+	// certificates of kubelets reject it.
 	CertFile, KeyFile string
-	// ClientCAFile holds the CA certificates in PEM form for the certificates of callers, such as the API server's
-	// --kubelet-client-certificate. It is read again when it changes. Required.
+	// ClientCAFile contains the CA certificates in PEM format for the client certificates of callers, such as the
+	// --kubelet-client-certificate of the API server. It is read again when it changes. Required.
 	ClientCAFile string
-	// Reviews reviews whether the owner of a certificate has the verbs get and create on nodes/proxy. Nil admits every
-	// certificate of ClientCAFile.
-	Reviews authorizationv1.SubjectAccessReviewInterface
-	Pods    pods     // required
-	Bases   bases    // required
-	Journal *Journal // required
-	Logger  *slog.Logger
+	// Reviews checks whether the user of a client certificate has permission for the verb get or create on nodes/proxy.
+	// If nil, every client with a valid certificate is admitted.
+	Reviews  authorizationv1.SubjectAccessReviewInterface
+	Pods     pods      // required
+	Bases    bases     // required
+	EventLog *EventLog // required
+	Logger   *slog.Logger
 }
 
 // Server is the kubelet API of all bases of this controller.
@@ -74,10 +74,10 @@ type Server struct {
 
 	mu      sync.Mutex
 	stopped bool
-	shells  sync.WaitGroup // the HTTP server does not know the connections of exec any more
+	shells  sync.WaitGroup // exec sessions, whose connections the HTTP server does not track
 }
 
-// New reads the certificates and listens. Connections wait until Start serves them.
+// New reads the certificates and opens the listener. Connections wait until Start.
 func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	template := &tls.Config{
@@ -88,10 +88,11 @@ func New(opts Options) (*Server, error) {
 	switch {
 	case opts.ClientCAFile == "":
 		return nil, errors.New(
-			"the kubelet API has no authority of callers: set KUBELET_CLIENT_CA to the file with the authority of the API server's kubelet client certificate")
+			"no CA certificate for callers of the kubelet API; set KUBELET_CLIENT_CA to the file with the CA certificate " +
+				"for the kubelet client certificate of the API server")
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New(
-			"the serving certificate of the kubelet API lacks a part: set both of KUBELET_TLS_CERT and KUBELET_TLS_KEY, or none")
+			"KUBELET_TLS_CERT or KUBELET_TLS_KEY is empty; set both or none")
 	case opts.CertFile == "":
 		pair, err := certfile.SelfSigned()
 		if err != nil {
@@ -109,9 +110,9 @@ func New(opts Options) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", opts.Addr)
 	if err != nil {
-		return nil, fmt.Errorf("serving the kubelet API: %w", err)
+		return nil, fmt.Errorf("listening for the kubelet API: %w", err)
 	}
-	s.listener = tls.NewListener(door.Limit(l, door.Limits{Connections: connections}), certs.Server())
+	s.listener = tls.NewListener(connlimit.NewListener(l, connlimit.Limits{Connections: connections}), certs.Server())
 	return s, nil
 }
 
@@ -119,15 +120,15 @@ func New(opts Options) (*Server, error) {
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 const (
-	// connections is the maximum number of concurrent connections of callers that are not admitted.
+	// connections is the maximum number of concurrent connections of clients that are not admitted yet.
 	connections   = 512
 	headerTimeout = 10 * time.Second
-	// streamIdle is how long a prompt may wait for a line, as in a kubelet.
+	// streamIdle is how long an exec session may be idle, as in a kubelet.
 	streamIdle  = 4 * time.Hour
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx is done. Followed logs and prompts end then too.
+// Start serves until ctx is done. Then it ends followed logs and exec sessions.
 func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler(ctx),
@@ -141,35 +142,38 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
-	if err := door.Serve(ctx, server, s.listener, stopTimeout); err != nil {
-		return fmt.Errorf("the kubelet API: %w", err)
+	if err := connlimit.Serve(ctx, server, s.listener, stopTimeout); err != nil {
+		return fmt.Errorf("kubelet API: %w", err)
 	}
-	s.leave()
+	s.stopSessions()
 	return nil
 }
 
 // Messages for the parts of the kubelet API that are not served.
 const (
-	noAttach = "a module has no console to attach to: kubectl logs -f follows its states on the base, kubectl exec " +
-		"-it POD -- ark queries the base"
-	// A base reports its address itself, so port forwarding would give access to the network of the controller.
-	noPortForward = "ports of a base are not forwarded, because the base reports its address itself; send requests " +
-		"from within the cluster, or through the gateway of a sandbox (koupsandbox status shows it)"
-	noDebug = "a base runs no containers, so kubectl debug has nothing to attach to: kubectl logs POD shows the " +
-		"states of the module, kubectl exec POD -- ark health queries the base"
+	noAttach = "kubectl attach is not supported for modules; use kubectl logs -f to follow the states of " +
+		"the module, or " +
+		"kubectl exec -it POD -- ark to query the base"
+	// Bases report their own address. With port forwarding, a malicious base could send users to any host on the
+	// network of the controller.
+	noPortForward = "port forwarding to bases is not supported, because bases report their own address; " +
+		"send requests " +
+		"from within the cluster, or through the gateway of a sandbox (koupsandbox status shows its address)"
+	noDebug = "kubectl debug is not supported, because a base runs no containers; use kubectl logs POD to show the " +
+		"states of the module, or kubectl exec POD -- ark health to query the base"
 )
 
-// handler serves the part of the kubelet API that the API server uses for Pods.
+// handler returns the handler of the endpoints that the API server uses for Pods.
 func (s *Server) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/attach/", refuse(noAttach))
 	mux.HandleFunc("/portForward/", refuse(noPortForward))
 	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs: s.logs,
-		// The context of virtual-kubelet does not end with the server.
+		// The context of virtual-kubelet is not canceled when the server stops.
 		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string,
 			attach api.AttachIO) error {
-			if !s.enter() {
+			if !s.startSession() {
 				return exit(exitFailed)
 			}
 			defer s.shells.Done()
@@ -180,7 +184,8 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 	return s.admit(mux)
 }
 
-// refuse answers with a Status, as the API server does: kubectl parses plain text as YAML.
+// refuse returns a handler that responds with a Status object, like the API server, because kubectl would parse plain
+// text as YAML.
 func refuse(sentence string) http.HandlerFunc {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

@@ -20,7 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// get reads a path as a client with some certificate does.
+// get requests a path with the certificates of a client.
 func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (status int, text string, err error) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, c), DisableKeepAlives: true}
@@ -39,14 +39,14 @@ func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (
 
 const logsPath = "/containerLogs/default/pod-0/biz1"
 
-func TestWhoIsServed(t *testing.T) {
+func TestClientCertificates(t *testing.T) {
 	w := newWorld(t, nil)
 	expired, expiredKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Hour))
 	forServers, forServersKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageServerAuth,
 		time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
 		client rest.TLSClientConfig
-		status int // 0: the handshake fails
+		status int // 0 means that the handshake fails
 	}{
 		"a certificate of the authority": {w.authority.client("kube-apiserver"), 200},
 		"no certificate":                 {rest.TLSClientConfig{Insecure: true}, 401},
@@ -61,9 +61,9 @@ func TestWhoIsServed(t *testing.T) {
 				status, text, err := w.get(t, c.client, "GET", path)
 				switch {
 				case c.status == 0 && err == nil, c.status == 401 && status != 401:
-					t.Errorf("%s was answered %d %q", path, status, text)
+					t.Errorf("%s: status %d, body %q", path, status, text)
 				case c.status == 200 && path == logsPath && (err != nil || status != 200):
-					t.Errorf("%s was answered %d %q, error %v", path, status, text, err)
+					t.Errorf("%s: status %d, body %q, error %v", path, status, text, err)
 				}
 			}
 		})
@@ -86,7 +86,7 @@ func TestReviews(t *testing.T) {
 			return true, review, nil
 		})
 	w := newWorld(t, func(o *Options) { o.Reviews = client.AuthorizationV1().SubjectAccessReviews() })
-	const execPath = "/exec/default/pod-0/biz1?command=help" // refused as a bad request where it gets that far
+	const execPath = "/exec/default/pod-0/biz1?command=help" // a bad request if the client is admitted
 	apiserver, reader, stranger := w.authority.client("kube-apiserver"), w.authority.client(
 		"reader"), w.authority.client("stranger")
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestReviews(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			status, text, err := w.get(t, c.client, c.method, c.path)
 			if err != nil || status != c.status || !mentions(text, c.names) {
-				t.Errorf("answered %d %q, error %v, want %d %q", status, text, err, c.status, c.names)
+				t.Errorf("status %d, body %q, error %v, want %d %q", status, text, err, c.status, c.names)
 			}
 		})
 	}
@@ -128,11 +128,11 @@ func TestReviews(t *testing.T) {
 	failing.Store(true)
 	if status, text, err := w.get(t, w.authority.client("another"), "GET", logsPath); err != nil || status != 500 ||
 		!strings.Contains(text, "connection refused") {
-		t.Errorf("answered %d %q, error %v while no review is to be had", status, text, err)
+		t.Errorf("status %d, body %q, error %v while reviews fail", status, text, err)
 	}
 }
 
-func TestWhatIsNotThere(t *testing.T) {
+func TestUnsupportedRequests(t *testing.T) {
 	w := newWorld(t, nil)
 	w.pods.set("debugged", "2", "biz1")
 	w.pods.pods["default/debugged"].Spec.EphemeralContainers = []corev1.EphemeralContainer{
@@ -159,7 +159,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			status, text, err := w.get(t, client, c.method, c.path)
 			if err != nil || status != c.status || !mentions(text, c.names) {
-				t.Errorf("answered %d %q, error %v, want %d %q", status, text, err, c.status, c.names)
+				t.Errorf("status %d, body %q, error %v, want %d %q", status, text, err, c.status, c.names)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestServingCertificates(t *testing.T) {
 		w := newWorld(t, func(o *Options) { o.CertFile, o.KeyFile = "", "" })
 		client := w.authority.client("kube-apiserver")
 		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
-			t.Errorf("answered %d %q, error %v", status, text, err)
+			t.Errorf("status %d, body %q, error %v", status, text, err)
 		}
 	})
 	t.Run("of a file, which is verified", func(t *testing.T) {
@@ -178,16 +178,16 @@ func TestServingCertificates(t *testing.T) {
 		client := w.authority.client("kube-apiserver")
 		client.Insecure, client.CAFile, client.ServerName = false, w.authority.file, "localhost"
 		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
-			t.Errorf("answered %d %q, error %v", status, text, err)
+			t.Errorf("status %d, body %q, error %v", status, text, err)
 		}
 		client.CAFile = newAuthority(t).file
 		if _, _, err := w.get(t, client, "GET", logsPath); err == nil {
-			t.Error("another authority's certificate would do")
+			t.Error("a certificate of another CA is accepted")
 		}
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewReturnsErrors(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	taken := newWorld(t, nil).server.Addr().String()
@@ -208,7 +208,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.opts.Logger = slog.New(slog.DiscardHandler)
 			if _, err := New(c.opts); err == nil || !mentions(err.Error(), c.want) {
-				t.Errorf("error %v, want one that says %q", err, c.want)
+				t.Errorf("error %v, want an error with %q", err, c.want)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 )
 
-// authority signs certificates.
+// authority is a CA.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -75,7 +75,7 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 	return name
 }
 
-// issue returns the files of a certificate that ends at some time.
+// issue returns the files of a certificate that is valid until a time.
 func (a *authority) issue(user string, use x509.ExtKeyUsage, notAfter time.Time) (certFile, keyFile string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -102,7 +102,7 @@ func (a *authority) client(user string) rest.TLSClientConfig {
 	return rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}
 }
 
-// fakePods has the Pods that a test puts there; all are on base "a".
+// fakePods contains the Pods of a test, which are all on base "a".
 type fakePods struct {
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
@@ -127,7 +127,7 @@ func (f *fakePods) remove(name string) {
 	delete(f.pods, "default/"+name)
 }
 
-// mentions reports whether a text contains all names, which | separates.
+// mentions reports whether a text contains all names, which are separated by |.
 func mentions(text, names string) bool {
 	missing := func(name string) bool { return !strings.Contains(text, name) }
 	return !slices.ContainsFunc(strings.Split(names, "|"), missing)
@@ -140,13 +140,15 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	if pod, there := f.pods[namespace+"/"+name]; there {
 		return pod, "a", nil
 	}
-	return nil, "", fmt.Errorf("pod %s/%s is not served here", namespace, name)
+	return nil, "", fmt.Errorf("pod %s/%s does not exist", namespace, name)
 }
 
-// Asked implements pods: all entries belong to every Pod, unless a test sets another function.
-func (f *fakePods) Asked(*corev1.Pod, string) (time.Time, []string) { return f.from, f.versions }
+// RequestedVersions implements pods: all entries belong to every Pod, unless a test sets another function.
+func (f *fakePods) RequestedVersions(*corev1.Pod, string) (time.Time, []string) {
+	return f.from, f.versions
+}
 
-// fakeBases answers with what a test sets.
+// fakeBases returns the answers of a test.
 type fakeBases struct {
 	modules []arklet.Biz
 	health  arklet.Health
@@ -158,12 +160,12 @@ func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (ba
 	return base.Snapshot{Info: base.Info{Identity: identity}, Modules: f.modules}, f.err
 }
 func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
-func (f *fakeBases) Called(identity string) string                         { return "host-" + identity }
+func (f *fakeBases) DisplayName(identity string) string                    { return "host-" + identity }
 func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ func() bool) (arklet.Answer, error) {
 	return f.do(identity, r)
 }
 
-// world is a server with Pod default/pod-0 of the modules biz1 and biz2 on base "a".
+// world is a server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
 type world struct {
 	authority *authority
 	opts      Options
@@ -171,7 +173,7 @@ type world struct {
 	bases     *fakeBases
 	server    *Server
 	url       string
-	stop      func() // ends the server and waits for it
+	stop      func() // stops the server and waits for it
 }
 
 func newWorld(t *testing.T, change func(*Options)) *world {
@@ -179,7 +181,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
 	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases,
-		Journal: NewJournal(), Logger: slog.New(slog.DiscardHandler)}
+		EventLog: NewEventLog(), Logger: slog.New(slog.DiscardHandler)}
 	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	w.opts.CertFile, w.opts.KeyFile = cert, key
 	if change != nil {
@@ -203,7 +205,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	return w
 }
 
-// tlsConfig is of a client that goes by certificates, or has none.
+// tlsConfig returns the TLS configuration of a client with certificates, or without.
 func tlsConfig(t *testing.T, c rest.TLSClientConfig) *tls.Config {
 	t.Helper()
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: c})

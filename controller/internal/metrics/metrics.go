@@ -1,4 +1,4 @@
-// Package metrics has the Prometheus metrics of the controller.
+// Package metrics defines the Prometheus metrics of the controller.
 package metrics
 
 import (
@@ -14,15 +14,15 @@ import (
 
 // Metrics are the metrics of one controller. Their methods may be called concurrently.
 type Metrics struct {
-	registry   *prometheus.Registry
-	requests   *prometheus.CounterVec
-	rejected   *prometheus.CounterVec
-	operations *prometheus.HistogramVec
-	missed     prometheus.Counter
-	blind      *prometheus.CounterVec
+	registry     *prometheus.Registry
+	requests     *prometheus.CounterVec
+	rejected     *prometheus.CounterVec
+	operations   *prometheus.HistogramVec
+	missed       prometheus.Counter
+	unobservable *prometheus.CounterVec
 }
 
-// New returns Metrics with a registry of their own.
+// New returns Metrics with a new registry.
 func New() *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -32,29 +32,29 @@ func New() *Metrics {
 		registry: registry,
 		requests: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_api_requests_total",
-			Help: "Requests to the Kubernetes API by method and resource; PUT, POST, PATCH and DELETE are writes.",
+			Help: "Requests to the Kubernetes API, by method and resource.",
 		}, []string{"method", "resource"}),
 		rejected: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_rejected_messages_total",
-			Help: "Messages of bases that were not acted on, by tunnel, kind and reason.",
+			Help: "Rejected messages of bases, by tunnel, kind and reason.",
 		}, []string{"tunnel", "kind", "reason"}),
 		operations: add.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "module_controller_operation_seconds",
-			Help:    "Time from a command to the base's answer, by command and error code (empty for success).",
+			Help:    "Time from a command to the answer of the base, by command and error code (empty for success).",
 			Buckets: []float64{.005, .025, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300},
 		}, []string{"command", "code"}),
 		missed: add.NewCounter(prometheus.CounterOpts{
 			Name: "module_controller_missed_heartbeats_total",
-			Help: "Times that a base gave no sign of life for longer than a heartbeat.",
+			Help: "Heartbeats that bases have missed.",
 		}),
-		blind: add.NewCounterVec(prometheus.CounterOpts{
+		unobservable: add.NewCounterVec(prometheus.CounterOpts{
 			Name: "module_controller_blindness_total",
-			Help: "Times that the silence of bases meant nothing any more, by tunnel (empty for all) and reason.",
+			Help: "Periods in which missed heartbeats were ignored, by tunnel (empty for all tunnels) and reason.",
 		}, []string{"tunnel", "reason"}),
 	}
 }
 
-// Gauge adds a value that is read on demand.
+// Gauge adds a metric whose value is computed when it is scraped.
 func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 		value))
@@ -65,8 +65,9 @@ func (m *Metrics) Counter(name, help string) prometheus.Counter {
 	return promauto.With(m.registry).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Rejected counts an ignored message. Unknown kinds count as one, because any client can choose a kind.
-func (m *Metrics) Rejected(tunnel, kind, reason string) {
+// AddRejected counts a rejected message. All unknown kinds have the label "other", because any client can choose a
+// kind.
+func (m *Metrics) AddRejected(tunnel, kind, reason string) {
 	if !kinds[kind] {
 		kind = "other"
 	}
@@ -80,23 +81,25 @@ var kinds = map[string]bool{
 	"connection":  true, // closed because a limit was exceeded
 }
 
-// Operation records how long a base took to answer.
-func (m *Metrics) Operation(command, code string, took time.Duration) {
+// ObserveOperation records how long a base took to answer.
+func (m *Metrics) ObserveOperation(command, code string, took time.Duration) {
 	m.operations.WithLabelValues(command, code).Observe(took.Seconds())
 }
 
-// Missed counts missed heartbeats.
-func (m *Metrics) Missed(n int) { m.missed.Add(float64(n)) }
+// AddMissedHeartbeats counts n missed heartbeats.
+func (m *Metrics) AddMissedHeartbeats(n int) { m.missed.Add(float64(n)) }
 
-// Blind counts an episode in which missed heartbeats are ignored.
-func (m *Metrics) Blind(tunnel, reason string) { m.blind.WithLabelValues(tunnel, reason).Inc() }
+// AddUnobservable counts a period in which missed heartbeats are ignored.
+func (m *Metrics) AddUnobservable(tunnel, reason string) {
+	m.unobservable.WithLabelValues(tunnel, reason).Inc()
+}
 
 // Handler returns the handler of /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// CountRequests wraps the transport of a Kubernetes client.
+// CountRequests returns a transport for a Kubernetes client that counts requests.
 func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		m.requests.WithLabelValues(r.Method, Resource(r.URL.Path)).Inc()
@@ -104,8 +107,8 @@ func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Resource returns resource and subresource from a path of the Kubernetes API:
-// /api/v1/namespaces/<ns>/pods/<name>/status is pods/status.
+// Resource returns the resource and the subresource of a path in the Kubernetes API. For example, it returns
+// pods/status for /api/v1/namespaces/<ns>/pods/<name>/status.
 func Resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

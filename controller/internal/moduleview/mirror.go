@@ -19,12 +19,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// mirror returns the Module of a container. node is the Node of the Pod; nil if it is not known.
-func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
-	if resolved, err := workload.Resolve(pod, container, unread); err == nil {
+// desiredModule returns the Module object for a container of a Pod. node is the Node of the Pod; nil if it is unknown.
+func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
+	if resolved, err := workload.Resolve(pod, container, refuseConfigMap); err == nil {
 		container = resolved
 	}
-	m := workload.Of(&pod.ObjectMeta, container)
+	m := workload.ModuleOf(&pod.ObjectMeta, container)
 	out := &Module{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      nameOf(pod, container.Name),
@@ -47,7 +47,7 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 		labels.BaseIP: out.Status.BaseIP, labels.BaseInstance: out.Status.BaseName, labels.ModuleName: m.Name,
 		labels.ModuleVersion: m.Version,
 	} {
-		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // an IPv6 address is not one
+		if value != "" && len(validation.IsValidLabelValue(value)) == 0 { // for example, an IPv6 address is invalid
 			out.Labels[key] = value
 		}
 	}
@@ -55,13 +55,13 @@ func mirror(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Mod
 	return out
 }
 
-// errUnread is the result of unread: versions in ConfigMaps are shown when they are installed.
-var errUnread = errors.New("the view of modules does not read ConfigMaps")
+// errNotRead is the error of refuseConfigMap. A version in a ConfigMap is shown once it is installed.
+var errNotRead = errors.New("module objects are written without reading ConfigMaps")
 
-func unread(types.NamespacedName, string) (string, error) { return "", errUnread }
+func refuseConfigMap(types.NamespacedName, string) (string, error) { return "", errNotRead }
 
-// nameOf returns the name of the Module of a container. The name of a container has no dot, so each container
-// of a namespace has a unique Module name. In a long name, a hash replaces a part of the Pod name.
+// nameOf returns the name of the Module object for a container: the Pod name, a dot and the container name. Container
+// names have no dots, so the names are unique in a namespace. In a long name, a hash replaces a part of the Pod name.
 func nameOf(pod *corev1.Pod, container string) string {
 	name := pod.Name + "." + container
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
@@ -72,7 +72,7 @@ func nameOf(pod *corev1.Pod, container string) string {
 	return strings.TrimRight(pod.Name[:validation.DNS1123SubdomainMaxLength-len(end)], "-.") + end
 }
 
-// setState sets the state of a Module and why it is in it.
+// setState sets Status, Reason, Message and Code from the status of a Pod.
 func setState(s *Status, pod *corev1.Pod, container string) {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses,
 		func(c corev1.ContainerStatus) bool { return c.Name == container })
@@ -86,9 +86,9 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 	case c.State.Terminated != nil:
 		s.Reason, s.Message = c.State.Terminated.Reason, c.State.Terminated.Message
 	case c.State.Running != nil && !c.Ready:
-		s.Reason, s.Message = whyNot(pod, corev1.PodReady)
+		s.Reason, s.Message = conditionReason(pod, corev1.PodReady)
 	case pod.Spec.NodeName == "":
-		s.Reason, s.Message = whyNot(pod, corev1.PodScheduled)
+		s.Reason, s.Message = conditionReason(pod, corev1.PodScheduled)
 	}
 	if s.Reason == corev1.PodReasonUnschedulable {
 		s.Code = string(errcode.ModuleControllerInsufficientHealthyBaseInstance)
@@ -115,8 +115,8 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 	}
 }
 
-// whyNot returns why a condition of a Pod is not True; empty if it is True or not set.
-func whyNot(pod *corev1.Pod, condition corev1.PodConditionType) (reason, message string) {
+// conditionReason returns why a condition of a Pod is not True; both are empty if it is True or not set.
+func conditionReason(pod *corev1.Pod, condition corev1.PodConditionType) (reason, message string) {
 	c := podstatus.Condition(&pod.Status, condition)
 	if c == nil || c.Status == corev1.ConditionTrue {
 		return "", ""

@@ -41,7 +41,7 @@ func node() *corev1.Node {
 	}
 }
 
-func TestMirror(t *testing.T) {
+func TestDesiredModule(t *testing.T) {
 	running := corev1.ContainerStatus{Name: "biz1", Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	want := &Module{
@@ -60,48 +60,48 @@ func TestMirror(t *testing.T) {
 		Status: Status{Status: Available, PodName: "p", NodeName: "vnode.1", BaseIP: "198.18.0.1", BaseName: "base-1"},
 	}
 	pod := modulePod(running)
-	if diff := cmp.Diff(want, mirror(pod, pod.Spec.Containers[0], node())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, desiredModule(pod, pod.Spec.Containers[0], node())); diff != "" {
+		t.Errorf("Module (-want +got):\n%s", diff)
 	}
 }
 
-// A version that stands in a ConfigMap is known once it is installed.
-func TestMirrorReadsAVersionThatIsInstalled(t *testing.T) {
+// A version in a ConfigMap is shown once it is installed.
+func TestDesiredModuleHasInstalledVersion(t *testing.T) {
 	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {
 		pod := modulePod(corev1.ContainerStatus{Name: "biz1", ContainerID: id})
 		pod.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: "BIZ_VERSION", ValueFrom: &corev1.EnvVarSource{
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1"},
 		}}
-		if got := mirror(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want ||
+		if got := desiredModule(pod, pod.Spec.Containers[0], nil); got.Spec.Module.Version != want ||
 			got.Labels["module.koupleless.io/version"] != want {
 			t.Errorf("container %q: version %q, labels %v", id, got.Spec.Module.Version, got.Labels)
 		}
 	}
 }
 
-func TestMirrorLeavesOutWhatIsNoLabel(t *testing.T) {
+func TestDesiredModuleOmitsInvalidLabels(t *testing.T) {
 	pod := modulePod(waiting("", ""))
 	pod.Status.PodIP = "2001:db8::1"
 	pod.Spec.Containers[0].Env[0].Value = "1.0.0+build"
-	got := mirror(pod, pod.Spec.Containers[0], nil)
+	got := desiredModule(pod, pod.Spec.Containers[0], nil)
 	if diff := cmp.Diff(map[string]string{"module.koupleless.io/name": "biz1"}, got.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	if got.Status.BaseIP != "2001:db8::1" {
-		t.Errorf("base IP %q", got.Status.BaseIP)
+		t.Errorf("base IP %q, want 2001:db8::1", got.Status.BaseIP)
 	}
 }
 
 func TestStates(t *testing.T) {
 	busy := errcode.New(errcode.ArkletInstallModuleExecuting, "busy").Error()
-	operated := errcode.New(errcode.ModuleControllerBaseInstanceInOperation, "busy").Error()
+	inOperation := errcode.New(errcode.ModuleControllerBaseInstanceInOperation, "busy").Error()
 	noDatabase := errcode.New(errcode.UserInstallModuleFailed, "no database").Error()
-	silent := modulePod(corev1.ContainerStatus{Name: "biz1",
+	unreachable := modulePod(corev1.ContainerStatus{Name: "biz1",
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
-	silent.Status.Conditions = []corev1.PodCondition{
+	unreachable.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "BaseInstanceNotReady",
-			Message: "ModuleController.BaseInstanceNotReady: silent; wait"}}
+			Message: "ModuleController.BaseInstanceNotReady: unreachable; wait"}}
 	unschedulable := modulePod()
 	unschedulable.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
@@ -122,16 +122,16 @@ func TestStates(t *testing.T) {
 		{"unschedulable", unschedulable,
 			Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available",
 				Code: "ModuleController.InsufficientHealthyBaseInstance"}},
-		{"base has said nothing", modulePod(waiting("ContainerCreating", "")),
+		{"not reported by the base", modulePod(waiting("ContainerCreating", "")),
 			Status{Status: Pending, Reason: "ContainerCreating"}},
 		{"being installed", modulePod(waiting("BizResolved", "CREATED")),
 			Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
-		{"being installed by somebody", modulePod(waiting("InstallModuleExecuting", busy)),
+		{"being installed by another command", modulePod(waiting("InstallModuleExecuting", busy)),
 			Status{Status: Upgrading, Reason: "InstallModuleExecuting",
 				Message: busy, Code: "Arklet.InstallModuleExecuting"}},
-		{"being uninstalled by somebody", modulePod(waiting("BaseInstanceInOperation", operated)),
+		{"being uninstalled by another command", modulePod(waiting("BaseInstanceInOperation", inOperation)),
 			Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
-				Message: operated, Code: "ModuleController.BaseInstanceInOperation"}},
+				Message: inOperation, Code: "ModuleController.BaseInstanceInOperation"}},
 		{"replaced", modulePod(waiting("BizDeactivate", "newer")),
 			Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
 		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")),
@@ -141,11 +141,11 @@ func TestStates(t *testing.T) {
 		{"failed with a code", modulePod(waiting("InstallModuleFailed", noDatabase)),
 			Status{Status: Failed, Reason: "InstallModuleFailed",
 				Message: noDatabase, Code: "User.InstallModuleFailed"}},
-		{"Pod failed", failed, Status{Status: Failed}},
+		{"Pod is Failed", failed, Status{Status: Failed}},
 		{"stopped on the base", stopped, Status{Status: Pending, Reason: "STOPPED", Message: "gone"}},
-		{"base is silent", silent,
+		{"base is unreachable", unreachable,
 			Status{Status: Pending, Reason: "BaseInstanceNotReady",
-				Message: "ModuleController.BaseInstanceNotReady: silent; wait",
+				Message: "ModuleController.BaseInstanceNotReady: unreachable; wait",
 				Code:    "ModuleController.BaseInstanceNotReady"}},
 		{"being deleted", deleting, Status{Status: Terminating, Reason: "BizResolved"}},
 		{"status of another container",
@@ -157,7 +157,7 @@ func TestStates(t *testing.T) {
 			var got Status
 			setState(&got, tt.pod, "biz1")
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("Module (-want +got):\n%s", diff)
 			}
 		})
 	}

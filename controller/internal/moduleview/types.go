@@ -5,13 +5,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is where the API server serves Modules.
+// Resource is the API resource of Module objects.
 var Resource = schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}
 
-// kind is the kind of a Module.
+// kind is the API kind of Module objects.
 var kind = Resource.GroupVersion().WithKind("Module")
 
-// Module is a module on a base, as the API server keeps it.
+// Module is the API object that shows a module on a base.
 type Module struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -19,25 +19,25 @@ type Module struct {
 	Status            Status `json:"status,omitzero"`
 }
 
-// Spec is what the container asks for.
+// Spec is the module that the container requests.
 type Spec struct {
 	Module ModuleSpec `json:"module"`
 }
 
-// ModuleSpec names a module: bizName, bizVersion and bizUrl.
+// ModuleSpec has the bizName, the bizVersion and the bizUrl of a module.
 type ModuleSpec struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 	URL     string `json:"url,omitempty"`
 }
 
-// Status is what has become of it.
+// Status is the state of the module on the base.
 type Status struct {
 	Status State `json:"status,omitempty"`
-	// Reason and Message say why, as the container's state does.
+	// Reason and Message explain Status. They are from the state of the container, or from a condition of the Pod.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Code is the full error code if there is one.
+	// Code is the error code, if there is one.
 	Code     string `json:"code,omitempty"`
 	PodName  string `json:"podName,omitempty"`
 	NodeName string `json:"nodeName,omitempty"`
@@ -52,25 +52,25 @@ type Record struct {
 	State   string `json:"state,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// ChangeTime is kept to the second.
+	// ChangeTime has a precision of seconds.
 	ChangeTime *metav1.Time `json:"changeTime,omitempty"`
 }
 
-// State is one word for the state of a module.
+// State summarizes the state of a module in one word.
 type State string
 
-// The states. The words are those of the first generation's Module where it had one.
+// The states. Where possible, they have the names of the Module resource of the first module controller.
 const (
-	// Pending: not scheduled yet, or the base has not said anything of it.
+	// Pending is the state of a module whose Pod is not scheduled, or that the base has not reported yet.
 	Pending State = "Pending"
-	// Upgrading: the base is installing it.
+	// Upgrading is the state of a module that the base is installing.
 	Upgrading State = "Upgrading"
-	// Available: it serves.
+	// Available is the state of a module that is active and ready.
 	Available State = "Available"
-	// Deactivated: another version serves on its base.
+	// Deactivated is the state of a module in whose place another version is active on the base.
 	Deactivated State = "Deactivated"
-	// Failed: it could not be installed or has broken down.
+	// Failed is the state of a module that could not be installed or is broken.
 	Failed State = "Failed"
-	// Terminating: its Pod is being deleted.
+	// Terminating is the state of a module whose Pod is being deleted.
 	Terminating State = "Terminating"
 )

@@ -1,6 +1,6 @@
-// Package moduleview keeps the resource behind `kubectl get module` (Module Controller V2 document
-// 5.5): one Module for each container of a module Pod, with the state of the module on its base.
-// A Pod owns its Modules, so the garbage collector of Kubernetes deletes them.
+// Package moduleview writes the Module objects that `kubectl get module` shows (Module Controller V2 document 5.5): one
+// object for each module container of a Pod, with the state of the module on its base. The Pod owns its Module objects,
+// so that the garbage collector of Kubernetes deletes them.
 package moduleview
 
 import (
@@ -26,53 +26,53 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// pods are the module Pods of the cluster, as vpod.Informer has them.
+// pods is the cache of the module Pods of the cluster. vpod.Informer implements it.
 type pods interface {
 	// Observe calls changed for every event of a module Pod.
 	Observe(changed func(*corev1.Pod)) error
 	Get(name types.NamespacedName) (*corev1.Pod, bool)
-	On(nodeName string) []*corev1.Pod
+	PodsOnNode(nodeName string) []*corev1.Pod
 	HasSynced() bool
 }
 
-// Options configure a View. All are required.
+// Options configure a Syncer. All are required.
 type Options struct {
 	Client dynamic.Interface
 	// Pods are the module Pods of the cluster. The caller starts their watch.
 	Pods pods
-	// Nodes has the host names of bases.
+	// Nodes lists the Nodes of bases, which have the host names of the bases as a label.
 	Nodes corelisters.NodeLister
-	// Mine reports whether this controller shows the Pods of a Node. The empty name stands for Pods that are not
-	// scheduled, which one controller of the environment should show. Call Resync when the result for a Node becomes
-	// true. Mine must not block.
-	Mine func(nodeName string) bool
-	// Records returns the states that the base has reported of a module, oldest first. It must not block.
+	// Owns reports whether this controller writes the Module objects for the Pods of a Node. The empty name stands for
+	// unscheduled Pods; only one controller of an environment should own them. Call Resync when the result for a Node
+	// becomes true. Owns must not block.
+	Owns func(nodeName string) bool
+	// Records returns the states that the base has reported for a module, the oldest first. It must not block.
 	Records func(nodeName, module, version string) []Record
 	Logger  *slog.Logger
 }
 
 const (
-	// gather is how long changes of a Pod are collected before they are written. A module that becomes ready is written
-	// immediately, for users who have waited for a rollout.
-	gather = 500 * time.Millisecond
-	// retryDelay is the delay before the first attempt to write a Module again.
+	// batchDelay is how long changes of a Pod are collected before they are written. A module that becomes Ready is
+	// written immediately, so that the Module objects are up to date when a rollout completes.
+	batchDelay = 500 * time.Millisecond
+	// retryDelay is the delay before a failed write is retried for the first time.
 	retryDelay = time.Second
 	// writesPerSecond is the maximum rate of writes.
 	writesPerSecond = 100
 )
 
-// View keeps Modules. Make it with New.
-type View struct {
+// Syncer keeps Module objects in sync with module Pods. Create it with New.
+type Syncer struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
 	modules cache.SharedIndexInformer // of *Module
 	limit   *rate.Limiter
-	missing sync.Once // the log has a warning that the cluster does not have the CustomResourceDefinition
+	missing sync.Once // logs once that the cluster lacks the CustomResourceDefinition
 }
 
-// New returns a View. It does nothing before Start.
-func New(o Options) *View {
-	v := &View{
+// New returns a Syncer. It reads and writes nothing before Start.
+func New(o Options) *Syncer {
+	v := &Syncer{
 		o: o,
 		modules: dynamicinformer.NewFilteredDynamicInformer(o.Client, Resource, metav1.NamespaceAll, 0,
 			cache.Indexers{}, nil).Informer(),
@@ -80,17 +80,17 @@ func New(o Options) *View {
 	}
 	v.queue = work.New(work.Options[types.NamespacedName]{
 		Do: v.reconcile, Workers: 1, MinDelay: retryDelay, MaxDelay: time.Minute,
-		Message: "showing modules failed",
+		Message: "could not write the Module objects of a Pod",
 		Attrs:   func(pod types.NamespacedName) []any { return []any{"pod", pod.String()} }, Logger: o.Logger,
 	})
 	return v
 }
 
-// Start keeps Modules until ctx is done, and returns nil. If the cluster does not have the CustomResourceDefinition, Start
-// logs a warning and waits for it. Call it once.
-func (v *View) Start(ctx context.Context) error {
+// Start writes Module objects until ctx is done, and returns nil. If the cluster lacks the CustomResourceDefinition,
+// Start logs a warning and waits for it. Call it once.
+func (v *Syncer) Start(ctx context.Context) error {
 	if err := v.watch(); err != nil {
-		return fmt.Errorf("keeping the view of modules: %w", err)
+		return fmt.Errorf("watching Pods and Modules: %w", err)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -101,22 +101,23 @@ func (v *View) Start(ctx context.Context) error {
 }
 
 // Resync queues the Pods of a Node. It does not block.
-func (v *View) Resync(nodeName string) {
-	for _, pod := range v.o.Pods.On(nodeName) {
+func (v *Syncer) Resync(nodeName string) {
+	for _, pod := range v.o.Pods.PodsOnNode(nodeName) {
 		v.enqueue(pod)
 	}
 }
 
-func (v *View) watch() error {
-	if err := v.modules.SetTransform(typed); err != nil {
+func (v *Syncer) watch() error {
+	if err := v.modules.SetTransform(toModule); err != nil {
 		return err
 	}
 	err := v.modules.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if apierrors.IsNotFound(err) {
 			v.missing.Do(func() {
 				v.o.Logger.WarnContext(ctx,
-					"the cluster does not have modules.koupleless.io, so kubectl get module shows nothing: apply "+
-						"controller/deploy/crd.yaml")
+					"the cluster does not have the CustomResourceDefinition modules.koupleless.io, so "+
+						"kubectl get module "+
+						"shows nothing; apply controller/deploy/crd.yaml")
 			})
 			return
 		}
@@ -130,7 +131,7 @@ func (v *View) watch() error {
 			object = tombstone.Obj
 		}
 		if m, ok := object.(*Module); ok && len(m.OwnerReferences) > 0 {
-			v.queue.AddAfter(types.NamespacedName{Namespace: m.Namespace, Name: m.OwnerReferences[0].Name}, gather)
+			v.queue.AddAfter(types.NamespacedName{Namespace: m.Namespace, Name: m.OwnerReferences[0].Name}, batchDelay)
 		}
 	}
 	if _, err := v.modules.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -142,27 +143,27 @@ func (v *View) watch() error {
 	return v.o.Pods.Observe(v.enqueue)
 }
 
-func (v *View) enqueue(pod *corev1.Pod) {
+func (v *Syncer) enqueue(pod *corev1.Pod) {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	if v.o.Mine(pod.Spec.NodeName) && v.serves(pod) {
+	if v.o.Owns(pod.Spec.NodeName) && v.needsUpdate(pod) {
 		v.queue.Add(key)
 		return
 	}
-	v.queue.AddAfter(key, gather)
+	v.queue.AddAfter(key, batchDelay)
 }
 
-// serves reports whether a container of a Pod is ready while its Module does not show that yet.
-func (v *View) serves(pod *corev1.Pod) bool {
+// needsUpdate reports whether a container of a Pod is Ready while its Module object does not show this yet.
+func (v *Syncer) needsUpdate(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil &&
 		slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-			// a cache gives no error
+			// an in-memory cache returns no error
 			shown, there, _ := v.modules.GetStore().GetByKey(pod.Namespace + "/" + nameOf(pod, c.Name))
 			return c.Ready && (!there || shown.(*Module).Status.Status != Available)
 		})
 }
 
-// typed converts an object of the dynamic client to a Module, which takes less memory.
-func typed(object any) (any, error) {
+// toModule converts an object of the dynamic client to a Module, which needs less memory.
+func toModule(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil

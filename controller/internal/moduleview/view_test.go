@@ -31,7 +31,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// fakePods is the module Pods of a cluster in memory.
+// fakePods is an in-memory cache of the module Pods of a cluster.
 type fakePods struct {
 	mu      sync.Mutex
 	pods    map[types.NamespacedName]*corev1.Pod
@@ -48,7 +48,7 @@ func (f *fakePods) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	return pod, ok
 }
 
-func (f *fakePods) On(nodeName string) (on []*corev1.Pod) {
+func (f *fakePods) PodsOnNode(nodeName string) (on []*corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, pod := range f.pods {
@@ -66,21 +66,21 @@ func (f *fakePods) set(pod *corev1.Pod) {
 	f.changed(pod)
 }
 
-// world is a view on a fake API server, in a bubble where time passes only while everything waits.
-type world struct {
+// fixture is a Syncer with a fake API server. It runs in a synctest bubble.
+type fixture struct {
 	t      *testing.T
 	client *fake.FakeDynamicClient
 	pods   *fakePods
-	view   *View
+	syncer *Syncer
 	log    bytes.Buffer
 }
 
-func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test func(*world)) {
+func runTest(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, pods: &fakePods{pods: map[types.NamespacedName]*corev1.Pod{}}}
+		w := &fixture{t: t, pods: &fakePods{pods: map[types.NamespacedName]*corev1.Pod{}}}
 		w.client = fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{Resource: "ModuleList"})
-		keepStatusApart(w.client)
+		separateStatus(w.client)
 		nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 		if err := nodes.Add(node()); err != nil {
 			t.Fatal(err)
@@ -88,15 +88,15 @@ func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test
 		o := Options{
 			Client: w.client, Pods: w.pods, Nodes: corelisters.NewNodeLister(nodes),
 			Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
-			Mine:   func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
+			Owns:   func(string) bool { return true }, Records: func(string, string, string) []Record { return nil },
 		}
 		if change != nil {
 			change(&o, w.client)
 		}
-		w.view = New(o)
+		w.syncer = New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- w.view.Start(ctx) }()
+		go func() { ended <- w.syncer.Start(ctx) }()
 		synctest.Wait()
 		test(w)
 		cancel()
@@ -106,9 +106,8 @@ func inBubble(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test
 	})
 }
 
-// keepStatusApart makes the fake treat the status as the API server does: create drops it and
-// update leaves it alone.
-func keepStatusApart(client *fake.FakeDynamicClient) {
+// separateStatus makes the fake treat the status as the API server does: create removes it, and update keeps it.
+func separateStatus(client *fake.FakeDynamicClient) {
 	tracker := client.Tracker()
 	client.PrependReactor("create", "modules", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		object := action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured)
@@ -129,13 +128,13 @@ func keepStatusApart(client *fake.FakeDynamicClient) {
 	})
 }
 
-func (w *world) react() {
+func (w *fixture) advance() {
 	<-time.After(2 * time.Second)
 	synctest.Wait()
 }
 
-// expectWrites compares the writes since the last call.
-func (w *world) expectWrites(when string, want ...string) {
+// wantWrites compares the writes since the last call.
+func (w *fixture) wantWrites(when string, want ...string) {
 	w.t.Helper()
 	var got []string
 	for _, action := range w.client.Actions() {
@@ -156,13 +155,13 @@ func (w *world) expectWrites(when string, want ...string) {
 	}
 }
 
-func (w *world) module(name string) *Module {
+func (w *fixture) module(name string) *Module {
 	w.t.Helper()
 	u, err := w.client.Tracker().Get(Resource, "default", name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	m, err := typed(u)
+	m, err := toModule(u)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -172,30 +171,30 @@ func (w *world) module(name string) *Module {
 var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
 	State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 
-// Who waited for a rollout finds the Modules of its Pods.
-func TestModuleThatServesIsShownAtOnce(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
-		w.react() // the caches are synced
+// When a rollout is complete, the Module objects of its Pods are up to date.
+func TestReadyModuleIsWrittenImmediately(t *testing.T) {
+	runTest(t, nil, func(w *fixture) {
+		w.advance() // the caches are synced
 		w.pods.set(modulePod(waiting("BizResolved", "")))
 		synctest.Wait()
-		w.expectWrites("while it is installed, at once")
+		w.wantWrites("immediately, during the install")
 		w.pods.set(modulePod(ready))
 		synctest.Wait()
-		w.expectWrites("when it is ready, at once", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("immediately, when the module is Ready", "create p.biz1", "update p.biz1 status")
 		if got := w.module("p.biz1").Status.Status; got != Available {
-			t.Errorf("the Module is %s", got)
+			t.Errorf("state %s, want %s", got, Available)
 		}
-		w.react()
-		w.expectWrites("afterwards")
+		w.advance()
+		w.wantWrites("later")
 		for range 20 {
 			w.pods.set(modulePod(ready))
 		}
 		synctest.Wait()
-		w.expectWrites("of a Pod that is shown as it is")
+		w.wantWrites("without a change")
 	})
 }
 
-func TestViewFollowsAPod(t *testing.T) {
+func TestModuleFollowsPod(t *testing.T) {
 	var records []Record
 	withRecords := func(o *Options, _ *fake.FakeDynamicClient) {
 		o.Records = func(nodeName, module, version string) []Record {
@@ -205,24 +204,24 @@ func TestViewFollowsAPod(t *testing.T) {
 			return records
 		}
 	}
-	inBubble(t, withRecords, func(w *world) {
+	runTest(t, withRecords, func(w *fixture) {
 		w.pods.set(modulePod())
-		w.react()
-		w.expectWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("for a new Pod", "create p.biz1", "update p.biz1 status")
 
 		for range 20 {
 			w.pods.set(modulePod(waiting("BizResolved", "")))
 		}
-		w.react()
-		w.expectWrites("while it is installed", "update p.biz1", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("during the install", "update p.biz1", "update p.biz1 status")
 
 		records = []Record{{State: "ACTIVATED", Reason: "STARTED",
 			ChangeTime: &metav1.Time{Time: time.Now().Add(123 * time.Millisecond)}}}
 		w.pods.set(modulePod(ready))
-		w.react()
-		w.expectWrites("when it is ready", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("when the module is Ready", "update p.biz1 status")
 		pod := modulePod(ready)
-		want := mirror(pod, pod.Spec.Containers[0], node())
+		want := desiredModule(pod, pod.Spec.Containers[0], node())
 		want.Status.Records = toTheSecond(records)
 		if diff := cmp.Diff(want, w.module("p.biz1")); diff != "" {
 			t.Errorf("Module (-want +got):\n%s", diff)
@@ -231,32 +230,32 @@ func TestViewFollowsAPod(t *testing.T) {
 		heartbeat := modulePod(ready)
 		heartbeat.Annotations = map[string]string{"n": "1"}
 		w.pods.set(heartbeat)
-		w.view.Resync("vnode.1")
-		w.react()
-		w.expectWrites("when nothing it shows has changed")
+		w.syncer.Resync("vnode.1")
+		w.advance()
+		w.wantWrites("when no shown field has changed")
 	})
 }
 
-func TestViewSetsRightWhatOthersChange(t *testing.T) {
-	inBubble(t, nil, func(w *world) {
+func TestForeignChangesAreReverted(t *testing.T) {
+	runTest(t, nil, func(w *fixture) {
 		w.pods.set(modulePod(ready))
-		w.react()
-		w.expectWrites("of a new Pod", "create p.biz1", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("for a new Pod", "create p.biz1", "update p.biz1 status")
 		modules := w.client.Resource(Resource).Namespace("default")
 
 		u, err := modules.Get(t.Context(), "p.biz1", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		u.SetLabels(map[string]string{"mine": "yes", labels.ModuleName: "other"})
+		u.SetLabels(map[string]string{"foreign": "yes", labels.ModuleName: "other"})
 		if _, err := modules.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.client.ClearActions()
-		w.react()
-		w.expectWrites("after somebody's change", "update p.biz1")
+		w.advance()
+		w.wantWrites("after a change by another client", "update p.biz1")
 		got := w.module("p.biz1").Labels
-		if got["mine"] != "yes" || got[labels.ModuleName] != "biz1" {
+		if got["foreign"] != "yes" || got[labels.ModuleName] != "biz1" {
 			t.Errorf("labels are %v", got)
 		}
 
@@ -264,81 +263,80 @@ func TestViewSetsRightWhatOthersChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.client.ClearActions()
-		w.react()
-		w.expectWrites("after somebody deleted it", "create p.biz1", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("after a deletion by another client", "create p.biz1", "update p.biz1 status")
 
-		again := modulePod(ready) // a StatefulSet's next Pod has the name of the last
+		again := modulePod(ready) // a StatefulSet recreates a Pod with the same name
 		again.UID = "u2"
 		w.pods.set(again)
-		w.react()
-		w.expectWrites("for the next Pod of that name", "update p.biz1")
+		w.advance()
+		w.wantWrites("for a recreated Pod with the same name", "update p.biz1")
 		if got := w.module("p.biz1").OwnerReferences[0].UID; got != "u2" {
 			t.Errorf("owner is %q", got)
 		}
 	})
 }
 
-func TestViewShowsOnlyItsNodes(t *testing.T) {
+func TestOnlyOwnedNodesAreWritten(t *testing.T) {
 	var mu sync.Mutex
-	mine := map[string]bool{"vnode.1": true}
+	owned := map[string]bool{"vnode.1": true}
 	only := func(o *Options, _ *fake.FakeDynamicClient) {
-		o.Mine = func(nodeName string) bool {
+		o.Owns = func(nodeName string) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return mine[nodeName]
+			return owned[nodeName]
 		}
 	}
-	inBubble(t, only, func(w *world) {
+	runTest(t, only, func(w *fixture) {
 		w.pods.set(modulePod(ready))
 		elsewhere := modulePod(ready)
 		elsewhere.Name, elsewhere.Spec.NodeName = "q", "vnode.2"
 		w.pods.set(elsewhere)
-		w.react()
-		w.expectWrites("at first", "create p.biz1", "update p.biz1 status")
+		w.advance()
+		w.wantWrites("before the takeover", "create p.biz1", "update p.biz1 status")
 
 		mu.Lock()
-		mine["vnode.2"] = true
+		owned["vnode.2"] = true
 		mu.Unlock()
-		w.view.Resync("vnode.2")
-		w.react()
-		w.expectWrites("after taking over a Node", "create q.biz1", "update q.biz1 status")
+		w.syncer.Resync("vnode.2")
+		w.advance()
+		w.wantWrites("after the takeover of a Node", "create q.biz1", "update q.biz1 status")
 	})
 }
 
-func TestViewTriesAgain(t *testing.T) {
+func TestFailedWritesAreRetried(t *testing.T) {
 	var failures int
 	flaky := func(_ *Options, client *fake.FakeDynamicClient) {
 		client.PrependReactor("create", "modules", func(clienttesting.Action) (bool, runtime.Object, error) {
-			failures++ // only the view's one worker creates
+			failures++ // there is only one worker
 			return failures < 3, nil, apierrors.NewServiceUnavailable("down")
 		})
 	}
-	inBubble(t, flaky, func(w *world) {
+	runTest(t, flaky, func(w *fixture) {
 		w.pods.set(modulePod(ready))
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		w.expectWrites("in the end", "create p.biz1", "create p.biz1", "create p.biz1", "update p.biz1 status")
+		w.wantWrites("with retries", "create p.biz1", "create p.biz1", "create p.biz1", "update p.biz1 status")
 	})
 }
 
-func TestViewSaysThatTheDefinitionIsMissing(t *testing.T) {
+func TestMissingDefinitionIsLoggedOnce(t *testing.T) {
 	absent := func(_ *Options, client *fake.FakeDynamicClient) {
 		client.PrependReactor("list", "modules", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(Resource.GroupResource(), "")
 		})
 	}
-	inBubble(t, absent, func(w *world) {
+	runTest(t, absent, func(w *fixture) {
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := strings.Count(w.log.String(), "apply controller/deploy/crd.yaml"); got != 1 {
-			t.Errorf("said so %d times:\n%s", got, w.log.String())
+			t.Errorf("%d warnings, want 1:\n%s", got, w.log.String())
 		}
 	})
 }
 
-// TestDefinitionFitsTheTypes compares the fields of the CustomResourceDefinition with those of
-// Module.
-func TestDefinitionFitsTheTypes(t *testing.T) {
+// The schema of the CustomResourceDefinition has the same fields as Module.
+func TestDefinitionMatchesModule(t *testing.T) {
 	objects, err := deploy.Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +364,7 @@ func TestDefinitionFitsTheTypes(t *testing.T) {
 		}
 	}
 	if got := version["name"]; got != Resource.Version {
-		t.Errorf("definition is of version %v", got)
+		t.Errorf("the definition has version %v, want %s", got, Resource.Version)
 	}
 }
 

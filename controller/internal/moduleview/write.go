@@ -20,16 +20,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// reconcile writes the Modules of a Pod.
-func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+// reconcile writes the Module objects of a Pod.
+func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
-	if !ok || !v.o.Mine(pod.Spec.NodeName) {
+	if !ok || !v.o.Owns(pod.Spec.NodeName) {
 		return 0, nil
 	}
-	node, _ := v.o.Nodes.Get(pod.Spec.NodeName) // nil if it does not exist
+	node, _ := v.o.Nodes.Get(pod.Spec.NodeName) // nil if the Node does not exist
 	modules, _ := workload.Modules(pod.Spec)
 	for _, container := range modules {
-		want := mirror(pod, container, node)
+		want := desiredModule(pod, container, node)
 		want.Status.Records = toTheSecond(
 			v.o.Records(pod.Spec.NodeName, want.Spec.Module.Name, want.Spec.Module.Version))
 		err := v.write(ctx, want)
@@ -43,8 +43,8 @@ func (v *View) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	return 0, nil
 }
 
-// write writes the parts of a Module that have changed.
-func (v *View) write(ctx context.Context, want *Module) error {
+// write creates a Module object, or updates the parts of it that have changed.
+func (v *Syncer) write(ctx context.Context, want *Module) error {
 	object, ok, err := v.modules.GetStore().GetByKey(want.Namespace + "/" + want.Name)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (v *View) write(ctx context.Context, want *Module) error {
 		have = object.(*Module)
 	}
 
-	keepOthers(want, have)
+	keepForeignMetadata(want, have)
 	want.ResourceVersion = have.ResourceVersion
 	if !equality.Semantic.DeepEqual(want.Spec, have.Spec) || !maps.Equal(want.Labels, have.Labels) ||
 		!equality.Semantic.DeepEqual(want.OwnerReferences, have.OwnerReferences) {
@@ -78,7 +78,7 @@ func (v *View) write(ctx context.Context, want *Module) error {
 	return err
 }
 
-// toTheSecond returns records with the precision of the API server.
+// toTheSecond returns a copy of records in which the times have the precision of the API server.
 func toTheSecond(records []Record) []Record {
 	out := slices.Clone(records)
 	for i := range out {
@@ -89,8 +89,8 @@ func toTheSecond(records []Record) []Record {
 	return out
 }
 
-// keepOthers keeps the labels, annotations and finalizers of other clients.
-func keepOthers(want, have *Module) {
+// keepForeignMetadata copies the labels, annotations and finalizers of other clients from have to want.
+func keepForeignMetadata(want, have *Module) {
 	others := maps.Clone(have.Labels)
 	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {
 		delete(others, own)
@@ -101,16 +101,16 @@ func keepOthers(want, have *Module) {
 
 const fieldManager = "module-controller"
 
-type request int
+type writeKind int
 
 const (
-	create request = iota
+	create writeKind = iota
 	update
 	updateStatus
 )
 
-// send does one write and returns the written Module.
-func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) {
+// send does one write, and returns the Module as the API server has stored it.
+func (v *Syncer) send(ctx context.Context, m *Module, r writeKind) (*Module, error) {
 	if err := v.limit.Wait(ctx); err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (v *View) send(ctx context.Context, m *Module, r request) (*Module, error) 
 	if err != nil {
 		return nil, err
 	}
-	written, err := typed(out)
+	written, err := toModule(out)
 	if err != nil {
 		return nil, err
 	}

@@ -1,25 +1,25 @@
-// Package pace divides the periods of the controller by one number, so that outages of minutes can be tested in
-// seconds.
+// Package pace divides the periods of the controller by a time scale, so that tests of long outages take seconds.
 package pace
 
 import "time"
 
-// Fastest is the highest Speed: beyond it, periods come close to the latency of a busy machine.
-const Fastest = 20
+// MaxTimeScale is the maximum TimeScale. With a higher one, periods would be close to the latency of a busy machine.
+const MaxTimeScale = 20
 
-// Speed is the divisor of periods. The zero value means 1.
-type Speed int
+// TimeScale is the divisor of periods. The zero value means 1.
+type TimeScale int
 
-// Of divides a period. A value that is not positive is returned unchanged: it disables something, or means a default.
-func (s Speed) Of(d time.Duration) time.Duration {
+// Of divides a period by the scale. A period that is not positive disables something or selects a default: it is
+// unchanged.
+func (s TimeScale) Of(d time.Duration) time.Duration {
 	if s <= 1 || d <= 0 {
 		return d
 	}
 	return max(d/time.Duration(s), 1)
 }
 
-// Seconds is Of, rounded up to whole seconds.
-func (s Speed) Seconds(d time.Duration) time.Duration {
+// Seconds divides a period as Of does, and rounds the result up to whole seconds.
+func (s TimeScale) Seconds(d time.Duration) time.Duration {
 	d = s.Of(d)
 	if d <= 0 {
 		return d

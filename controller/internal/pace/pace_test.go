@@ -7,7 +7,7 @@ import (
 
 func TestOf(t *testing.T) {
 	for _, c := range []struct {
-		speed     Speed
+		scale     TimeScale
 		d         time.Duration
 		of, whole time.Duration
 	}{
@@ -20,8 +20,9 @@ func TestOf(t *testing.T) {
 		{20, 0, 0, 0},
 		{20, -1, -1, -1},
 	} {
-		if of, whole := c.speed.Of(c.d), c.speed.Seconds(c.d); of != c.of || whole != c.whole {
-			t.Errorf("speed %d: %s is %s, in whole seconds %s; want %s and %s", c.speed, c.d, of, whole, c.of, c.whole)
+		if of, whole := c.scale.Of(c.d), c.scale.Seconds(c.d); of != c.of || whole != c.whole {
+			t.Errorf("time scale %d: Of(%s) is %s and Seconds is %s, want %s and %s", c.scale, c.d, of, whole, c.of,
+				c.whole)
 		}
 	}
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// recheckCordoned is when to count again if a cordoned base counts because of its Pod: the deletion of a Pod causes no count.
+// recheckCordoned is when to count again if a cordoned base is counted because of its Pod, because the deletion of a
+// Pod does not trigger a count.
 const recheckCordoned = 10 * time.Second
 
-// bases are the bases for the Pods of a Deployment.
+// bases counts the bases for the Pods of a Deployment.
 type bases struct {
 	placement workload.Placement
 	nodes     []*corev1.Node
@@ -25,11 +26,11 @@ type bases struct {
 	runs func(node *corev1.Node) bool
 }
 
-// replicas returns how many replicas a Deployment should have, and when to call it again without a change; 0 means not at
-// all. have is the current number.
+// replicas returns the number of replicas that a Deployment should have, and when to call it again without a change; 0
+// means not at all. have is the current number of replicas.
 //
-// The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than grace, and
-// cordoned bases that run the current template, prevent a reduction.
+// The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than grace,
+// and cordoned bases with a Pod of the current template, prevent a reduction of the replicas.
 func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want int32, again time.Duration) {
 	var ready, kept int32
 	later := func(d time.Duration) {
@@ -74,8 +75,8 @@ func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 		sameModules(pod.Spec, template.Spec)
 }
 
-// sameModules reports whether a Pod has exactly the modules of a template, with their images and variables.
-// Admission may have added sidecars and variables to the Pod.
+// sameModules reports whether a Pod has exactly the modules of a template, with their images and variables. It ignores
+// sidecars and variables that admission has added to the Pod.
 func sameModules(pod, template corev1.PodSpec) bool {
 	have, _ := workload.Modules(pod)
 	want, _ := workload.Modules(template)
@@ -87,7 +88,7 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// contains reports whether a map has all entries of another one.
+// contains reports whether have contains all entries of all.
 func contains(have, all map[string]string) bool {
 	return labels.SelectorFromSet(all).Matches(labels.Set(have))
 }
@@ -97,7 +98,7 @@ func isReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// notReadySince returns when a Node turned Not Ready; its creation if it never had the condition.
+// notReadySince returns when a Node turned Not Ready, or its creation time if it has no Ready condition.
 func notReadySince(node *corev1.Node) time.Time {
 	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// base returns the Node of a base that has been Ready, or not, since a time.
+// base returns the Node of a base whose Ready condition changed at a time.
 func base(name string, ready corev1.ConditionStatus, since time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -86,7 +86,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A Pod counts for a cordoned base if a rollout would leave it.
+// A cordoned base counts if it has a Pod with the current template.
 func TestRuns(t *testing.T) {
 	d := peerDeployment("peer")
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}

@@ -1,12 +1,13 @@
-// Package peer sets the replicas of peer Deployments to the number of bases, so that every base has the module once (Module
-// Controller V2 document 5.2).
+// Package peer sets the replicas of peer Deployments to the number of matching bases, so that every base has one
+// replica (Module Controller V2 document 5.2).
 //
 // A peer Deployment has the labels component=module-deployment and strategy=peer with one of the prefixes, and not
-// replicas-control=true. The Ready bases that its Pods can run on are counted, according to the node selector, the required
-// node affinity and the tolerations.
+// replicas-control=true. The number of replicas is the number of Ready bases that match the node selector, the required
+// node affinity and the tolerations of its Pods.
 //
-// The replicas are reduced when the Node of a base is deleted, or when it has not been Ready for Options.Grace: an outage of
-// the broker makes all bases Not Ready. A cordoned base counts while it has an up-to-date Pod of the Deployment.
+// The replicas are reduced when the Node of a base is deleted, or when it has not been Ready for Options.Grace: an
+// outage of the broker makes all bases Not Ready. A cordoned base counts while it has an up-to-date Pod of the
+// Deployment.
 package peer
 
 import (
@@ -31,7 +32,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options configure a Controller. All but AddTolerationFor and Speed are required.
+// Options configure a Controller. All but AddTolerationFor and TimeScale are required.
 type Options struct {
 	Client kubernetes.Interface
 	// Deployments and Nodes are shared informers. The caller starts them.
@@ -41,25 +42,25 @@ type Options struct {
 	Pods func(nodeName string) []*corev1.Pod
 	// Env is the environment of the controller. Deployments with the label of another one are ignored.
 	Env string
-	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment; empty
-	// if it adds none.
+	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment;
+	// empty if it does not.
 	AddTolerationFor string
-	// Identity is unique among the instances of the controller.
+	// Identity is the holder identity for the leader election, unique among the controllers of the environment.
 	Identity string
-	// Speed divides the periods that have no setting, except those of the leader election.
-	Speed pace.Speed
+	// TimeScale divides the durations that are not in Options, except the durations of the leader election.
+	TimeScale pace.TimeScale
 	// Grace is how long a base keeps its replica while it is not Ready.
 	Grace time.Duration
 	// Changed is called for each change and for each failed change of replicas. It must not block.
-	Changed func(Change)
+	Changed func(ReplicaChange)
 	Logger  *slog.Logger
 }
 
-// Change is a change of the replicas of a Deployment.
-type Change struct {
+// ReplicaChange is a change of the replicas of a Deployment.
+type ReplicaChange struct {
 	Namespace, Name string
 	From, To        int32
-	Err             error // of a failed attempt, with an error code; it is repeated
+	Err             error // has an error code; nil after a success. Failed changes are repeated
 }
 
 const (
@@ -67,35 +68,35 @@ const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
-	// debounce is how long changes of bases are collected, and the minimum time between two patches of a Deployment.
+	// debounce is how long to collect changes of bases, and the minimum time between two patches of a Deployment.
 	debounce = time.Second
 	// firstPause and lastPause bound the delay between attempts to patch.
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Minute
 )
 
-// Controller sets replicas. Make it with New.
+// Controller sets the replicas of peer Deployments. Create it with New.
 type Controller struct{ o Options }
 
 // New returns a Controller.
 func New(o Options) *Controller { return &Controller{o} }
 
-// Start sets replicas while this instance is the leader. It blocks until ctx is done, and then releases the Lease. Call it
-// once.
+// Start sets replicas while this controller is the leader. It blocks until ctx is done, and then releases the Lease.
+// Call it once.
 func (c *Controller) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
 		return nil
 	}
 	for ctx.Err() == nil {
 		if err := c.compete(ctx); err != nil {
-			return fmt.Errorf("keeping replicas of peer Deployments: %w", err)
+			return fmt.Errorf("leader election for peer Deployments: %w", err)
 		}
 	}
 	return nil
 }
 
-// compete waits for the leadership, and leads until it is lost or ctx is done. The election ends after the work, so that no
-// other instance leads at the same time.
+// compete waits for the leadership, and leads until it loses the leadership or ctx is done. It releases the Lease after
+// the work has ended, so that no other controller leads at the same time.
 func (c *Controller) compete(ctx context.Context) error {
 	leaseName := labels.PeerLeasePrefix + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)
@@ -135,7 +136,7 @@ func (c *Controller) compete(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-ended:
 	case term := <-terms:
-		c.o.Logger.InfoContext(ctx, "leading peer replicas", "lease", leaseName)
+		c.o.Logger.InfoContext(ctx, "became the leader for peer Deployments", "lease", leaseName)
 		return c.lead(ctx, term.Done())
 	}
 	return nil

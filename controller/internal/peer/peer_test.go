@@ -26,8 +26,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// world is a fake API server with controllers on it. It lives in a synctest bubble: time passes
-// only while everything waits.
+// world is a fake API server with controllers. It runs in a synctest bubble: time passes
+// only while all goroutines wait.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
@@ -41,7 +41,7 @@ type world struct {
 	changes []string
 }
 
-// inBubble runs a test in a bubble of its own and ends everything that it started.
+// inBubble runs a test in a new bubble, and stops everything that the test started.
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, ctx: t.Context(), client: fake.NewClientset()}
@@ -58,7 +58,7 @@ func inBubble(t *testing.T, test func(*world)) {
 	})
 }
 
-// scale patches as the API server does: a new specification is a new generation.
+// scale applies a patch like the API server, which increases the generation.
 func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch := action.(clienttesting.PatchAction)
 	if patch.GetSubresource() != "scale" {
@@ -77,7 +77,7 @@ func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, d, w.client.Tracker().Update(deployments, d, d.Namespace)
 }
 
-// start starts an instance of the controller and returns what ends it.
+// start starts a controller, and returns a function that stops it.
 func (w *world) start(identity string) (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	factory := informers.NewSharedInformerFactory(w.client, 0)
@@ -85,7 +85,7 @@ func (w *world) start(identity string) (stop func()) {
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
 		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute,
 		Pods: func(string) []*corev1.Pod { return nil },
-		Changed: func(change Change) {
+		Changed: func(change ReplicaChange) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			line := fmt.Sprintf("%s: %s/%s %d -> %d", identity, change.Namespace, change.Name, change.From, change.To)
@@ -110,7 +110,7 @@ func (w *world) start(identity string) (stop func()) {
 	return stop
 }
 
-// react lets the controllers react to what has changed.
+// react advances the time until the controllers have processed the changes.
 func (w *world) react() { w.pass(5 * time.Second) }
 
 func (w *world) pass(d time.Duration) {
@@ -118,7 +118,7 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// expect compares the changes since the last call.
+// expect checks the changes since the last call.
 func (w *world) expect(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -244,7 +244,7 @@ func TestReplicasFollowBases(t *testing.T) {
 		w.react()
 		w.expect("after somebody else took control", "one: default/peer 3 -> 4")
 		if got := []int32{w.replicas("peer"), w.replicas("plain")}; !cmp.Equal(got, []int32{4, 3}) {
-			t.Errorf("replicas in the API are %v", got)
+			t.Errorf("replicas in the API: %v", got)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 			t.Errorf("replicas = %d, want 300", got)
 		}
 		if got := len(w.changes); got > 3 {
-			t.Errorf("%d patches, want 3 at most: %q", got, w.changes)
+			t.Errorf("%d patches, want at most 3: %q", got, w.changes)
 		}
 		w.changes = nil
 
@@ -283,9 +283,9 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 	})
 }
 
-// Each patch brings its Deployment here again, and so does each change that somebody else makes of
-// the replicas: still there is one patch a debounce interval at most.
-func TestTugOfWarCausesFewPatches(t *testing.T) {
+// Another client changes the replicas after each patch. There is still at most one patch per debounce
+// interval.
+func TestConflictingClientCausesFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
@@ -322,9 +322,9 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 	})
 }
 
-// A leader that cannot renew its Lease stops, and the other one takes over when the Lease has run
-// out.
-func TestLeaderWithoutTheLeaseStops(t *testing.T) {
+// A leader that cannot renew its Lease stops, and the other controller takes over when the Lease has
+// expired.
+func TestLeaderStopsWithoutLease(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 1)
@@ -367,7 +367,7 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 			inBubble(t, func(w *world) {
 				w.create(peerDeployment("peer"))
 				w.addBases(0, 2)
-				failed := false // the worker is the only one to patch
+				failed := false // only the worker uses it
 				w.client.PrependReactor("patch", "deployments",
 					func(clienttesting.Action) (bool, runtime.Object, error) {
 						first := !failed

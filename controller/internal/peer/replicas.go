@@ -23,27 +23,27 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// fieldManager owns spec.replicas in a Deployment's managed fields.
+// fieldManager is the owner of spec.replicas in the managed fields of a Deployment.
 const fieldManager = "module-controller"
 
-// all is the key for all peer Deployments.
+// all is the queue key for all peer Deployments.
 var all = types.NamespacedName{}
 
 // term is a period of leadership.
 type term struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
-	patched map[types.NamespacedName]time.Time // when each Deployment was patched last; only the worker uses it
+	patched map[types.NamespacedName]time.Time // time of the last patch of each Deployment; only the worker uses it
 }
 
-// lead sets replicas until ctx is done or the leadership is lost. It begins with all existing Deployments, because informers
+// lead sets replicas until ctx is done or lost is closed. It starts with all existing Deployments, because informers
 // report them as added to new handlers.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
 	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
 	t.queue = work.New(work.Options[types.NamespacedName]{
-		Do: t.reconcile, Workers: 1, MinDelay: c.o.Speed.Of(firstPause), MaxDelay: c.o.Speed.Of(lastPause),
-		Message: "keeping replicas failed",
+		Do: t.reconcile, Workers: 1, MinDelay: c.o.TimeScale.Of(firstPause), MaxDelay: c.o.TimeScale.Of(lastPause),
+		Message: "could not set the replicas of a peer Deployment",
 		Attrs:   func(key types.NamespacedName) []any { return []any{"deployment", key.String()} }, Logger: c.o.Logger,
 	})
 	var running sync.WaitGroup
@@ -90,10 +90,10 @@ func (t *term) nodeChanged(before, after any) {
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
-	t.queue.AddAfter(all, t.o.Speed.Of(debounce))
+	t.queue.AddAfter(all, t.o.TimeScale.Of(debounce))
 }
 
-// asBase returns the Node in an informer's event if it is a base, else nil.
+// asBase returns the Node in an event of an informer if it represents a base, else nil.
 func asBase(object any) *corev1.Node {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
@@ -117,6 +117,7 @@ func (t *term) deploymentChanged(before, after any) {
 	t.queue.Add(types.NamespacedName{Namespace: now.Namespace, Name: now.Name})
 }
 
+// controls reports whether this controller sets the replicas of a Deployment.
 func (t *term) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
@@ -134,7 +135,7 @@ func (t *term) enqueueAll() error {
 	return nil
 }
 
-// reconcile sets the replicas of a Deployment.
+// reconcile sets the replicas of a Deployment, and returns when to call it again; 0 means after a change.
 func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if key == all {
 		return 0, t.enqueueAll()
@@ -166,11 +167,11 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 		return again, nil
 	}
 	// The Deployment is queued again after each patch.
-	if early := t.o.Speed.Of(debounce) - time.Since(t.patched[key]); early > 0 {
+	if early := t.o.TimeScale.Of(debounce) - time.Since(t.patched[key]); early > 0 {
 		return early, nil
 	}
 
-	change := Change{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
+	change := ReplicaChange{Namespace: key.Namespace, Name: key.Name, From: have, To: want}
 	change.Err = t.scale(ctx, key, want)
 	if apierrors.IsNotFound(change.Err) {
 		return 0, nil
@@ -180,7 +181,8 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 	}
 	if change.Err == nil {
 		t.patched[key] = time.Now()
-		t.o.Logger.InfoContext(ctx, "replicas follow bases", "deployment", key.String(), "from", have, "to", want)
+		t.o.Logger.InfoContext(ctx, "set the replicas of a peer Deployment", "deployment", key.String(), "from", have,
+			"to", want)
 	}
 	return again, change.Err
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Endpoints is since when no Service sends requests to some Pods.
+// Endpoints states whether Services still send requests to a set of Pods. The zero value is an empty set.
 type Endpoints struct {
-	DrainedSince time.Time
-	Serving      bool // a Service sends requests to one of the Pods, or this is not known
+	DrainedSince time.Time // since when no Service sends requests to any of the Pods, if Serving is false
+	Serving      bool      // a Service sends requests to at least one of the Pods, or this is unknown
 }
 
-// With adds a Pod. drained is since when no Service sends requests to it; zero means that a Service does, or that this is
-// not known.
+// With returns e with another Pod. drained is since when no Service sends requests to that Pod; zero means that a
+// Service does, or that this is unknown.
 func (e Endpoints) With(drained time.Time) Endpoints {
 	e.Serving = e.Serving || drained.IsZero()
 	if drained.After(e.DrainedSince) {
@@ -22,8 +22,8 @@ func (e Endpoints) With(drained time.Time) Endpoints {
 	return e
 }
 
-// receivesRequests reports whether the base sends requests to a version: it is active, and no other version became active
-// after it, as on a base that keeps all versions active.
+// receivesRequests reports whether the base sends requests to a version: the version is active, and no other active
+// version became active later. A base may keep several versions active; the last one receives the requests.
 func (p *planner) receivesRequests(biz arklet.Biz) bool {
 	if biz.State != arklet.StateActivated {
 		return false
@@ -36,7 +36,7 @@ func (p *planner) receivesRequests(biz arklet.Biz) bool {
 	return true
 }
 
-// drainRemaining returns how long a version that receives no more requests may still process earlier ones.
+// drainRemaining returns how long a version that receives no new requests may still process earlier requests.
 func (p *planner) drainRemaining(biz arklet.Biz) time.Duration {
 	i := p.Memory.Installed[biz.Version]
 	switched := biz.State == arklet.StateDeactivated && biz.Latest.Reason == arklet.ReasonSwitched
@@ -46,36 +46,35 @@ func (p *planner) drainRemaining(biz arklet.Biz) time.Duration {
 	return i.InactiveSince.Add(p.Drain).Sub(p.Now)
 }
 
-// terminatingDrain returns how long requests may still be sent to Pods that are being deleted.
-func (p *planner) terminatingDrain(t Terminating) time.Duration {
+// terminatingDrain returns how long Pods that are being deleted may still receive requests.
+func (p *planner) terminatingDrain(t TerminatingVersion) time.Duration {
 	return p.drainLeft(t.Since, max(p.Drain, t.PreStop), t.Endpoints, t.Until)
 }
 
-// replacementDrain reports whether requests are no longer sent to a version that is being replaced, or how long to wait;
-// 0 means that this is not known.
+// replacementDrain reports whether the version whose jar is being replaced is drained. If not, left is the remaining
+// time; 0 means that the drain has not started.
 func (p *planner) replacementDrain(w arklet.Module) (left time.Duration, drained bool) {
 	r := p.Memory.Replacing
 	if r == nil || r.Module != w || r.NotReady.IsZero() {
 		return 0, false
 	}
-	left = max(p.EndpointLag, p.drainLeft(r.NotReady, p.Drain, p.ReplacedEndpoints, r.NotReady.Add(ExpectedFor)))
+	left = max(p.EndpointLag, p.drainLeft(r.NotReady, p.Drain, p.ReplacedEndpoints, r.NotReady.Add(MaxRetain)))
 	return left, left <= 0
 }
 
-// drainLeft returns how long requests may still be sent to Pods that turned Not Ready at a time: for the given drain
-// time, and for half of Input.Drain after the endpoints do not have them any more. The endpoints are taken into account
-// only until a time.
+// drainLeft returns how long Pods that turned Not Ready at notReady may still receive requests: for the duration drain,
+// and for half of Input.Drain after the Pods have left the endpoints. The endpoints are ignored after until.
 func (p *planner) drainLeft(notReady time.Time, drain time.Duration, e Endpoints, until time.Time) time.Duration {
 	left := notReady.Add(drain).Sub(p.Now)
 	if p.Drain <= 0 || !p.Now.Before(until) {
 		return left
 	}
 	if e.Serving { // the next list of endpoints causes another call of Next
-		look := notReady.Add(p.Drain / 2).Sub(p.Now)
-		if look <= 0 {
-			look = p.Speed.Of(RecheckAfter)
+		recheck := notReady.Add(p.Drain / 2).Sub(p.Now)
+		if recheck <= 0 {
+			recheck = p.TimeScale.Of(RecheckInterval)
 		}
-		return min(look, until.Sub(p.Now))
+		return min(recheck, until.Sub(p.Now))
 	}
 	return max(left, min(e.DrainedSince.Add(p.Drain/2).Sub(p.Now), until.Sub(p.Now)))
 }

@@ -9,66 +9,65 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Memory is what is known of a module on a base besides the list of the base. Next returns a new Memory; other parts
-// of the controller record there what they do and observe.
+// Memory is the state of a module on a base that the module list does not show. Next returns an updated Memory. The
+// caller records the results of commands and probes in it.
 type Memory struct {
-	// Installed are the versions that were installed for Pods. All other versions are left alone.
-	Installed map[string]Installed
+	// Installed are the versions that were installed for Pods. The controller does not uninstall other versions.
+	Installed map[string]InstalledVersion
 	// Failed are the last failures of commands.
 	Failed map[Attempt]Failure
-	// Replacing is the version that is being replaced by another jar of the same version; nil if there is none.
-	Replacing *Replacing
+	// Replacing is the replacement of a jar that is in progress; nil if there is none.
+	Replacing *Replacement
 }
 
 // NewMemory returns an empty Memory.
 func NewMemory() Memory {
-	return Memory{Installed: map[string]Installed{}, Failed: map[Attempt]Failure{}}
+	return Memory{Installed: map[string]InstalledVersion{}, Failed: map[Attempt]Failure{}}
 }
 
-// clone returns a copy that shares nothing with m.
+// clone returns a copy whose maps are independent of m. The copy shares Replacing, which is never modified.
 func (m Memory) clone() Memory {
 	m.Installed, m.Failed = maps.Clone(m.Installed), maps.Clone(m.Failed)
 	return m
 }
 
-// Installed is a version of a module that was installed for a Pod.
-type Installed struct {
-	// URL is the URL of the installed jar; empty if it is not known.
+// InstalledVersion is a version of a module that was installed for a Pod.
+type InstalledVersion struct {
+	// URL is the URL of the installed jar; empty if it is unknown.
 	URL string
-	// Unhealthy is set after a failed liveness probe: the version must be installed again.
+	// Unhealthy is set after the liveness probe has failed: the version must be installed again.
 	Unhealthy bool
-	// InDoubtUntil is until when an unanswered command may still install the version; zero after a list that shows
-	// the result.
+	// InDoubtUntil is until when the base may still execute an unanswered install; zero if a list has shown the result.
 	InDoubtUntil time.Time
-	// ExpectedUntil is until when a Pod may request the version, because the base was told to install it at its start.
+	// ExpectedUntil is until when a version of the base's baseline stays although no Pod requests it yet.
 	ExpectedUntil time.Time
-	// RequestedBy is the Pod that requested the version before its spec was changed.
+	// RequestedBy is the Pod that requested the version before its spec was changed; empty if there is none.
 	RequestedBy types.UID
 
-	// UnwantedSince is since when no Pod requests the version. IdleSince is since when, in addition, it does not
-	// have to serve until its successor is active. InactiveSince is since when the base has it and does not send
-	// requests to it. All are zero while this is not the case.
+	// UnwantedSince is when the last Pod stopped requesting the version. IdleSince is when the version, in addition, no
+	// longer had to wait for its successor. InactiveSince is when the base stopped sending requests to the version.
+	// Each is zero while this is not the case.
 	UnwantedSince, IdleSince, InactiveSince time.Time
 }
 
-// Replacing is the replacement of a jar by another jar of the same version.
-type Replacing struct {
+// Replacement is the replacement of a jar by another jar of the same version.
+type Replacement struct {
 	Module arklet.Module
-	// NotReady is when all Pods of the version were Not Ready; zero before.
+	// NotReady is when all Pods of the version had turned Not Ready; zero before.
 	NotReady time.Time
 }
 
-// Attempt identifies a command for a module. The URL is only set for installs.
+// Attempt identifies a command for a module. Module.URL is set only for installs.
 type Attempt struct {
 	Command arklet.Command
 	Module  arklet.Module
 }
 
-// Install returns the Attempt to install a module.
-func Install(m arklet.Module) Attempt { return Attempt{arklet.CommandInstallBiz, m} }
+// InstallAttempt returns the Attempt to install a module.
+func InstallAttempt(m arklet.Module) Attempt { return Attempt{arklet.CommandInstallBiz, m} }
 
-// Uninstall returns the Attempt to uninstall a module.
-func Uninstall(m arklet.Module) Attempt {
+// UninstallAttempt returns the Attempt to uninstall a module.
+func UninstallAttempt(m arklet.Module) Attempt {
 	return Attempt{arklet.CommandUninstallBiz, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
@@ -76,15 +75,15 @@ func Uninstall(m arklet.Module) Attempt {
 type Failure struct {
 	// Err has an error code; nil means no failure.
 	Err      error
-	Attempts int // failures in a row
-	// At is when it failed, Next is when to try again.
+	Attempts int // the number of consecutive failures
+	// At is when the last attempt failed. Next is when the next attempt is due.
 	At, Next time.Time
-	// FreeMetaspace is the free metaspace of the base in bytes if it was too small; else -1.
+	// FreeMetaspace is the free metaspace of the base in bytes if that was the cause of the failure; otherwise -1.
 	FreeMetaspace int64
 }
 
-// Update changes what is known of a version, if it was installed for a Pod.
-func (m Memory) Update(version string, change func(*Installed)) {
+// Update calls change for the record of a version. It does nothing if the version was not installed for a Pod.
+func (m Memory) Update(version string, change func(*InstalledVersion)) {
 	if i, known := m.Installed[version]; known {
 		change(&i)
 		m.Installed[version] = i

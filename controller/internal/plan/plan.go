@@ -1,4 +1,4 @@
-// Package plan decides what to do next for one module on one base. It is pure.
+// Package plan decides the next action for one module on one base. It has no side effects.
 package plan
 
 import (
@@ -10,134 +10,136 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
-// Input is everything that decides what to do next. Next does not change it.
+// Input is the input of Next. Next does not change it.
 type Input struct {
 	Now  time.Time
-	Name string // of the module
-	// Wanted are the modules that Pods request that are not being deleted, the newest Pod first, without duplicates.
+	Name string // the name of the module
+	// Wanted are the modules of the Pods that are not being deleted, the newest Pod first, without duplicates.
 	Wanted []arklet.Module
-	// Requested are the modules that Pods request, also those that are being deleted.
+	// Requested are the modules of all Pods, including Pods that are being deleted.
 	Requested []arklet.Module
-	// Terminating are the versions of Pods that are being deleted.
-	Terminating map[string]Terminating
-	// Kept are the versions that were requested by a Pod before its spec was changed, if the Pod is not being deleted.
-	// They stay until the version that the Pod requests now is active.
+	// Terminating are the versions of the Pods that are being deleted.
+	Terminating map[string]TerminatingVersion
+	// Kept is true for a version that a Pod requested before its spec was changed, if the Pod is not being deleted. The
+	// version stays until the version that the Pod now requests is active.
 	Kept map[string]bool
-	// Listed are the versions that the base lists.
+	// Listed are the versions in the module list of the base.
 	Listed map[string]arklet.Biz
 	Memory Memory
 	// ReplacedEndpoints are the endpoints of the Pods of the version in Memory.Replacing.
 	ReplacedEndpoints Endpoints
-	CanSwitch         bool // the tunnel has switchBiz
-	KeepSameVersion   bool // a version is never replaced by another jar of the same version
-	// Drain is how long requests are still sent to a Pod after it has turned Not Ready.
+	CanSwitch         bool // the tunnel supports switchBiz
+	KeepSameVersion   bool // the jar of a version is never replaced by another jar
+	// Drain is how long a Pod may still receive requests after it has turned Not Ready. 0 or less means no drain.
 	Drain time.Duration
-	// EndpointLag is how long the endpoints of Services may be out of date at least; 0 means that they are up to date.
+	// EndpointLag is how long the endpoints of Services may still be out of date; 0 means that they are up to date.
 	EndpointLag time.Duration
-	Speed       pace.Speed
+	TimeScale   pace.TimeScale
 }
 
-// Terminating is a version of Pods that are being deleted.
-type Terminating struct {
-	// Since is when the last Pod turned Not Ready, or when its deletion began.
+// TerminatingVersion describes the Pods of a version that are being deleted.
+type TerminatingVersion struct {
+	// Since is when the last of the Pods turned Not Ready, or when its deletion began.
 	Since time.Time
-	// Until is how long the version may stay until its successor is active; zero means not at all.
+	// Until is until when the version may wait for its successor to become active; zero means that it must not wait.
 	Until time.Time
-	// SuccessorComes is set if an unscheduled Pod of the same workload may be bound to this base.
-	SuccessorComes bool
-	// WasReady is set if one of the Pods was Ready.
+	// SuccessorExpected is set if an unscheduled Pod of the same workload may be bound to this base.
+	SuccessorExpected bool
+	// WasReady is set if at least one of the Pods was Ready.
 	WasReady bool
-	// PreStop is how long the module must serve after Since.
+	// PreStop is how long the module must continue to serve after Since.
 	PreStop   time.Duration
 	Endpoints Endpoints
 }
 
-// Action is what to do for a module.
-type Action int
+// ActionKind is the kind of an Action.
+type ActionKind int
 
-// The actions.
+// The kinds of actions.
 const (
-	NoAction    Action = iota
-	DoInstall          // Step.Module
-	DoSwitch           // to Step.Module
-	DoUninstall        // Step.Module
-	// uninstall Step.Conflicting, which is deactivated, then Step.Module. Then Conflicting is installed again
+	NoAction    ActionKind = iota
+	DoInstall              // install Action.Module
+	DoSwitch               // switch to Action.Module
+	DoUninstall            // uninstall Action.Module
+	// Uninstall Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls Conflicting.
 	UninstallConflicting
-	AcquireReplaceTurn // before the jar of Step.Module is replaced
-	AskForList         // ask the base for its list of modules, and wait for it
+	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
+	RequestList          // request the module list of the base, and wait for it
 )
 
-// Step is what to do next.
-type Step struct {
-	Do          Action
+// Action is the next action for a module. The zero value means no action until the next change.
+type Action struct {
+	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
-	// Wait is when to call Next again, with NoAction; 0 means after the next change.
+	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means after the next change.
 	Wait time.Duration
-	// Look is set if the list of the base must be requested before: the base is installing the module.
-	Look bool
-	// Again is set if an install has failed before: the base may have installed the module in the meantime.
-	Again bool
+	// NeedsList is set if a module list must be requested before that call: the base is installing the module.
+	NeedsList bool
+	// Retry is set if an earlier install failed: the base may have installed the module in the meantime.
+	Retry bool
 }
 
 const (
-	// ExpectedFor is how long a version that no Pod requests stays until its successor is active: the default grace
-	// period of Pods without LastMoment.
-	ExpectedFor = 25 * time.Second
-	// LastMoment is the part of a grace period that is kept for the uninstall.
-	LastMoment = 5 * time.Second
-	// RecheckAfter is when to call Next again while a change cannot be observed.
-	RecheckAfter = time.Second
-	// replaceAgain is the delay before a jar is replaced again that an older Pod has restored. Each attempt uninstalls the
-	// module for the time of two installs.
-	replaceAgain = 5 * time.Minute
+	// MaxRetain is how long a version that no Pod requests may wait for its successor to become active. It is the
+	// default grace period of Pods minus UninstallReserve.
+	MaxRetain = 25 * time.Second
+	// UninstallReserve is the last part of a grace period, which is reserved for the uninstall.
+	UninstallReserve = 5 * time.Second
+	// RecheckInterval is the delay before the next call of Next while a change cannot be observed.
+	RecheckInterval = time.Second
+	// replaceRetryDelay is the delay before another attempt to replace a jar, if the attempt before failed and the jar
+	// of an older Pod was restored. During each attempt, the base lacks the module for the duration of two installs.
+	replaceRetryDelay = 5 * time.Minute
 )
 
 // Decision is the result of Next.
 type Decision struct {
-	Step
+	Action
 	// Memory is the Memory for the next Input.
 	Memory Memory
-	// ReplacesJar reports whether the jar of the newest Pod must replace another jar of its version, or has failed to.
+	// ReplacesJar is set if the jar of the newest Pod must replace another jar of the version, or its install failed.
 	ReplacesJar bool
 }
 
-// planner computes a Decision.
+// planner computes one Decision.
 type planner struct {
-	Input               // Memory is a copy
-	wait  time.Duration // until the next call; 0 means none
-	look  bool
+	Input                   // Memory is a copy
+	wait      time.Duration // see Action.Wait
+	needsList bool
 }
 
-// Next returns what to do next and what to remember. It follows these rules:
+// Next returns the next action and the new Memory. It follows these rules:
 //
-//   - The version of the newest Pod becomes active. While that is impossible, the next older version does.
-//   - An active version is not uninstalled while another requested version is being installed. The base switches from
-//     one to the other directly.
-//   - Versions that were installed for Pods and that no Pod requests are drained and uninstalled. The version that
-//     receives the requests is uninstalled when all terminating Pods are drained. A version that became active next
-//     to the newest one when its Pod was already terminating is uninstalled immediately.
-//   - A version from which the base has switched is uninstalled after the drain time, in which it processes the
-//     requests that it has received before.
-//   - Versions that were never requested by a Pod are left alone.
+//   - The version of the newest Pod becomes active. If that is impossible, the version of the next older Pod does.
+//   - An active version is not uninstalled while another requested version is being installed, so that the base
+//     switches directly from one version to the other.
+//   - Versions that were installed for Pods, but that no Pod requests any more, are drained and uninstalled. The
+//     version that receives the requests is uninstalled when all terminating Pods are drained. A version that became
+//     active in addition to the newest one while its Pod was already terminating is uninstalled immediately.
+//   - A version from which the base has switched away is uninstalled after the drain. Until then, it may still process
+//     earlier requests.
+//   - Versions that no Pod has ever requested stay.
 func Next(in Input) Decision {
 	in.Memory = in.Memory.clone()
 	p := &planner{Input: in}
-	p.update()
-	do := p.step()
-	if do.Do == NoAction {
-		do.Wait, do.Look = p.wait, p.look
+	p.updateMemory()
+	action := p.nextAction()
+	if action.Kind == NoAction {
+		action.Wait, action.NeedsList = p.wait, p.needsList
 	}
-	replaces := len(p.Wanted) > 0 && (p.differs(p.Wanted[0]) || p.Memory.Failed[Install(p.Wanted[0])].Err != nil)
-	return Decision{do, p.Memory, replaces}
+	replaces := len(p.Wanted) > 0 &&
+		(p.needsReinstall(p.Wanted[0]) || p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err != nil)
+	return Decision{action, p.Memory, replaces}
 }
 
-// update brings the memory up to date with the list of the base and the Pods.
-func (p *planner) update() {
+// updateMemory updates the memory from the module list of the base and the Pods.
+func (p *planner) updateMemory() {
 	for _, m := range p.Requested {
 		_, listed := p.Listed[m.Version]
-		if _, known := p.Memory.Installed[m.Version]; listed && !known { // a Pod requests what was there before
-			p.Memory.Installed[m.Version] = Installed{}
+		// the version was installed before the Pod existed
+		if _, known := p.Memory.Installed[m.Version]; listed && !known {
+			p.Memory.Installed[m.Version] = InstalledVersion{}
 		}
 	}
 	for version, i := range p.Memory.Installed {
@@ -161,16 +163,16 @@ func (p *planner) update() {
 		_, listed := p.Listed[a.Module.Version]
 		return (a.Command == arklet.CommandInstallBiz || !listed) &&
 			!slices.ContainsFunc(p.Requested, func(m arklet.Module) bool {
-				return a == Install(m) || a == Uninstall(m)
+				return a == InstallAttempt(m) || a == UninstallAttempt(m)
 			})
 	})
-	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module || p.has(r.Module)) {
+	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module || p.isUpToDate(r.Module)) {
 		p.Memory.Replacing = nil
 	}
 }
 
-// step returns the next step without Wait and Look.
-func (p *planner) step() Step {
+// nextAction returns the next action without Wait and NeedsList.
+func (p *planner) nextAction() Action {
 	serving := ""
 wanted:
 	for i, w := range p.Wanted {
@@ -179,22 +181,22 @@ wanted:
 		}
 		biz, listed := p.Listed[w.Version]
 		active := listed && biz.State == arklet.StateActivated
-		if p.has(w) || i > 0 && active {
-			if p.has(w) {
-				delete(p.Memory.Failed, Install(w))
-				delete(p.Memory.Failed, Uninstall(w))
+		if p.isUpToDate(w) || i > 0 && active {
+			if p.isUpToDate(w) {
+				delete(p.Memory.Failed, InstallAttempt(w))
+				delete(p.Memory.Failed, UninstallAttempt(w))
 			}
 			serving = w.Version
 			break
 		}
 		if listed && biz.Installing() {
-			p.waitFor(p.Speed.Of(RecheckAfter))
-			p.look = true
+			p.waitFor(p.TimeScale.Of(RecheckInterval))
+			p.needsList = true
 			continue
 		}
-		if left := p.retryIn(w); left > 0 {
+		if left := p.retryDelay(w); left > 0 {
 			p.waitFor(left)
-			if active { // with another jar
+			if active { // from another jar
 				serving = w.Version
 				break
 			}
@@ -202,39 +204,40 @@ wanted:
 		}
 		switch {
 		case !listed:
-			return Step{Do: DoInstall, Module: w, Again: p.Memory.Failed[Install(w)].Err != nil}
-		case active: // with another jar
+			return Action{Kind: DoInstall, Module: w, Retry: p.Memory.Failed[InstallAttempt(w)].Err != nil}
+		case active: // from another jar
 			switch left, drained := p.replacementDrain(w); {
 			case p.Memory.Replacing == nil:
-				return Step{Do: AcquireReplaceTurn, Module: w}
+				return Action{Kind: AcquireReplacePermit, Module: w}
 			case drained:
-				return Step{Do: DoUninstall, Module: w}
+				return Action{Kind: DoUninstall, Module: w}
 			case left > 0:
 				p.waitFor(left)
 			}
 			serving = w.Version
 			break wanted
-		case biz.State == arklet.StateDeactivated && !p.differs(w) && p.CanSwitch:
-			return Step{Do: DoSwitch, Module: w}
-		case biz.State == arklet.StateDeactivated && !p.differs(w) && !p.installActivates(biz):
+		case biz.State == arklet.StateDeactivated && !p.needsReinstall(w) && p.CanSwitch:
+			return Action{Kind: DoSwitch, Module: w}
+		case biz.State == arklet.StateDeactivated && !p.needsReinstall(w) && !p.installActivates(biz):
 			continue
 		}
-		// Another jar, a broken module, or one that only a fresh install activates: the base refuses to install over it.
+		// The version has another jar, is broken, or only a fresh install activates it. The base refuses to install a
+		// version that it lists, so it is uninstalled first.
 		if left := p.drainRemaining(biz); left > 0 {
 			p.waitFor(left)
 			break
 		}
-		return Step{Do: DoUninstall, Module: w}
+		return Action{Kind: DoUninstall, Module: w}
 	}
 	for _, version := range slices.Sorted(maps.Keys(p.Memory.Installed)) {
-		if do := p.unwanted(version, serving); do.Do != NoAction {
-			return do
+		if action := p.uninstallAction(version, serving); action.Kind != NoAction {
+			return action
 		}
 	}
-	return Step{}
+	return Action{}
 }
 
-// waitFor reduces the time until the next call.
+// waitFor sets the delay before the next call of Next to at most d.
 func (p *planner) waitFor(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.wait == 0 || d < p.wait {
@@ -242,49 +245,49 @@ func (p *planner) waitFor(d time.Duration) {
 	}
 }
 
-// superseded reports whether a newer Pod requests the same version from another jar that has not failed.
+// superseded reports whether a newer Pod requests the version of Wanted[i] from another jar that has not failed.
 func (p *planner) superseded(i int) bool {
 	return slices.ContainsFunc(p.Wanted[:i], func(newer arklet.Module) bool {
-		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[Install(newer)].Err == nil
+		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[InstallAttempt(newer)].Err == nil
 	})
 }
 
-// differs reports whether the base must install a listed version again: the version is known to have another jar, or is
-// unhealthy.
-func (p *planner) differs(w arklet.Module) bool {
+// needsReinstall reports whether a listed version must be installed again: it is from another jar, or is unhealthy.
+func (p *planner) needsReinstall(w arklet.Module) bool {
 	i := p.Memory.Installed[w.Version]
 	return i.Unhealthy || !p.KeepSameVersion && i.URL != "" && i.URL != w.URL
 }
 
-// has reports whether a module is active and need not be installed again. A base that restarts during a replacement may
-// install the new jar by itself.
-func (p *planner) has(w arklet.Module) bool {
+// isUpToDate reports whether a module is active and need not be installed again. During a replacement, this can be the
+// result of a restart of the base, which installs the new jar as part of its baseline.
+func (p *planner) isUpToDate(w arklet.Module) bool {
 	biz, listed := p.Listed[w.Version]
-	return listed && biz.State == arklet.StateActivated && !p.differs(w)
+	return listed && biz.State == arklet.StateActivated && !p.needsReinstall(w)
 }
 
-// retryIn returns how long to wait before a failed module is tried again.
-func (p *planner) retryIn(w arklet.Module) time.Duration {
-	failed := p.Memory.Failed[Install(w)]
+// retryDelay returns the delay before the next attempt for a module that failed. The result is not positive if an
+// attempt is due or nothing failed.
+func (p *planner) retryDelay(w arklet.Module) time.Duration {
+	failed := p.Memory.Failed[InstallAttempt(w)]
 	next := failed.Next
-	if _, listed := p.Listed[w.Version]; listed && failed.Err != nil && p.differs(w) {
-		next = failed.At.Add(p.Speed.Of(replaceAgain))
+	if _, listed := p.Listed[w.Version]; listed && failed.Err != nil && p.needsReinstall(w) {
+		next = failed.At.Add(p.TimeScale.Of(replaceRetryDelay))
 	}
-	if f := p.Memory.Failed[Uninstall(w)]; f.Next.After(next) {
+	if f := p.Memory.Failed[UninstallAttempt(w)]; f.Next.After(next) {
 		next = f.Next
 	}
 	return next.Sub(p.Now)
 }
 
-// installActivates reports whether a fresh install activates a deactivated version. This is the case if the base has
-// switched away from it, or if no other version is active. Otherwise the base does not activate new versions
-// (protocol 5.3, mode 3), and further attempts would not end.
+// installActivates reports whether a fresh install activates a deactivated version. It does if the base has switched
+// away from the version, or if no other version is active. Otherwise the base does not activate new versions (protocol
+// 5.3, mode 3), and the controller would reinstall the version forever.
 func (p *planner) installActivates(biz arklet.Biz) bool {
-	return biz.Latest.Reason == arklet.ReasonSwitched || !p.activeBeside(biz.Version)
+	return biz.Latest.Reason == arklet.ReasonSwitched || !p.isOtherActive(biz.Version)
 }
 
-// activeBeside reports whether another version is active.
-func (p *planner) activeBeside(version string) bool {
+// isOtherActive reports whether a version other than the given one is active.
+func (p *planner) isOtherActive(version string) bool {
 	for v, biz := range p.Listed {
 		if v != version && biz.State == arklet.StateActivated {
 			return true
@@ -298,32 +301,32 @@ func (in Input) IsWanted(version string) bool {
 	return slices.ContainsFunc(in.Wanted, func(w arklet.Module) bool { return w.Version == version })
 }
 
-// unwanted returns what to do with one version that was installed for a Pod. serving is the requested version that is
-// active; empty if there is none.
-func (p *planner) unwanted(version, serving string) Step {
+// uninstallAction returns the action for one version that was installed for a Pod: it is uninstalled if no Pod requests
+// it and it is drained. serving is the requested version that is active; empty if there is none.
+func (p *planner) uninstallAction(version, serving string) Action {
 	i := p.Memory.Installed[version]
 	defer func() { p.Memory.Installed[version] = i }()
 	biz, listed := p.Listed[version]
 	if !listed || p.IsWanted(version) {
 		i.UnwantedSince, i.IdleSince = time.Time{}, time.Time{}
-		return Step{}
+		return Action{}
 	}
 	if i.UnwantedSince.IsZero() {
 		i.UnwantedSince = p.Now
 	}
-	if biz.Installing() { // it cannot be uninstalled yet
-		p.waitFor(p.Speed.Of(RecheckAfter))
-		return Step{}
+	if biz.Installing() { // the base cannot uninstall it yet
+		p.waitFor(p.TimeScale.Of(RecheckInterval))
+		return Action{}
 	}
 	t, terminating := p.Terminating[version]
 	if left := p.retainFor(biz, serving, i); left > 0 {
 		i.IdleSince = time.Time{}
-		p.waitFor(min(left, p.Speed.Of(RecheckAfter)))
-		return Step{}
+		p.waitFor(min(left, p.TimeScale.Of(RecheckInterval)))
+		return Action{}
 	}
 	if p.EndpointLag > 0 && biz.State == arklet.StateActivated {
-		p.waitFor(min(p.EndpointLag, p.Speed.Of(RecheckAfter)))
-		return Step{}
+		p.waitFor(min(p.EndpointLag, p.TimeScale.Of(RecheckInterval)))
+		return Action{}
 	}
 	if i.IdleSince.IsZero() {
 		i.IdleSince = p.Now
@@ -332,7 +335,7 @@ func (p *planner) unwanted(version, serving string) Step {
 	if terminating {
 		left = p.terminatingDrain(t)
 	}
-	if p.receivesRequests(biz) { // also the requests that are sent to the Pods of other versions
+	if p.receivesRequests(biz) { // including requests that are sent to the Pods of other versions
 		for _, other := range p.Terminating {
 			if other.WasReady {
 				left = max(left, p.terminatingDrain(other))
@@ -346,47 +349,48 @@ func (p *planner) unwanted(version, serving string) Step {
 	}
 	if late := terminating && !t.WasReady && p.isExtraActive(biz, serving); left > 0 && !late {
 		p.waitFor(left)
-		return Step{}
+		return Action{}
 	}
 	m := arklet.Module{Name: p.Name, Version: version}
-	failed := p.Memory.Failed[Uninstall(m)]
+	failed := p.Memory.Failed[UninstallAttempt(m)]
 	if left := failed.Next.Sub(p.Now); failed.Err != nil && left > 0 {
 		p.waitFor(left)
-		return Step{}
+		return Action{}
 	}
 	if conflicts && failed.Err == nil { // the conflicting version is uninstalled once
-		return Step{Do: UninstallConflicting, Module: m, Conflicting: conflicting}
+		return Action{Kind: UninstallConflicting, Module: m, Conflicting: conflicting}
 	}
-	return Step{Do: DoUninstall, Module: m}
+	return Action{Kind: DoUninstall, Module: m}
 }
 
-// isExtraActive reports whether a version receives requests next to the newest requested version, on a base that keeps
-// all versions active. It processes them until it is uninstalled, so it is uninstalled early.
+// isExtraActive reports whether a version receives the requests instead of the newest requested version, although both
+// are active. This happens on a base that keeps all versions active. The version receives the requests until it is
+// uninstalled, so it is uninstalled without a drain.
 func (p *planner) isExtraActive(biz arklet.Biz, serving string) bool {
 	newest := p.Listed[serving]
 	return len(p.Wanted) > 0 && serving == p.Wanted[0].Version && p.receivesRequests(biz) &&
 		newest.State == arklet.StateActivated && !p.receivesRequests(newest)
 }
 
-// retainFor returns how long an active version that no Pod requests stays because its successor is not active yet. A
-// Deployment with maxUnavailable deletes old Pods before the new ones are scheduled; their bases must not be without the
-// module in the meantime. The version is uninstalled before the grace period of its Pods ends, because the Pods are
-// deleted from the API then.
-func (p *planner) retainFor(biz arklet.Biz, serving string, i Installed) time.Duration {
+// retainFor returns how long an active version that no Pod requests must stay because its successor is not active yet.
+// A Deployment with maxUnavailable deletes old Pods before the new Pods are scheduled; in the meantime, the bases must
+// keep an active version. The version is uninstalled before the grace period of its Pods ends, because the Pods are
+// then deleted from the API.
+func (p *planner) retainFor(biz arklet.Biz, serving string, i InstalledVersion) time.Duration {
 	t, terminating := p.Terminating[biz.Version]
-	switch other := serving != "" || p.activeBeside(biz.Version); {
+	switch other := serving != "" || p.isOtherActive(biz.Version); {
 	case biz.State != arklet.StateActivated:
 		return 0
-	case other && p.receivesRequests(biz) && p.newerComes(serving):
+	case other && p.receivesRequests(biz) && p.newerRequested(serving):
 	case other:
 		return 0
 	}
 	if p.Kept[biz.Version] {
-		return p.Speed.Of(RecheckAfter)
+		return p.TimeScale.Of(RecheckInterval)
 	}
 	if len(p.Wanted) == 0 {
 		switch {
-		case terminating && t.SuccessorComes:
+		case terminating && t.SuccessorExpected:
 			return t.Until.Sub(p.Now)
 		case !terminating:
 			return i.ExpectedUntil.Sub(p.Now)
@@ -401,19 +405,20 @@ func (p *planner) retainFor(biz arklet.Biz, serving string, i Installed) time.Du
 	if terminating {
 		return max(drain, t.Until.Sub(p.Now))
 	}
-	return max(drain, i.UnwantedSince.Add(ExpectedFor).Sub(p.Now))
+	return max(drain, i.UnwantedSince.Add(MaxRetain).Sub(p.Now))
 }
 
-// newerComes reports whether a newer version than serving is requested and has not failed.
-func (p *planner) newerComes(serving string) bool {
-	return len(p.Wanted) > 0 && p.Wanted[0].Version != serving && p.Memory.Failed[Install(p.Wanted[0])].Err == nil
+// newerRequested reports whether the newest Pod requests a version other than serving, and its install has not failed.
+func (p *planner) newerRequested(serving string) bool {
+	return len(p.Wanted) > 0 && p.Wanted[0].Version != serving &&
+		p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err == nil
 }
 
-// deactivatedSuccessor returns the requested version that the base keeps deactivated while it has the given version, which
-// is to be uninstalled. Over MQTT only a fresh install activates the successor. It is uninstalled while the given version
-// is still active, so the base is without the module only for the time of one install.
+// deactivatedSuccessor returns the requested version that the base keeps deactivated while the given version, which
+// must be uninstalled, is active. Over MQTT, only a fresh install activates the successor. The successor is uninstalled
+// while the given version is still active, so that no version is active only for the duration of one install.
 func (p *planner) deactivatedSuccessor(biz arklet.Biz) (arklet.Module, bool) {
-	if p.CanSwitch || biz.State != arklet.StateActivated || p.activeBeside(biz.Version) {
+	if p.CanSwitch || biz.State != arklet.StateActivated || p.isOtherActive(biz.Version) {
 		return arklet.Module{}, false
 	}
 	for _, w := range p.Wanted {

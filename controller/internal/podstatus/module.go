@@ -9,89 +9,89 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Module is what is known of a module of a Pod on its base.
+// Module is the state of a module of a Pod on its base.
 type Module struct {
-	// Module is what the Pod requests.
+	// Module is the module that the Pod requests.
 	arklet.Module
-	// Invalid is why the base cannot be asked for the module. Failure is the last failure of a command for it. Both
-	// have error codes.
+	// Invalid is why the module cannot be installed; nil if it can. Failure is the last failure of a command for the
+	// module; nil if there is none. Both have error codes.
 	Invalid, Failure error
-	// Biz is the requested version in the list of the base, if it is Listed there.
+	// Biz is the requested version in the module list of the base. It is valid only if Listed is set.
 	Biz    arklet.Biz
 	Listed bool
-	// InstalledURL is the jar of this version on the base; empty if it is not known, or does not matter.
+	// InstalledURL is the URL of the jar from which the version was installed; empty if it is unknown or irrelevant.
 	InstalledURL string
-	// Unready is why probes keep the module from being Ready; empty if they do not.
-	Unready string
-	// Superseded is set if the version or the jar of a newer Pod serves on this base.
+	// NotReadyReason is why the probes of the module fail; empty if they succeed.
+	NotReadyReason string
+	// Superseded is set if the version or the jar of a newer Pod is active on this base.
 	Superseded bool
-	// Replacing is set if the version is about to be replaced by another jar. Uninstalling is set while it is uninstalled.
+	// Replacing is set if the jar of the version is about to be replaced. Uninstalling is set while it is uninstalled.
 	Replacing, Uninstalling bool
-	// Overtaken is set if the base has switched to a version that no Pod requests any more, and the version of this Pod or
-	// of a newer one will be installed.
-	Overtaken bool
-	// Previous is the version that the Pod requested before its spec was changed, while that version is active; else
-	// empty.
-	Previous string
-	// Origin is how the module was installed: api.ReasonInstalled or api.ReasonReplacedInPlace. It is empty if this
-	// controller did not install it.
+	// SwitchedAway is set if the base has switched to a version that no Pod requests any more, and the version of this
+	// Pod or of a newer Pod is expected to become active.
+	SwitchedAway bool
+	// PreviousVersion is the version that the Pod requested before its spec was changed; empty unless it is active.
+	PreviousVersion string
+	// Origin is api.ReasonInstalled or api.ReasonReplacedInPlace; empty if this controller did not install the module.
 	Origin string
 }
 
-// current reports whether the base has the jar that the Pod requests, as far as is known.
-func (m Module) current() bool { return m.Listed && (m.InstalledURL == "" || m.InstalledURL == m.URL) }
+// hasRequestedJar reports whether the base lists the version and is not known to have it from another jar.
+func (m Module) hasRequestedJar() bool {
+	return m.Listed && (m.InstalledURL == "" || m.InstalledURL == m.URL)
+}
 
-// serving is what processes the requests to a container.
-type serving int
+// servedVersion is the version that processes the requests of a container.
+type servedVersion int
 
 const (
-	servesNothing  serving = iota
-	servesPrevious         // the version or the jar that the container had before
-	servesCurrent          // the requested version
+	servesNothing  servedVersion = iota
+	servesPrevious               // the version or the jar from before the change of the Pod spec
+	servesCurrent                // the requested version
 )
 
-// state is a module and what follows from it.
-type state struct {
+// moduleState is a Module with the values that evaluate derives from it.
+type moduleState struct {
 	Module
-	serving   serving
+	serving   servedVersion
 	ready     bool
-	installed bool // the requested module is installed, in whatever state
-	// wasReady is set if the container was Ready with the installed jar. installedForPod is set if the installed jar was
-	// installed for this Pod, whatever the Pod requests now.
+	installed bool // the requested module is installed, active or not
+	// wasReady is set if the container was Ready with the installed jar. installedForPod is set if the installed jar
+	// was installed for this Pod, even if the Pod now requests another one.
 	wasReady, installedForPod bool
 }
 
-// evaluate decides whether a container is Ready. was is its status before, nil if there is none; alive reports whether
-// the base is reachable.
+// evaluate decides whether a container is Ready. was is its previous status; nil if there is none. reachable reports
+// whether the base is reachable.
 //
 // A container is Ready if the base lists the requested version as active, no newer Pod serves in its place, and its
-// probes succeed. A Pod whose spec was changed stays Ready with the version or the jar that it had until that is
-// replaced, or until the requested one fails. So does a Pod whose base has switched to another version that no Pod
-// requests, while a requested one is installed.
-func evaluate(m Module, was *corev1.ContainerStatus, alive bool) state {
-	s := state{Module: m, installed: m.current() && !m.Uninstalling && !m.Biz.Installing()}
+// probes succeed. A Pod whose spec was changed stays Ready with its previous version or jar until the new one replaces
+// it or fails. A Pod whose base has switched to a version that no Pod requests stays Ready while a requested version is
+// being installed.
+func evaluate(m Module, was *corev1.ContainerStatus, reachable bool) moduleState {
+	s := moduleState{Module: m, installed: m.hasRequestedJar() && !m.Uninstalling && !m.Biz.Installing()}
 	valid := m.Invalid == nil && !m.Superseded
 	if was != nil {
 		version, _ := Installed(*was)
 		s.installedForPod = m.Listed && m.InstalledURL != "" && was.ImageID == m.InstalledURL && version == m.Version
 		s.wasReady = was.Ready && was.ImageID == m.InstalledURL
-		overtaken := (was.Ready || isDeactivated(*was)) && m.Overtaken && version == m.Version
-		changed := was.Ready && m.Previous != "" && version == m.Previous && m.Failure == nil &&
+		overtaken := (was.Ready || isDeactivated(*was)) && m.SwitchedAway && version == m.Version
+		changed := was.Ready && m.PreviousVersion != "" && version == m.PreviousVersion && m.Failure == nil &&
 			(!m.Listed || m.Biz.State != arklet.StateActivated)
 		if valid && (overtaken || changed) {
 			s.serving = servesPrevious
 		}
 	}
 	active := m.Listed && m.Biz.State == arklet.StateActivated && !m.Replacing && !m.Uninstalling
-	if s.serving == servesNothing && valid && active && (m.current() || s.wasReady) {
+	if s.serving == servesNothing && valid && active && (m.hasRequestedJar() || s.wasReady) {
 		s.serving = servesCurrent
 	}
-	s.ready = alive && (s.serving == servesPrevious || s.serving == servesCurrent && m.Unready == "")
+	s.ready = reachable && (s.serving == servesPrevious || s.serving == servesCurrent && m.NotReadyReason == "")
 	return s
 }
 
-// Installed reads from the status of a container which version of its module was on the base, and from which jar; both are
-// empty if the status does not name them.
+// Installed returns the installed version of a module and the URL of its jar, from the status of the container. Each is
+// empty if the status does not have it.
 func Installed(c corev1.ContainerStatus) (version, url string) {
 	version = workload.InstalledVersion(c)
 	if version != "" && strings.Contains(c.ImageID, "://") {

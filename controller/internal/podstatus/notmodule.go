@@ -9,13 +9,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
-// A base runs modules only. The other containers of a Pod get a status so that Kubernetes and kubectl do
-// not wait for them. The Event api.ReasonUnsupported reports that they are ignored.
+// A base runs only modules. The other containers of a Pod get a status, so that Kubernetes and kubectl do not wait for
+// them. The Event api.ReasonUnsupported reports that they are ignored.
 
-// withSidecars adds statuses for the containers that are not modules to those of the modules, in the order
-// of the spec. Sidecars are shown as running, because kubectl counts only running containers in its column
-// READY. The caller sets ready once the modules are installed, so that READY is n/n when the Pod is Ready.
-// Statuses of sidecars have no container ID.
+// withSidecars returns the statuses of all containers in the order of the spec. It adds running statuses for the
+// containers that are not modules, because kubectl counts only running containers in its column READY. The caller sets
+// ready once the modules are installed, so that READY is n/n when the Pod is Ready. They have no container ID.
 func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time,
 	ready bool) []corev1.ContainerStatus {
 	if len(modules) == len(pod.Spec.Containers) {
@@ -23,7 +22,7 @@ func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav
 	}
 	all := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
 	for _, c := range pod.Spec.Containers {
-		if s := containerNamed(modules, c.Name); s != nil {
+		if s := findStatus(modules, c.Name); s != nil {
 			all = append(all, *s)
 		} else {
 			all = append(all, shownRunning(c, since, ready))
@@ -32,11 +31,11 @@ func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav
 	return all
 }
 
-// IsSidecar reports whether withSidecars has added a status.
+// IsSidecar reports whether a status is of a container that is not a module, as Of adds it.
 func IsSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
 
-// initStatuses are the statuses of init containers: completed, or running if they are sidecars
-// (restartPolicy Always), which kubectl counts in its column READY too.
+// initStatuses returns the statuses of init containers: completed, or running for native sidecars (restartPolicy
+// Always), which kubectl also counts in its column READY.
 func initStatuses(containers []corev1.Container, since metav1.Time, ready bool) (list []corev1.ContainerStatus) {
 	for _, c := range containers {
 		s := shownRunning(c, since, ready)
@@ -59,9 +58,9 @@ func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.Cont
 	}
 }
 
-// refuseDebug reports the containers of kubectl debug as terminated: kubectl waits until they are running or
-// terminated.
-func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus,
+// ephemeralStatuses returns terminated statuses for the containers of kubectl debug, because kubectl waits until such a
+// container is running or terminated.
+func ephemeralStatuses(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus,
 	now metav1.Time) (list []corev1.ContainerStatus) {
 	for i, c := range containers {
 		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
@@ -77,8 +76,8 @@ func refuseDebug(containers []corev1.EphemeralContainer, before []corev1.Contain
 	return list
 }
 
-// containerNamed finds a status by the name of its container; nil if there is none.
-func containerNamed(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+// findStatus returns the status of a container; nil if there is none.
+func findStatus(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {
 			return &statuses[i]

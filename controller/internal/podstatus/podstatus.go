@@ -1,4 +1,4 @@
-// Package podstatus computes the status of a Pod from what its base has. It is pure.
+// Package podstatus computes the status of a Pod from the state of its modules on the base. It has no side effects.
 package podstatus
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Of returns the status of a Pod. modules are its modules on base b, in the order of its containers. before is the status
-// in the API server: the parts that others wrote there stay, and times change only together with the values that
-// they date. now dates new values.
+// Of returns the status of a Pod on base b. modules are its modules in the order of its containers. before is the
+// current status in the API server: Of keeps the parts that other clients wrote, and the times of values that do not
+// change. The times of new values are now.
 func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus,
 	now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
@@ -33,23 +33,23 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	if s.StartTime == nil {
 		s.StartTime = ptr.To(metav1.NewTime(now))
 	}
-	alive := b.Liveness == base.Alive
+	reachable := b.Liveness == base.Reachable
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
-	states := make([]state, 0, len(modules))
-	installed, ready := true, alive
+	states := make([]moduleState, 0, len(modules))
+	installed, ready := true, reachable
 	for _, m := range modules {
-		was := containerNamed(before.ContainerStatuses, m.Name)
-		e := evaluate(m, was, alive)
+		was := findStatus(before.ContainerStatuses, m.Name)
+		e := evaluate(m, was, reachable)
 		states = append(states, e)
 		statuses = append(statuses, containerStatus(e, was, b.IP, now))
 		installed, ready = installed && e.installed, ready && e.ready
 	}
-	s.EphemeralContainerStatuses = refuseDebug(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses,
+	s.EphemeralContainerStatuses = ephemeralStatuses(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses,
 		metav1.NewTime(now))
 	s.Phase = phase(pod, before.Phase, installed, modules, rule)
-	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, alive && s.Phase != corev1.PodPending)
-	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, alive)
-	reason, message := why(alive, states, b)
+	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, reachable && s.Phase != corev1.PodPending)
+	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, reachable)
+	reason, message := notReadyReason(reachable, states, b)
 	set := func(t corev1.PodConditionType, ok bool) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
 		if !ok {
@@ -57,7 +57,7 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 		}
 		setCondition(&s, c, now)
 	}
-	setCurrent(&s, states, now)
+	setCurrentCondition(&s, states, now)
 	set(corev1.PodInitialized, true)
 	set(corev1.ContainersReady, ready)
 	for _, gate := range pod.Spec.ReadinessGates {
@@ -79,8 +79,8 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 }
 
 // FailedRule selects the Pods that turn Failed when a newer version of their module serves on their base. In the
-// Koupleless documentation (5.2, batch update), all of them do. But a ReplicaSet or a DaemonSet creates another Pod of the old
-// version for a Failed one.
+// Koupleless documentation (5.2, batch update), all of them do. However, a ReplicaSet or a DaemonSet replaces a Failed
+// Pod with another Pod of the old version.
 type FailedRule string
 
 // The rules.
@@ -90,8 +90,8 @@ const (
 	FailedAlways  FailedRule = "always"
 )
 
-// phase returns the phase of a Pod: Pending until all its modules have been installed once, then Running. A Failed Pod stays
-// Failed.
+// phase returns the phase of a Pod: Pending until all modules have been installed once, then Running. A superseded Pod
+// turns Failed if rule selects it, and stays Failed.
 func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Module, rule FailedRule) corev1.PodPhase {
 	superseded := slices.ContainsFunc(modules, func(m Module) bool { return m.Superseded })
 	switch {
@@ -106,10 +106,10 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 	}
 }
 
-// why returns why a Pod is not Ready; both are empty if it is.
-func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
-	if !alive {
-		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "no sign of life of the base since %s",
+// notReadyReason returns why a Pod is not Ready, as for a condition; both are empty if all modules are ready.
+func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reason, message string) {
+	if !reachable {
+		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",
 			b.LastSeen.UTC().Format(time.RFC3339))
 		return errcode.ModuleControllerBaseInstanceNotReady.Type(), err.Error()
 	}
@@ -120,7 +120,7 @@ func why(alive bool, states []state, b base.Snapshot) (reason, message string) {
 		w := waiting(m)
 		if w.Reason == api.ReasonContainerCreating || w.Reason == api.ReasonResolved {
 			reason, message = api.ReasonContainersNotReady, "waiting for module "+m.Identity()
-			continue // another container may have a better reason
+			continue // another container may have a more specific reason
 		}
 		return w.Reason, w.Message
 	}
@@ -132,25 +132,25 @@ func isDeactivated(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
 
-// Yields reports whether a Pod is Not Ready only because newer Pods serve in its place.
-func Yields(s *corev1.PodStatus) bool {
+// IsSuperseded reports whether a Pod is Not Ready only because newer Pods serve in its place.
+func IsSuperseded(s *corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
 		!slices.ContainsFunc(s.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
 }
 
-func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.Time) corev1.ContainerStatus {
+func containerStatus(m moduleState, was *corev1.ContainerStatus, ip string, now time.Time) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
 	started := metav1.NewTime(m.Biz.Latest.At)
 	if m.serving == servesPrevious { // was is not nil
 		c = *was.DeepCopy()
 		started = metav1.NewTime(now)
-	} else if m.current() || m.wasReady || m.installedForPod {
+	} else if m.hasRequestedJar() || m.wasReady || m.installedForPod {
 		c.Image = cmp.Or(m.InstalledURL, m.URL)
 		c.ContainerID, c.ImageID = workload.ContainerID(ip, m.Name, m.Version), c.Image
 	}
 	switch {
-	case m.serving == servesPrevious && c.Ready: // as it was
+	case m.serving == servesPrevious && c.Ready: // keeps its state
 	case m.serving != servesNothing:
 		c.Started, c.State = ptr.To(true), corev1.ContainerState{
 			Running: &corev1.ContainerStateRunning{StartedAt: started}}
@@ -164,13 +164,13 @@ func containerStatus(m state, was *corev1.ContainerStatus, ip string, now time.T
 	}
 	c.Ready = m.ready
 	if was != nil {
-		carryOver(&c, *was, m, now)
+		updateRestarts(&c, *was, m, now)
 	}
 	return c
 }
 
-// waiting returns why a module does not serve.
-func waiting(m state) *corev1.ContainerStateWaiting {
+// waiting returns the reason and the message for a module that is not ready.
+func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 	}
@@ -179,13 +179,14 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 		return state(errcode.Of(m.Invalid).Type(), errcode.Message(m.Invalid))
 	case m.Superseded && (!m.Listed || m.Biz.State == arklet.StateActivated || m.Biz.State == arklet.StateDeactivated):
 		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
-	case m.serving != servesNothing && m.Unready != "":
-		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.Unready)
+	case m.serving != servesNothing && m.NotReadyReason != "":
+		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.NotReadyReason)
 	case m.Failure != nil:
 		return state(errcode.Of(m.Failure).Type(), errcode.Message(m.Failure))
-	case m.Replacing, m.Listed && !m.current():
+	case m.Replacing, m.Listed && !m.hasRequestedJar():
 		return state(api.ReasonReplacing,
-			"the base has this version from another image: it is uninstalled and installed again, one base after the other; a new BIZ_VERSION is released without a gap")
+			"this version was installed from another image: it will be uninstalled and installed again, one base at a "+
+				"time; set a new BIZ_VERSION to release without downtime")
 	case !m.Listed, m.Uninstalling:
 		return state(api.ReasonContainerCreating, "")
 	}
@@ -193,7 +194,7 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 	switch m.Biz.State {
 	case arklet.StateDeactivated:
 		return state(api.ReasonNotActivated,
-			"the base keeps this version deactivated while another one serves ("+record+
+			"the base keeps this version deactivated while another version is active ("+record+
 				"); start the base with -Dactivate.new.module=true, or connect it over HTTP")
 	case arklet.StateBroken:
 		return state(api.ReasonBroken, record)
@@ -202,20 +203,20 @@ func waiting(m state) *corev1.ContainerStateWaiting {
 	}
 }
 
-// setCurrent sets the condition api.ConditionCurrent: whether the base has the jars that the Pod requests, and how they were
-// installed.
-func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
+// setCurrentCondition sets the condition api.ConditionCurrent. It shows whether the base has the jars that the Pod
+// requests, and how they were installed.
+func setCurrentCondition(s *corev1.PodStatus, states []moduleState, now time.Time) {
 	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
-	var said []string
+	var messages []string
 	for _, m := range states {
-		if m.Invalid != nil || m.serving == servesPrevious || !m.current() && !m.wasReady {
-			return // not known yet
+		if m.Invalid != nil || m.serving == servesPrevious || !m.hasRequestedJar() && !m.wasReady {
+			return // the jar is not known yet
 		}
 		o := m.Origin
 		switch {
-		case !m.current():
+		case !m.hasRequestedJar():
 			c.Status, c.Reason = corev1.ConditionFalse, api.ReasonReplacing
-			said = append(said, m.Identity()+" is still installed from "+redact.URL(m.InstalledURL))
+			messages = append(messages, m.Identity()+" is still installed from "+redact.URL(m.InstalledURL))
 			continue
 		case o == "":
 			if Condition(s, api.ConditionCurrent) != nil {
@@ -226,19 +227,21 @@ func setCurrent(s *corev1.PodStatus, states []state, now time.Time) {
 		if c.Status == corev1.ConditionTrue && (c.Reason == "" || o != api.ReasonUnchanged) {
 			c.Reason = o
 		}
-		said = append(said, m.Identity()+" "+map[string]string{
+		messages = append(messages, m.Identity()+" "+map[string]string{
 			api.ReasonInstalled: "was installed for this Pod",
-			api.ReasonReplacedInPlace: "was uninstalled and installed again, since its image changed and " +
+			api.ReasonReplacedInPlace: "was uninstalled and installed again, because its image changed and " +
 				"BIZ_VERSION did not",
-			api.ReasonUnchanged: "was on the base already: nothing was sent; to release another jar, raise BIZ_VERSION",
+			api.ReasonUnchanged: "was already installed, so no command was sent; to release another jar, set a new " +
+				"BIZ_VERSION",
 		}[o])
 	}
-	c.Message = strings.Join(said, "; ")
+	c.Message = strings.Join(messages, "; ")
 	setCondition(s, c, now)
 }
 
-// Ended returns the status of a deleted Pod of which nothing is left on its base.
-func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
+// Completed returns the status of a Pod whose modules were all uninstalled: all containers are terminated, and the
+// phase is Succeeded unless it was Failed.
+func Completed(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	if s.Phase != corev1.PodFailed {
 		s.Phase = corev1.PodSucceeded
@@ -267,10 +270,10 @@ func Ended(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	return s
 }
 
-// carryOver sets the number of restarts of a container and how it ended last, as a kubelet does. A module restarts when it is
-// installed again: its jar was replaced, its liveness probe failed, its base has restarted, or it was uninstalled. A switch to
-// another version and back is not a restart.
-func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state, now time.Time) {
+// updateRestarts sets the restart count and the last termination state of a container, as the kubelet does. A module
+// restarts when it is installed again: its jar was replaced, its liveness probe failed, its base restarted, or another
+// client uninstalled it. A switch to another version and back is not a restart.
+func updateRestarts(c *corev1.ContainerStatus, before corev1.ContainerStatus, m moduleState, now time.Time) {
 	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
 	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
 	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
@@ -281,7 +284,7 @@ func carryOver(c *corev1.ContainerStatus, before corev1.ContainerStatus, m state
 	if was != nil && !switched {
 		last = &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: api.ReasonGone,
-			Message:   "the module left the base, or was taken out of service to be installed again",
+			Message:   "the module is no longer on the base, or is being installed again",
 			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: before.ContainerID,
 		}
 		c.LastTerminationState.Terminated = last
@@ -305,7 +308,7 @@ func Condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return &s.Conditions[i]
 }
 
-// setCondition sets a condition. Its transition time changes only with its status.
+// setCondition sets a condition. Its transition time changes only together with its status.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
 	have := Condition(s, c.Type)

@@ -17,34 +17,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Address returns the address for a probe of a container, host:port. The port is from the annotation
-// base.koupleless.io/web-port of the Pod or of the Node, or from the probe itself. The annotation is a port or host:port. node
-// may be nil. podIP is the address of the base.
+// Address returns the address for a probe of a container as host:port. The annotation base.koupleless.io/web-port of
+// the Pod, or else of the Node, overrides the port of the probe. Its value is a port or host:port. node may be nil.
+// podIP is the IP address of the base.
 func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container,
 	probe *corev1.HTTPGetAction) (string, error) {
 	host := cmp.Or(probe.Host, podIP)
-	given := pod.Annotations[labels.WebPort]
-	if given == "" && node != nil {
-		given = node.Annotations[labels.WebPort]
+	annotation := pod.Annotations[labels.WebPort]
+	if annotation == "" && node != nil {
+		annotation = node.Annotations[labels.WebPort]
 	}
-	port := given
+	port := annotation
 	switch {
-	case len(given) > arklet.MaxName:
-		return "", fmt.Errorf("annotation %s has %d bytes; the maximum is %d", labels.WebPort, len(given),
+	case len(annotation) > arklet.MaxName:
+		return "", fmt.Errorf("annotation %s has %d bytes, more than the maximum of %d", labels.WebPort,
+			len(annotation),
 			arklet.MaxName)
-	case strings.Contains(given, ":"):
+	case strings.Contains(annotation, ":"):
 		var err error
-		host, port, err = net.SplitHostPort(given)
+		host, port, err = net.SplitHostPort(annotation)
 		if err != nil {
 			return "", fmt.Errorf("annotation %s: %w", labels.WebPort, err)
 		}
-	case given == "" && probe.Port.Type == intstr.Int:
+	case annotation == "" && probe.Port.Type == intstr.Int:
 		port = strconv.Itoa(probe.Port.IntValue())
-	case given == "":
+	case annotation == "":
 		port = probe.Port.StrVal
 		for _, p := range container.Ports {
 			if p.Name == probe.Port.StrVal {
@@ -53,13 +54,15 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("%.80q is not a port of container %q", port, container.Name)
+		return "", fmt.Errorf(
+			"invalid port %.80q for container %q: use a number from 1 to 65535, or the name of a container port",
+			port, container.Name)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// longest is the maximum number of bytes of an answer that are read.
-const longest = 10 << 10
+// maxResponseBytes is the maximum number of bytes that are read from a response.
+const maxResponseBytes = 10 << 10
 
 func newClient(o Options) *http.Client {
 	t := o.Transport
@@ -80,13 +83,13 @@ func newClient(o Options) *http.Client {
 	}}
 }
 
-// requestKey is the context key under which a request stores its own context.
+// requestKey is the context key of a request's own context.
 type requestKey struct{}
 
-// dialWithin returns a function that dials with the context of the request, and closes the connection when that
-// context is done. Without it, http.Transport continues to dial and to do the TLS handshake after the request
-// has ended. If dial is nil, dialWithin uses a net.Dialer.
-func dialWithin(dial door.DialFunc) door.DialFunc {
+// dialWithin returns a function that dials with the context of the request, and closes the connection when that context
+// is done. Otherwise, http.Transport would continue to dial and to do the TLS handshake after the request has ended.
+// The default of dial is net.Dialer.DialContext.
+func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
@@ -104,16 +107,16 @@ func dialWithin(dial door.DialFunc) door.DialFunc {
 	}
 }
 
-// get sends one probe request. It returns nil for a status from 200 to 399. The caller cancels the context
-// after get has returned.
+// get sends one probe request. It returns nil if the status is from 200 to 399. The caller must cancel ctx after get
+// has returned, so that the connection is closed.
 func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
-	where, err := url.Parse(inContext(t.ContextPath, probe.Path))
+	target, err := url.Parse(withContextPath(t.ContextPath, probe.Path))
 	if err != nil {
 		return err
 	}
-	where.Scheme, where.Host = strings.ToLower(cmp.Or(string(probe.Scheme), "http")), t.Address
+	target.Scheme, target.Host = strings.ToLower(cmp.Or(string(probe.Scheme), "http")), t.Address
 	request, err := http.NewRequestWithContext(context.WithValue(ctx, requestKey{}, ctx), http.MethodGet,
-		where.String(), nil)
+		target.String(), nil)
 	if err != nil {
 		return err
 	}
@@ -134,17 +137,17 @@ func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPG
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, longest)); err != nil {
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, maxResponseBytes)); err != nil {
 		return err
 	}
 	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("HTTP status %d from %s", response.StatusCode, where.Redacted())
+		return fmt.Errorf("HTTP status %d from %s", response.StatusCode, target.Redacted())
 	}
 	return nil
 }
 
-// inContext adds the context path of a module to a path that does not begin with it.
-func inContext(contextPath, path string) string {
+// withContextPath returns path with the context path of the module as a prefix, unless path already has it.
+func withContextPath(contextPath, path string) string {
 	path = "/" + strings.TrimPrefix(path, "/")
 	prefix := "/" + strings.Trim(contextPath, "/")
 	rest, within := strings.CutPrefix(path, prefix)

@@ -23,24 +23,27 @@ func TestAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod, node metav1.ObjectMeta
 		probe     corev1.HTTPGetAction
-		want, err string // err has the values in the error, separated by |
+		want, err string // err has the values that the error must contain, separated by |
 	}{
-		"the probe's port": {probe: port, want: "10.0.0.1:8080"},
-		"by its name": {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")},
+		"port of the probe": {probe: port, want: "10.0.0.1:8080"},
+		"named port": {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")},
 			want: "10.0.0.1:9090"},
-		"a name that is a number": {probe: corev1.HTTPGetAction{Port: intstr.FromString("81")}, want: "10.0.0.1:81"},
-		"the probe's host":        {probe: corev1.HTTPGetAction{Port: intstr.FromInt32(1), Host: "h"}, want: "h:1"},
-		"the Node's port":         {probe: port, node: on("81"), want: "10.0.0.1:81"},
-		"the Pod's before it":     {probe: port, pod: on("82"), node: on("81"), want: "10.0.0.1:82"},
-		"a base elsewhere":        {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
-		"over IPv6":               {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
-		"a name that does not exist": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")},
+		"number as a name":  {probe: corev1.HTTPGetAction{Port: intstr.FromString("81")}, want: "10.0.0.1:81"},
+		"host of the probe": {probe: corev1.HTTPGetAction{Port: intstr.FromInt32(1), Host: "h"}, want: "h:1"},
+		"port of the Node":  {probe: port, node: on("81"), want: "10.0.0.1:81"},
+		"the port of the Pod overrides the port of the Node": {probe: port, pod: on("82"), node: on("81"),
+			want: "10.0.0.1:82"},
+		"host and port of the Node": {probe: port, node: on("127.0.0.1:83"), want: "127.0.0.1:83"},
+		"IPv6":                      {probe: port, node: on("[::1]:84"), want: "[::1]:84"},
+		"unknown port name": {probe: corev1.HTTPGetAction{Port: intstr.FromString("nope")},
 			err: `"nope"|"biz1"`},
-		"no port":         {err: `"0"`},
-		"too large":       {probe: port, node: on("70000"), err: `"70000"`},
-		"at the bound":    {probe: port, node: on(strings.Repeat("9", 256)), err: `"` + strings.Repeat("9", 80) + `"`},
-		"above the bound": {probe: port, pod: on(strings.Repeat("9", 257)), err: "base.koupleless.io/web-port|257|256"},
-		"no address":      {probe: port, node: on("a:b:c"), err: "base.koupleless.io/web-port|a:b:c"},
+		"no port at all":    {err: `"0"`},
+		"port out of range": {probe: port, node: on("70000"), err: `"70000"`},
+		"annotation of maximum length": {probe: port, node: on(strings.Repeat("9", 256)),
+			err: `"` + strings.Repeat("9", 80) + `"`},
+		"annotation too long": {probe: port, pod: on(strings.Repeat("9", 257)),
+			err: "base.koupleless.io/web-port|257|256"},
+		"invalid address": {probe: port, node: on("a:b:c"), err: "base.koupleless.io/web-port|a:b:c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := corev1.Container{Name: "biz1",
@@ -52,25 +55,25 @@ func TestAddress(t *testing.T) {
 			}
 			for value := range strings.SplitSeq(tt.err, "|") {
 				if !strings.Contains(fmt.Sprint(err), value) {
-					t.Errorf("error %v, want one with %s", err, value)
+					t.Errorf("error %v, want it to contain %s", err, value)
 				}
 			}
 		})
 	}
 	if got, err := Address(&corev1.Pod{}, nil, "10.0.0.1", corev1.Container{}, &port); got != "10.0.0.1:8080" {
-		t.Errorf("without a Node: %s %v", got, err)
+		t.Errorf("without a Node: address %q, error %v", got, err)
 	}
 }
 
-func TestInContext(t *testing.T) {
+func TestWithContextPath(t *testing.T) {
 	for in, want := range map[[2]string]string{
 		{"", "/ok"}: "/ok", {"/", "/ok"}: "/ok", {"biz1", "/ok"}: "/biz1/ok", {"/biz1/", "ok"}: "/biz1/ok",
 		{"biz1", ""}:      "/biz1/",
 		{"biz1", "/biz1"}: "/biz1", {"biz1", "/biz1/ok"}: "/biz1/ok", {"biz1", "/biz1?a=b"}: "/biz1?a=b",
 		{"biz1", "/biz12"}: "/biz1/biz12",
 	} {
-		if got := inContext(in[0], in[1]); got != want {
-			t.Errorf("%q in %q is %q, want %q", in[1], in[0], got, want)
+		if got := withContextPath(in[0], in[1]); got != want {
+			t.Errorf("withContextPath(%q, %q) = %q, want %q", in[0], in[1], got, want)
 		}
 	}
 }
@@ -79,29 +82,29 @@ func TestInContext(t *testing.T) {
 func TestDial(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	var asked string
+	var dialed string
 	client := newClient(Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		asked = addr
+		dialed = addr
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}})
 	if err := get(t.Context(), client, Target{Address: "198.18.0.1:8080"},
 		&corev1.HTTPGetAction{Path: "/ok"}); err != nil {
 		t.Error(err)
 	}
-	if asked != "198.18.0.1:8080" {
-		t.Errorf("dialed %q", asked)
+	if dialed != "198.18.0.1:8080" {
+		t.Errorf("dialed %q, want 198.18.0.1:8080", dialed)
 	}
 }
 
-// A base gets what a kubelet would send, follows its own redirects, and not those to others.
+// The prober sends the requests that the kubelet sends. It follows redirects to the same host, and not to other hosts.
 func TestRequest(t *testing.T) {
 	var seen []string
 	mux := http.NewServeMux()
-	note := func(_ http.ResponseWriter, r *http.Request) {
+	record := func(_ http.ResponseWriter, r *http.Request) {
 		seen = append(seen, r.Host+" "+r.URL.String()+" "+r.Header.Get("User-Agent")+" "+r.Header.Get("X-Me")+" "+
 			r.Header.Get("Accept"))
 	}
-	mux.HandleFunc("/biz1/ok", note)
+	mux.HandleFunc("/biz1/ok", record)
 	mux.HandleFunc("/biz1/here",
 		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/gone", http.StatusFound) })
 	mux.HandleFunc("/biz1/there", func(w http.ResponseWriter, r *http.Request) {
@@ -111,7 +114,7 @@ func TestRequest(t *testing.T) {
 		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/biz1/round", http.StatusFound) })
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	secure := httptest.NewTLSServer(http.HandlerFunc(note))
+	secure := httptest.NewTLSServer(http.HandlerFunc(record))
 	defer secure.Close()
 	probed := func(address, path string, scheme corev1.URIScheme) string {
 		err := get(t.Context(), newClient(Options{}), Target{Address: address, ContextPath: "biz1"},
@@ -131,7 +134,7 @@ func TestRequest(t *testing.T) {
 	want := []string{"", "404 http://" + plain + "/biz1/here", "", "", `"/biz1/round" 10 redirects`,
 		`"/biz1/%zz" URL escape`}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
+		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"shop /biz1/ok?a=b kube-probe/koupleless 1 */*",
 		"shop /biz1/ok kube-probe/koupleless 1 */*"}, seen); diff != "" {

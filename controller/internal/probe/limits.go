@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxTimeout is the maximum duration of one request. A longer timeoutSeconds of a probe is reduced to it.
+// MaxTimeout is the maximum timeout of one request. A longer timeoutSeconds of a probe is reduced to MaxTimeout.
 const MaxTimeout = 30 * time.Second
 
 const (
@@ -15,12 +15,12 @@ const (
 	concurrency = 256
 	// baseConcurrency is the maximum number of concurrent requests to one base.
 	baseConcurrency = 4
-	// slowAfter is the duration from which a request counts as slow.
+	// slowAfter is the minimum duration of a slow request.
 	slowAfter = time.Second
 )
 
-// limits bounds concurrent requests. Probes whose last request was slow use at most half of the slots, so that
-// modules that do not answer do not delay the probes of other modules.
+// limits limits concurrent requests. Probes whose last request was slow may use at most half of the limit, so that
+// modules that do not respond do not delay the probes of other modules.
 type limits struct {
 	all, slow *semaphore.Weighted
 	users     int // number of workers that use these limits
@@ -30,8 +30,7 @@ func newLimits(n int) *limits {
 	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
 }
 
-// acquire waits for a slot until ctx is done. After acquire has returned nil, the caller must call release with
-// the same value of slow.
+// acquire blocks until a request is allowed or ctx is done. If it returns nil, call release with the same slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
 		return l.all.Acquire(ctx, 1)

@@ -16,14 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func hanging(p *corev1.Probe) { p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1 }
+func withLongTimeout(p *corev1.Probe) {
+	p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1
+}
 
-// Slow probes use at most half of the slots, so that other probes are sent when they are due. This holds for
-// probes of the same base, and if many bases do not answer.
-func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
+// Slow probes use at most half of the limit, so that other probes are sent when they are due. This holds for
+// probes of the same base, and if many bases do not respond.
+func TestSlowProbesUseHalfOfTheLimit(t *testing.T) {
 	for bases, count := range map[int]int{1: 20, 10: 2} {
 		t.Run(fmt.Sprint(bases), func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			runTest(t, func(w *fixture) {
 				w.answer = func(r *http.Request) int {
 					if r.URL.Path == "/good" {
 						return 200
@@ -33,21 +35,21 @@ func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 				for i := range bases * count {
 					w.prober.Set(w.target(func(t *Target) {
 						t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint("hangs", i)), fmt.Sprint(i%bases), httpGet(
-							"/", hanging)
+							"/", withLongTimeout)
 					}))
 				}
-				w.pass(10 * MaxTimeout) // each of them was probed once
+				w.advance(10 * MaxTimeout) // each of them was probed once
 				w.prober.Set(w.target(func(t *Target) { t.Base, t.Readiness = "0", httpGet("/good") }))
 				synctest.Wait()
-				w.expectReady("immediately", true, "")
+				w.wantReady("immediately", true, "")
 				w.mu.Lock()
-				w.asked = nil
+				w.requests = nil
 				w.mu.Unlock()
-				w.pass(time.Minute)
+				w.advance(time.Minute)
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if good := strings.Count(strings.Join(w.asked, "\n"), "/good"); good != 6 {
-					t.Errorf("%d probes in a minute with a period of 10 s: %v", good, w.asked)
+				if good := strings.Count(strings.Join(w.requests, "\n"), "/good"); good != 6 {
+					t.Errorf("%d probes in a minute with a period of 10 s, want 6: %v", good, w.requests)
 				}
 			})
 		})
@@ -56,17 +58,17 @@ func TestSlowProbesUseHalfOfTheSlots(t *testing.T) {
 
 // A timeout is reduced to MaxTimeout.
 func TestMaxTimeout(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.answers(-1)
-		w.prober.Set(w.target(func(t *Target) { t.Readiness = httpGet("/", hanging) }))
-		w.pass(MaxTimeout)
-		w.expectReady("after the maximum", false, "http://10.0.0.1:8080/ context deadline exceeded")
+	runTest(t, func(w *fixture) {
+		w.respondWith(-1)
+		w.prober.Set(w.target(func(t *Target) { t.Readiness = httpGet("/", withLongTimeout) }))
+		w.advance(MaxTimeout)
+		w.wantReady("after MaxTimeout", false, "http://10.0.0.1:8080/ context deadline exceeded")
 	})
 }
 
 // A connection is closed when its probe ends: at the timeout, and after Forget. http.Transport does not cancel
 // a dial or a TLS handshake when the request ends.
-func TestConnectionsEndWithTheirProbes(t *testing.T) {
+func TestConnectionsAreClosedWithTheirProbes(t *testing.T) {
 	for name, end := range map[string]func(*Prober){
 		"timeout": func(*Prober) { time.Sleep(MaxTimeout) },
 		"Forget":  func(p *Prober) { p.Forget("pod", "biz1") },
@@ -78,12 +80,12 @@ func TestConnectionsEndWithTheirProbes(t *testing.T) {
 					p := New(Options{Changed: func(Result) {},
 						Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 							open.Add(1)
-							if scheme == corev1.URISchemeHTTP { // no answer to the dial
+							if scheme == corev1.URISchemeHTTP { // the dial does not return
 								defer open.Add(-1)
 								<-ctx.Done()
 								return nil, ctx.Err()
 							}
-							ours, theirs := net.Pipe() // no answer to the handshake
+							ours, theirs := net.Pipe() // the handshake is not answered
 							go func() {
 								defer open.Add(-1)
 								_, _ = io.Copy(io.Discard, theirs)
@@ -95,17 +97,17 @@ func TestConnectionsEndWithTheirProbes(t *testing.T) {
 					go func() { defer close(ended); p.Start(ctx) }()
 					p.Set(Target{
 						Pod: "pod", Container: "biz1", Base: "hangs", Address: "10.0.0.1:8080", Started: time.Now(),
-						Readiness: httpGet("/", hanging,
+						Readiness: httpGet("/", withLongTimeout,
 							func(p *corev1.Probe) { p.HTTPGet.Scheme, p.PeriodSeconds = scheme, 1000 }),
 					})
 					synctest.Wait()
 					if n := open.Load(); n != 1 {
-						t.Errorf("%d connections are open; want 1", n)
+						t.Errorf("%d open connections, want 1", n)
 					}
 					end(p)
 					synctest.Wait()
 					if n := open.Load(); n != 0 {
-						t.Errorf("%d connections are open after the probe has ended", n)
+						t.Errorf("%d open connections after the probe has ended, want 0", n)
 					}
 					cancel()
 					<-ended

@@ -1,8 +1,8 @@
 // Package probe sends readiness and liveness probes of type httpGet to modules, on the web port of their base.
 //
-// The rules and defaults are those of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready before its
-// first probe, unless it was Ready when this controller started. After a failed liveness probe, a module is not probed until
-// it has restarted. The number of concurrent requests is limited for each base and in total.
+// It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready
+// before its first probe, unless it was Ready when this controller started. After its liveness probe has failed, a
+// module is not probed for liveness until it has restarted. Concurrent requests are limited per base and in total.
 package probe
 
 import (
@@ -35,40 +35,40 @@ type Target struct {
 	Container string
 	// Base identifies the base that runs the module. Concurrent requests to one base are limited.
 	Base string
-	// Started is when the module was started. With another time, its probes start again.
+	// Started is when the module started. If it changes, the probes start again with the initial delay.
 	Started time.Time
-	// Address is the address of the web listener, host:port; see the function Address.
+	// Address is the address of the web listener as host:port; see the function Address.
 	Address string
-	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the path
-	// of a probe that does not begin with it.
+	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the
+	// paths of probes that do not begin with it.
 	ContextPath string
 	// WasReady is set if the container was Ready when this controller started. It stays Ready until a probe fails.
 	WasReady bool
-	// Readiness and Liveness are the probes; those that are nil or not httpGet are ignored.
+	// Readiness and Liveness are the probes. A probe that is nil or not of type httpGet is ignored.
 	Readiness, Liveness *corev1.Probe
 }
 
-// Result is a changed result of a probe.
+// Result is a result of a probe that has changed.
 type Result struct {
 	Pod       types.UID
 	Container string
 	Kind      Kind
 	Healthy   bool
-	Message   string // why it is not healthy
+	Message   string // why the module is not healthy; empty if it is
 }
 
 // Options configure a Prober. Changed is required.
 type Options struct {
-	// Changed is called for every change of a result, one after the other for a container and kind. It must not block.
+	// Changed is called for every change of a result. Calls for a container and kind do not overlap. It must not block.
 	Changed func(Result)
 	// Dial connects to the web listener of a base. Default: it dials the address directly.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport sends the requests. Default: one connection by Dial for each request, which accepts every certificate, as
-	// in a kubelet.
+	// Transport sends the requests. The default opens one connection with Dial for each request, and accepts every
+	// certificate, as the kubelet does.
 	Transport http.RoundTripper
 }
 
-// Prober probes modules. Make it with New. Its methods may be called concurrently and do not block.
+// Prober probes modules. Create it with New. Its methods may be called concurrently. Only Start blocks.
 type Prober struct {
 	o      Options
 	client *http.Client
@@ -80,14 +80,14 @@ type Prober struct {
 	bases   map[string]*limits
 }
 
-// key is a probe of a container.
+// key identifies a probe of a container.
 type key struct {
 	pod       types.UID
 	container string
 	kind      Kind
 }
 
-// New returns a Prober. Nothing is sent before Start.
+// New returns a Prober. It sends no requests before Start.
 func New(o Options) *Prober {
 	p := &Prober{
 		o: o, client: newClient(o), limits: newLimits(concurrency),
@@ -97,7 +97,7 @@ func New(o Options) *Prober {
 	return p
 }
 
-// Set starts or changes the probes of a container.
+// Set starts the probes of a container, or changes them if t differs from the last call.
 func (p *Prober) Set(t Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +128,8 @@ func (p *Prober) Set(t Target) {
 	}
 }
 
-// Forget ends the probes of containers of a Pod, and cancels their requests. Changed is not called for them
-// afterwards, except for a call that has begun.
+// Forget stops the probes of containers of a Pod, and cancels their requests. Afterwards, Options.Changed is not called
+// for these containers, except for a call that is already in progress.
 func (p *Prober) Forget(pod types.UID, containers ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +139,8 @@ func (p *Prober) Forget(pod types.UID, containers ...string) {
 	}
 }
 
-// Ready reports whether a container is ready according to its readiness probe, and why it is not. A container without a
-// readiness probe is ready.
+// Ready reports whether a container is ready according to its readiness probe, and the reason if it is not. A container
+// without a readiness probe is ready.
 func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +151,7 @@ func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string)
 	return false, cmp.Or(w.message, "the readiness probe has not succeeded yet")
 }
 
-// drop is called with the lock held.
+// drop removes a probe and cancels its request. The caller holds the lock.
 func (p *Prober) drop(k key) {
 	w, known := p.workers[k]
 	if !known {
@@ -165,7 +165,7 @@ func (p *Prober) drop(k key) {
 	}
 }
 
-// Start probes until ctx is done, and waits for the requests in progress. Call it once.
+// Start sends probes until ctx is done. It returns when all requests have ended. Call it once.
 func (p *Prober) Start(ctx context.Context) { p.queue.Run(ctx) }
 
 // probe sends one request if it is due, and returns when to send the next one.
@@ -200,7 +200,7 @@ func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error
 		return 0, nil
 	}
 	w.slow = time.Since(sent) >= slowAfter
-	changed := w.note(err, time.Now())
+	changed := w.recordResult(err, time.Now())
 	result, again := w.result(), max(time.Until(w.due), 1)
 	if w.onHold {
 		again = 0

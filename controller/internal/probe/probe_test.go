@@ -18,32 +18,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// world is a prober in a bubble, where time passes only while everything waits, and a base that
-// answers as a test says.
-type world struct {
+// fixture is a Prober, and a base that responds as the test sets it. It runs in a synctest bubble.
+type fixture struct {
 	t      *testing.T
 	prober *Prober
 	began  time.Time
 
-	mu     sync.Mutex
-	answer func(*http.Request) int // 0 = refuses, -1 = does not answer
-	asked  []string                // second: path
-	heard  []string
-	busy   int
-	most   int // busy at once
+	mu        sync.Mutex
+	answer    func(*http.Request) int // the HTTP status; 0 refuses the connection, -1 does not respond
+	requests  []string                // time and URL
+	results   []string
+	active    int
+	maxActive int // the maximum of active
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *fixture) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
-	w.asked = append(w.asked, fmt.Sprintf("%v: %s", time.Since(w.began).Round(time.Millisecond), r.URL))
+	w.requests = append(w.requests, fmt.Sprintf("%v: %s", time.Since(w.began).Round(time.Millisecond), r.URL))
 	status := w.answer(r)
-	w.busy++
-	w.most = max(w.most, w.busy)
+	w.active++
+	w.maxActive = max(w.maxActive, w.active)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
-		w.busy--
+		w.active--
 		w.mu.Unlock()
 	}()
 	switch status {
@@ -57,9 +56,9 @@ func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 		Request: r}, nil
 }
 
-func inBubble(t *testing.T, test func(*world)) {
+func runTest(t *testing.T, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, began: time.Now(), answer: func(*http.Request) int { return 200 }}
+		w := &fixture{t: t, began: time.Now(), answer: func(*http.Request) int { return 200 }}
 		w.prober = New(Options{Transport: w, Changed: func(r Result) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -68,7 +67,7 @@ func inBubble(t *testing.T, test func(*world)) {
 			if r.Message != "" {
 				line += ", " + facts(r.Message)
 			}
-			w.heard = append(w.heard, line)
+			w.results = append(w.results, line)
 		}})
 		w.prober.limits = newLimits(8)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -80,14 +79,14 @@ func inBubble(t *testing.T, test func(*world)) {
 	})
 }
 
-func (w *world) answers(status int) {
+func (w *fixture) respondWith(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answer = func(*http.Request) int { return status }
 }
 
-// pass lets time pass, and is a moment past the full second afterwards.
-func (w *world) pass(d time.Duration) {
+// advance advances the fake time by d, and waits until all goroutines are blocked.
+func (w *fixture) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -98,26 +97,26 @@ func facts(message string) string { return strings.Join(factsPattern.FindAllStri
 var factsPattern = regexp.MustCompile(`\b[1-5]\d\d\b|http://[^" ]+|"/[^"]*"|` +
 	`connection refused|context deadline exceeded|10 redirects|URL escape`)
 
-// expect compares what was heard since the last call.
-func (w *world) expect(when string, want ...string) {
+// wantResults compares the results since the last call.
+func (w *fixture) wantResults(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if diff := cmp.Diff(want, w.heard); diff != "" {
+	if diff := cmp.Diff(want, w.results); diff != "" {
 		w.t.Errorf("results %s (-want +got):\n%s", when, diff)
 	}
-	w.heard = nil
+	w.results = nil
 }
 
-// expectAsked compares the requests since the last call.
-func (w *world) expectAsked(when string, want ...string) {
+// wantRequests compares the requests since the last call.
+func (w *fixture) wantRequests(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if diff := cmp.Diff(want, w.asked); diff != "" {
+	if diff := cmp.Diff(want, w.requests); diff != "" {
 		w.t.Errorf("requests %s (-want +got):\n%s", when, diff)
 	}
-	w.asked = nil
+	w.requests = nil
 }
 
 func httpGet(path string, change ...func(*corev1.Probe)) *corev1.Probe {
@@ -131,7 +130,7 @@ func httpGet(path string, change ...func(*corev1.Probe)) *corev1.Probe {
 	return p
 }
 
-func (w *world) target(change ...func(*Target)) Target {
+func (w *fixture) target(change ...func(*Target)) Target {
 	t := Target{Pod: "p", Container: "biz1", Started: w.began, Address: "10.0.0.1:8080"}
 	for _, f := range change {
 		f(&t)
@@ -139,7 +138,7 @@ func (w *world) target(change ...func(*Target)) Target {
 	return t
 }
 
-func (w *world) expectReady(when string, want bool, why string) {
+func (w *fixture) wantReady(when string, want bool, why string) {
 	w.t.Helper()
 	ready, got := w.prober.Ready("p", "biz1")
 	if ready != want || facts(got) != why || (got == "") != want {
@@ -148,90 +147,91 @@ func (w *world) expectReady(when string, want bool, why string) {
 }
 
 func TestReadiness(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.expectReady("nobody asks", true, "")
+	runTest(t, func(w *fixture) {
+		w.wantReady("without a probe", true, "")
 		w.prober.Set(w.target(func(t *Target) {
 			t.Readiness = httpGet("/ok", func(p *corev1.Probe) { p.InitialDelaySeconds, p.SuccessThreshold = 5, 2 })
 		}))
-		w.expectReady("before the first probe", false, "")
-		w.pass(4900 * time.Millisecond)
-		w.expectAsked("within the initial delay")
-		w.pass(200 * time.Millisecond)
-		w.expectAsked("after it", "5s: http://10.0.0.1:8080/ok")
-		w.expectReady("after one success of two", false, "")
-		w.expect("after one success of two")
-		w.pass(10 * time.Second)
-		w.expect("after two", "15s: p/biz1 readiness true")
-		w.expectReady("after two", true, "")
+		w.wantReady("before the first probe", false, "")
+		w.advance(4900 * time.Millisecond)
+		w.wantRequests("during the initial delay")
+		w.advance(200 * time.Millisecond)
+		w.wantRequests("after the initial delay", "5s: http://10.0.0.1:8080/ok")
+		w.wantReady("after 1 of 2 successes", false, "")
+		w.wantResults("after 1 of 2 successes")
+		w.advance(10 * time.Second)
+		w.wantResults("after 2 successes", "15s: p/biz1 readiness true")
+		w.wantReady("after 2 successes", true, "")
 
-		w.answers(503)
-		w.pass(20 * time.Second)
-		w.expect("after two failures of three")
-		w.answers(200)
-		w.pass(10 * time.Second)
-		w.answers(503)
-		w.pass(20 * time.Second)
-		w.expect("after two more: they count in a row")
-		w.pass(10 * time.Second)
+		w.respondWith(503)
+		w.advance(20 * time.Second)
+		w.wantResults("after 2 of 3 failures")
+		w.respondWith(200)
+		w.advance(10 * time.Second)
+		w.respondWith(503)
+		w.advance(20 * time.Second)
+		w.wantResults("after 2 more failures that are not consecutive")
+		w.advance(10 * time.Second)
 		const why = "503 http://10.0.0.1:8080/ok"
-		w.expect("after three", "1m15s: p/biz1 readiness false, "+why)
-		w.expectReady("after three", false, why)
-		w.pass(time.Minute)
-		w.expect("as long as it stays so")
-		w.answers(200)
-		w.pass(20 * time.Second)
-		w.expect("when it is well again", "2m35s: p/biz1 readiness true")
+		w.wantResults("after 3 failures", "1m15s: p/biz1 readiness false, "+why)
+		w.wantReady("after 3 failures", false, why)
+		w.advance(time.Minute)
+		w.wantResults("while the probe still fails")
+		w.respondWith(200)
+		w.advance(20 * time.Second)
+		w.wantResults("when the probe succeeds again", "2m35s: p/biz1 readiness true")
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	for status, want := range map[int]string{
 		200: "", 204: "", 399: "", 199: "199 http://10.0.0.1:8080/", 400: "400 http://10.0.0.1:8080/",
 		0:  "http://10.0.0.1:8080/ connection refused",
 		-1: "http://10.0.0.1:8080/ context deadline exceeded",
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			inBubble(t, func(w *world) {
-				w.answers(status)
+			runTest(t, func(w *fixture) {
+				w.respondWith(status)
 				w.prober.Set(w.target(
 					func(t *Target) { t.Readiness = httpGet("", func(p *corev1.Probe) { p.FailureThreshold = 1 }) }))
-				w.pass(2 * time.Second)
-				w.expectReady("then", want == "", want)
+				w.advance(2 * time.Second)
+				w.wantReady("after the probe", want == "", want)
 			})
 		})
 	}
 }
 
-// A module that failed its liveness probe is left alone until it was started anew.
+// After its liveness probe has failed, a module is not probed until it has restarted.
 func TestLiveness(t *testing.T) {
-	inBubble(t, func(w *world) {
+	runTest(t, func(w *fixture) {
 		liveness := func(t *Target) { t.Liveness = httpGet("/live") }
 		w.prober.Set(w.target(liveness))
-		w.pass(time.Second)
-		w.expect("while it lives") // as it is taken to from the start
-		w.answers(0)
-		w.pass(30 * time.Second)
-		w.expect("after three failures", `30s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
-		w.expectAsked("so far", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live",
+		w.advance(time.Second)
+		w.wantResults("while the probe succeeds") // the initial result is healthy
+		w.respondWith(0)
+		w.advance(30 * time.Second)
+		w.wantResults("after 3 failures", `30s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
+		w.wantRequests("until then", "0s: http://10.0.0.1:8080/live", "10s: http://10.0.0.1:8080/live",
 			"20s: http://10.0.0.1:8080/live", "30s: http://10.0.0.1:8080/live")
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 		w.prober.Set(w.target(liveness))
-		w.pass(time.Minute)
-		w.expectAsked("until it is started anew")
-		w.expectReady("whatever liveness says", true, "")
+		w.advance(time.Minute)
+		w.wantRequests("before the restart")
+		w.wantReady("with a failed liveness probe", true, "")
 
 		again := time.Now()
 		w.prober.Set(w.target(liveness, func(t *Target) { t.Started = again }))
-		w.pass(30 * time.Second)
-		w.expect("after three more", `2m51s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
+		w.advance(30 * time.Second)
+		w.wantResults("after 3 more failures",
+			`2m51s: p/biz1 liveness false, http://10.0.0.1:8080/live connection refused`)
 	})
 }
 
-// What was Ready before this controller began stays so until a probe says otherwise, and the probes
-// of many do not come at once.
-func TestRestartOfTheController(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.answers(503)
+// Modules that were Ready before the controller started stay ready until a probe fails, and their first probes are
+// spread over a period.
+func TestControllerRestart(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.respondWith(503)
 		for i := range 50 {
 			w.prober.Set(w.target(func(t *Target) {
 				t.Pod, t.WasReady, t.Started = types.UID(fmt.Sprint(i)), true, w.began.Add(-time.Hour)
@@ -240,16 +240,16 @@ func TestRestartOfTheController(t *testing.T) {
 		}
 		synctest.Wait()
 		if ready, why := w.prober.Ready("7", "biz1"); !ready {
-			t.Errorf("it is not ready any more: %s", why)
+			t.Errorf("not ready after the restart: %s", why)
 		}
 		w.mu.Lock()
-		if len(w.asked) > 10 {
-			t.Errorf("%d of 50 were asked at once", len(w.asked))
+		if len(w.requests) > 10 {
+			t.Errorf("%d of 50 modules were probed immediately, want at most 10", len(w.requests))
 		}
 		w.mu.Unlock()
-		w.pass(31 * time.Second)
+		w.advance(31 * time.Second)
 		if ready, _ := w.prober.Ready("7", "biz1"); ready {
-			t.Error("it is ready after three failures")
+			t.Error("still ready after 3 failures")
 		}
 	})
 }
@@ -257,77 +257,78 @@ func TestRestartOfTheController(t *testing.T) {
 // The number of concurrent requests is limited in total and for each base.
 func TestConcurrency(t *testing.T) {
 	for bases, most := range map[int]int{20: 8, 1: baseConcurrency} {
-		inBubble(t, func(w *world) {
-			w.answers(-1)
+		runTest(t, func(w *fixture) {
+			w.respondWith(-1)
 			for i := range 20 {
 				w.prober.Set(w.target(func(t *Target) {
 					t.Pod, t.Base, t.Readiness = types.UID(fmt.Sprint(i)), fmt.Sprint(i%bases), httpGet("/")
 				}))
 			}
-			w.pass(9 * time.Second)
-			if w.most != most || len(w.asked) != 20 {
-				t.Errorf("%d bases: %d requests, %d concurrently; want 20, %d", bases, len(w.asked), w.most, most)
+			w.advance(9 * time.Second)
+			if w.maxActive != most || len(w.requests) != 20 {
+				t.Errorf("%d bases: %d requests, at most %d concurrently; want 20 and %d", bases, len(w.requests),
+					w.maxActive, most)
 			}
 		})
 	}
 }
 
-// An answer that takes longer than a period costs the probes in between, and no more.
-func TestSlowAnswers(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.answers(-1)
+// If a response takes longer than a period, only the probes that were due in the meantime are skipped.
+func TestSlowResponses(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.respondWith(-1)
 		w.prober.Set(w.target(func(t *Target) {
 			t.Readiness = httpGet("/", func(p *corev1.Probe) { p.PeriodSeconds, p.TimeoutSeconds = 2, 3 })
 		}))
-		w.pass(9 * time.Second)
-		w.expectAsked("in nine seconds", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/",
+		w.advance(9 * time.Second)
+		w.wantRequests("in 9 s", "0s: http://10.0.0.1:8080/", "4s: http://10.0.0.1:8080/",
 			"8s: http://10.0.0.1:8080/")
 	})
 }
 
 func TestSetAndForget(t *testing.T) {
-	inBubble(t, func(w *world) {
+	runTest(t, func(w *fixture) {
 		probed := func(t *Target) { t.Readiness, t.Liveness = httpGet("/r"), httpGet("/l") }
 		w.prober.Set(w.target(probed))
-		w.pass(time.Second)
-		w.expect("at first", "0s: p/biz1 readiness true")
-		w.prober.Set(w.target(probed)) // nothing new: not asked again
-		w.pass(time.Second)
+		w.advance(time.Second)
+		w.wantResults("after the first probes", "0s: p/biz1 readiness true")
+		w.prober.Set(w.target(probed)) // without a change: no new probe
+		w.advance(time.Second)
 		w.prober.Set(w.target(probed, func(t *Target) { t.Address = "10.0.0.2:80" }))
-		w.expectReady("at another address", true, "") // as before
-		w.pass(time.Second)
+		w.wantReady("at another address", true, "") // the result is kept
+		w.advance(time.Second)
 		w.mu.Lock()
-		asked := map[string]int{}
-		for _, a := range w.asked {
-			asked[a]++
+		requests := map[string]int{}
+		for _, a := range w.requests {
+			requests[a]++
 		}
-		w.asked = nil
+		w.requests = nil
 		w.mu.Unlock()
 		want := map[string]int{
 			"0s: http://10.0.0.1:8080/r": 1, "0s: http://10.0.0.1:8080/l": 1,
 			"2s: http://10.0.0.2:80/r": 1, "2s: http://10.0.0.2:80/l": 1,
 		}
-		if diff := cmp.Diff(want, asked); diff != "" {
+		if diff := cmp.Diff(want, requests); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		w.prober.Set(w.target(func(t *Target) { t.Liveness = httpGet("/l"); t.Address = "10.0.0.2:80" }))
-		w.expectReady("without a readiness probe", true, "")
-		w.pass(10 * time.Second)
-		w.expectAsked("without it", "12s: http://10.0.0.2:80/l")
+		w.wantReady("without a readiness probe", true, "")
+		w.advance(10 * time.Second)
+		w.wantRequests("without a readiness probe", "12s: http://10.0.0.2:80/l")
 		tcp := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{}}}
 		w.prober.Set(w.target(func(t *Target) { t.Liveness, t.Readiness = tcp, tcp }))
-		w.pass(time.Minute)
-		w.expectAsked("of another type")
+		w.advance(time.Minute)
+		w.wantRequests("with probes of another type")
 
-		// An answer that comes after the Pod has gone is nobody's.
-		w.answers(-1)
+		// A response after Forget is ignored.
+		w.respondWith(-1)
 		w.prober.Set(w.target(probed, func(t *Target) { t.Readiness.FailureThreshold = 1 }))
 		synctest.Wait()
 		w.prober.Forget("p", "biz1")
-		w.pass(time.Minute)
-		w.expect("after it was forgotten")
+		w.advance(time.Minute)
+		w.wantResults("after Forget")
 		if n := len(w.prober.workers) + len(w.prober.bases); n != 0 {
-			t.Errorf("%d workers and bases are left", n)
+			t.Errorf("%d workers and bases remain, want 0", n)
 		}
 	})
 }

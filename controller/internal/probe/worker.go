@@ -11,26 +11,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// worker is a probe of a container. The lock of the Prober guards it.
+// worker is the state of a probe of a container. Prober.mu guards it.
 type worker struct {
 	key    key
 	target Target
 	spec   corev1.Probe
 	base   *limits
 	cancel context.CancelFunc // cancels the request in flight; nil before the first one
-	slow   bool               // whether the last request was slow
+	slow   bool               // the last request was slow
 
-	due time.Time // of the next request
+	due time.Time // when the next request is due
 
-	healthy bool
-	message string
-	last    bool // whether the last request succeeded
-	run     int  // number of requests in a row with that result
-	onHold  bool // the liveness probe has failed, and the module has not restarted yet
+	healthy       bool
+	message       string
+	lastSucceeded bool // the last request succeeded
+	streak        int  // the number of consecutive requests with that result
+	onHold        bool // the liveness probe has failed, and the module has not restarted yet
 }
 
-// newWorker returns a worker. Before the first request, a module is alive and not ready. The first probes of modules that were
-// Ready when this controller started are spread over a period.
+// newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not. The
+// first probes of modules that were Ready when this controller started are spread randomly over a period.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
@@ -43,7 +43,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe, with the default of the API server, as the other settings.
+// period returns the period of the probe. The defaults of all settings are those of the API server.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }
@@ -52,22 +52,22 @@ func (w *worker) timeout() time.Duration {
 	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
-// note records the result of a request and when to send the next one, and reports whether healthy has changed.
-func (w *worker) note(err error, now time.Time) (changed bool) {
-	for w.due = w.due.Add(w.period()); w.due.Before(now); { // an answer took longer than a period
+// recordResult records the result of a request, sets the next due time, and reports whether healthy has changed.
+func (w *worker) recordResult(err error, now time.Time) (changed bool) {
+	for w.due = w.due.Add(w.period()); w.due.Before(now); { // the response took longer than a period
 		w.due = w.due.Add(w.period())
 	}
 	good := err == nil
-	if good != w.last {
-		w.run = 0
+	if good != w.lastSucceeded {
+		w.streak = 0
 	}
-	w.last = good
-	w.run++
+	w.lastSucceeded = good
+	w.streak++
 	threshold := cmp.Or(w.spec.FailureThreshold, 3)
 	if good {
 		threshold = cmp.Or(w.spec.SuccessThreshold, 1)
 	}
-	if w.run < int(threshold) {
+	if w.streak < int(threshold) {
 		return false
 	}
 	changed, w.healthy = w.healthy != good, good

@@ -18,16 +18,16 @@ import (
 
 const (
 	attemptTimeout = 5 * time.Second
-	// attempts is the number of attempts for a message. The delay between them grows from firstDelay.
+	// attempts is the maximum number of attempts for a message. The delay between them grows from firstDelay.
 	attempts   = 4
 	firstDelay = time.Second
-	// perMinute is the maximum number of messages in a minute. Above it, DingTalk blocks a robot for ten minutes.
+	// perMinute is the maximum number of messages per minute. Beyond it, DingTalk blocks a robot for ten minutes.
 	perMinute = 20
-	// queueSize is the maximum number of events that wait for a hook.
+	// queueSize is the maximum number of queued events of a hook.
 	queueSize = 256
 )
 
-// hook is one address with its queue.
+// hook is a webhook with its queue.
 type hook struct {
 	o       Options
 	name    string // the host name
@@ -35,7 +35,7 @@ type hook struct {
 	client  *http.Client
 	queue   chan Event
 	limit   *rate.Limiter
-	dropped atomic.Int64 // since it was last logged
+	dropped atomic.Int64 // the number of events that were dropped since the last log line
 }
 
 func newHook(o Options, address *url.URL) *hook {
@@ -49,7 +49,7 @@ func newHook(o Options, address *url.URL) *hook {
 	}
 }
 
-func (h *hook) offer(e Event) {
+func (h *hook) enqueue(e Event) {
 	select {
 	case h.queue <- e:
 	default:
@@ -62,7 +62,7 @@ func (h *hook) drop() {
 	h.o.Counters.Dropped.Inc()
 }
 
-// send posts events until ctx is done.
+// send sends queued events until ctx is done.
 func (h *hook) send(ctx context.Context) {
 	for {
 		select {
@@ -76,7 +76,7 @@ func (h *hook) send(ctx context.Context) {
 				return
 			case err != nil:
 				h.o.Counters.Failed.Inc()
-				h.o.Logger.ErrorContext(ctx, "report hook refused an event", "hook", h.name,
+				h.o.Logger.ErrorContext(ctx, "could not send an event to a report hook", "hook", h.name,
 					"event", e.Event, "traceID", e.TraceID, "code", errcode.Of(err), "err",
 					h.robot.hide(errcode.Message(err)))
 			default:
@@ -86,7 +86,7 @@ func (h *hook) send(ctx context.Context) {
 	}
 }
 
-// deliver posts an event, and repeats attempts that may succeed later.
+// deliver sends an event. It retries after errors that are not permanent.
 func (h *hook) deliver(ctx context.Context, e Event) error {
 	body, err := e.body()
 	if err != nil {
@@ -98,21 +98,21 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 		if err := h.limit.Wait(ctx); err != nil {
 			return false, err
 		}
-		hopeless, err := h.post(ctx, body)
+		permanent, err := h.post(ctx, body)
 		last = err
-		if hopeless {
+		if permanent {
 			return false, err
 		}
 		return err == nil, nil
 	})
 	if wait.Interrupted(err) && last != nil {
-		return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "tried %d times: %w", attempts, last)
+		return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%d attempts failed: %w", attempts, last)
 	}
 	return err
 }
 
-// post makes one attempt. hopeless reports whether another one would fail too.
-func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error) {
+// post makes one attempt. permanent reports whether another attempt would fail too.
+func (h *hook) post(ctx context.Context, body []byte) (permanent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, h.robot.url(time.Now()), bytes.NewReader(body))
@@ -127,7 +127,7 @@ func (h *hook) post(ctx context.Context, body []byte) (hopeless bool, err error)
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
 	if err != nil {
-		return false, fmt.Errorf("reading the answer: %w", err)
+		return false, fmt.Errorf("reading the response: %w", err)
 	}
-	return verdict(response.StatusCode, text)
+	return checkResponse(response.StatusCode, text)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Event is a failure. Empty fields are omitted from the message.
+// Event is a failure that is reported. Empty fields are omitted from the message.
 type Event struct {
-	// TraceID is the same for all events of a change; from the label labels.Trace of a Pod.
+	// TraceID identifies all events of a change. It is the value of the label labels.Trace of a Pod.
 	TraceID string
-	// Scene is an operation and Event is its step, for example vpod_deploy and ContainerStart.
+	// Scene is the operation, for example vpod_deploy. Event is its step, for example ContainerStart.
 	Scene, Event string
 	Result       string // for example FAILED
-	// Code has a suggestion that is added to the message.
+	// Code is the error code. Its suggestion, if it has one, is added to the message.
 	Code     errcode.Code
-	Message  string // shortened as by arklet.Text
+	Message  string // shortened by arklet.Text
 	TimeUsed time.Duration
-	// Labels name the Pod, the Node, the module and so on.
+	// Labels identify the Pod, the Node, the module and so on.
 	Labels map[string]string
 }
 
@@ -36,7 +36,7 @@ type markdown struct {
 	} `json:"markdown"`
 }
 
-// body returns the event as a request to a DingTalk robot, with the heading and the fields of ModuleController V2.
+// body returns the request body for a DingTalk robot, with the heading and fields of ModuleController V2 (upstream).
 func (e Event) body() ([]byte, error) {
 	var text strings.Builder
 	text.WriteString("# MC告警\n")
@@ -69,36 +69,36 @@ func (e Event) body() ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// marks are special characters of Markdown anywhere in a text, begins are special at the beginning of a line.
+// markdownChars are special anywhere in Markdown. lineStartChars are special only at the beginning of a line.
 const (
-	marks  = "\\`*_[]<>|~!"
-	begins = "#+-="
+	markdownChars  = "\\`*_[]<>|~!"
+	lineStartChars = "#+-="
 )
 
-// escape escapes a text for Markdown, so that it has no links, pictures and headings, and its lines stay in their field.
+// escape escapes a text for Markdown: it has no links, images or headings, and all its lines stay in the list item.
 func escape(text string) string {
 	text = arklet.Text(text)
 	var b strings.Builder
-	first, number := false, false // on its line there was space alone, and then digits
+	atLineStart, afterDigits := false, false // the line has only space and digits so far; it has digits
 	for i, c := range text {
 		switch {
 		case c == '\n':
 			b.WriteString("\n  ")
-			first, number = true, false
+			atLineStart, afterDigits = true, false
 			continue
-		case first && !number && (c == ' ' || c == '\t'):
-			continue // enough of it would make a block of code
-		case first && c >= '0' && c <= '9':
-			number = true
+		case atLineStart && !afterDigits && (c == ' ' || c == '\t'):
+			continue // an indented line would be a code block
+		case atLineStart && c >= '0' && c <= '9':
+			afterDigits = true
 			b.WriteRune(c)
 			continue
-		case first && number && (c == '.' || c == ')'),
-			first && !number && strings.ContainsRune(begins, c),
-			strings.ContainsRune(marks, c),
+		case atLineStart && afterDigits && (c == '.' || c == ')'),
+			atLineStart && !afterDigits && strings.ContainsRune(lineStartChars, c),
+			strings.ContainsRune(markdownChars, c),
 			c == ':' && strings.HasPrefix(text[i:], "://"):
 			b.WriteByte('\\')
 		}
-		first = false
+		atLineStart = false
 		b.WriteRune(c)
 	}
 	return b.String()

@@ -1,7 +1,8 @@
-// Package report posts failures as DingTalk messages to web hooks (Module Controller V2 document 5.4, REPORT_HOOKS).
+// Package report sends failures as DingTalk messages to webhooks (Module Controller V2 document 5.4, REPORT_HOOKS).
 //
-// Events that a hook does not accept in time are dropped and counted. They are logged once a minute. The address of a hook has
-// its token, so logs and errors have only its host name, and redirects are not followed. Texts of bases are escaped.
+// Events are dropped and counted if the queue of a hook is full. The number of dropped events is logged once a minute.
+// The URL of a hook contains a token. Therefore, logs and errors contain only the host name, and redirects are not
+// followed. Texts from bases are escaped.
 package report
 
 import (
@@ -21,32 +22,32 @@ import (
 
 // Options configure a Reporter. Counters and Logger are required.
 type Options struct {
-	// Hooks are the addresses of DingTalk robots; see ParseHooks.
+	// Hooks are the URLs of DingTalk robots; see ParseHooks.
 	Hooks []*url.URL
 	// Transport sends the messages. Default: http.DefaultTransport.
 	Transport http.RoundTripper
 	Counters  Counters
-	// Logger gets a line for each failed message, and one per minute about dropped events.
+	// Logger logs each message that failed, and once a minute the number of dropped events.
 	Logger *slog.Logger
 }
 
 // Counters count the messages of all hooks.
 type Counters struct {
-	// Sent counts the accepted messages, Failed those whose attempts have failed, and Dropped the events that did not fit
-	// into the queue or were not sent before the end.
+	// Sent counts accepted messages. Failed counts messages whose attempts all failed. Dropped counts events that did
+	// not fit into the queue, or that were still queued when the Reporter stopped.
 	Sent, Failed, Dropped prometheus.Counter
 }
 
 // Causes of invalid hooks.
 var (
-	errNoAddress    = errors.New("is no https address: separate addresses by a semicolon")
-	errNotEncrypted = errors.New("is an http address, on which others read its token: " +
+	errNoAddress    = errors.New("is not an https URL; separate several URLs with semicolons")
+	errNotEncrypted = errors.New("is an http URL, which exposes the token in transit; " +
 		"use https, or set REPORT_HOOKS_ALLOW_HTTP to true")
 )
 
-// ParseHooks parses REPORT_HOOKS: addresses separated by semicolons. The fragment of an address is the secret that signs its
-// messages. allowHTTP accepts addresses with http, which does not encrypt the token and the messages. The error has the
-// position of an invalid address, not the address.
+// ParseHooks parses REPORT_HOOKS: URLs separated by semicolons. The fragment of a URL is the secret that signs the
+// messages. allowHTTP also accepts http URLs, which send the token and the messages unencrypted. An error contains the
+// position of the invalid URL, but not the URL, because it is confidential.
 func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
@@ -67,13 +68,13 @@ func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	return hooks, nil
 }
 
-// Reporter reports events. Make it with New.
+// Reporter sends events to hooks. Create it with New.
 type Reporter struct {
 	o     Options
 	hooks []*hook
 }
 
-// New returns a Reporter. It queues events until Start sends them.
+// New returns a Reporter. Events are queued until Start sends them.
 func New(o Options) *Reporter {
 	o.Transport = cmp.Or(o.Transport, http.DefaultTransport)
 	r := &Reporter{o: o}
@@ -83,15 +84,15 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Report queues an event for every hook. It does not block, and may be called concurrently. A hook with a full queue does not
-// get the event.
+// Report queues an event for every hook. It does not block, and may be called concurrently. If the queue of a hook is
+// full, the event is dropped for that hook.
 func (r *Reporter) Report(e Event) {
 	for _, h := range r.hooks {
-		h.offer(e)
+		h.enqueue(e)
 	}
 }
 
-// Start sends events until ctx is done, and returns nil. It drops the remaining events. Call it once.
+// Start sends events until ctx is done, and returns nil. It drops the events that are still queued. Call it once.
 func (r *Reporter) Start(ctx context.Context) error {
 	var senders sync.WaitGroup
 	for _, h := range r.hooks {
@@ -119,7 +120,7 @@ func (r *Reporter) Start(ctx context.Context) error {
 func (r *Reporter) logDropped(ctx context.Context) {
 	for _, h := range r.hooks {
 		if n := h.dropped.Swap(0); n > 0 {
-			r.o.Logger.WarnContext(ctx, "report hook missed events", "hook", h.name, "events", n)
+			r.o.Logger.WarnContext(ctx, "events for a report hook were dropped", "hook", h.name, "events", n)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// pipes is a network inside one synctest bubble: host names to listeners.
+// pipes is a network in a synctest bubble: listeners by host name.
 type pipes map[string]*pipeListener
 
 type pipeListener struct {
@@ -80,8 +80,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// world is a reporter with its hooks, in a bubble where time passes only while everything waits.
-type world struct {
+// fixture is a Reporter with its hooks. It runs in a synctest bubble.
+type fixture struct {
 	t        *testing.T
 	network  pipes
 	log      logBuffer
@@ -90,11 +90,11 @@ type world struct {
 	stop     func()
 }
 
-// inBubble runs a test with hooks, by host name, that answer as the handlers do.
-func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options),
-	test func(*world)) {
+// runTest runs a test in a synctest bubble. handlers are the servers of the hooks by host name.
+func runTest(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options),
+	test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, network: pipes{}}
+		w := &fixture{t: t, network: pipes{}}
 		for host, handler := range handlers {
 			w.network[host] = &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 			server := httptest.NewUnstartedServer(handler)
@@ -132,13 +132,13 @@ func inBubble(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, 
 	})
 }
 
-func (w *world) pass(d time.Duration) {
+func (w *fixture) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// expectCounts compares sent, failed and dropped.
-func (w *world) expectCounts(sent, failed, dropped float64) {
+// wantCounts compares the counters.
+func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	w.t.Helper()
 	var got []float64
 	for _, counter := range []prometheus.Counter{w.counters.Sent, w.counters.Failed, w.counters.Dropped} {
@@ -153,24 +153,24 @@ func (w *world) expectCounts(sent, failed, dropped float64) {
 	}
 }
 
-// expectLog wants the log to have a number of lines and to hold some texts, never the token.
-func (w *world) expectLog(lines int, texts ...string) {
+// wantLog checks the number of log lines, that the log contains the texts, and that it does not contain the token.
+func (w *fixture) wantLog(lines int, texts ...string) {
 	w.t.Helper()
 	log := w.log.String()
 	if got := strings.Count(log, "\n"); got != lines {
-		w.t.Errorf("%d lines of log, want %d:\n%s", got, lines, log)
+		w.t.Errorf("%d log lines, want %d:\n%s", got, lines, log)
 	}
 	for _, text := range texts {
 		if !strings.Contains(log, text) {
-			w.t.Errorf("log does not say %q:\n%s", text, log)
+			w.t.Errorf("the log does not contain %q:\n%s", text, log)
 		}
 	}
 	if strings.Contains(log, "secret") {
-		w.t.Errorf("log holds the token:\n%s", log)
+		w.t.Errorf("the log contains the token:\n%s", log)
 	}
 }
 
-func answer(status int, body string) http.HandlerFunc {
+func respondWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
@@ -179,7 +179,7 @@ func answer(status int, body string) http.HandlerFunc {
 
 const robotOK = `{"errcode":0,"errmsg":"ok"}`
 
-func TestMessageReachesEveryHook(t *testing.T) {
+func TestMessageIsSentToEveryHook(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	record := func(rw http.ResponseWriter, r *http.Request) {
@@ -190,13 +190,13 @@ func TestMessageReachesEveryHook(t *testing.T) {
 		_, _ = io.WriteString(rw, robotOK)
 	}
 	hooks := "http://one/robot/send?access_token=secret; ;http://two/robot;"
-	inBubble(t, hooks, map[string]http.HandlerFunc{"one": record, "two": record}, nil, func(w *world) {
+	runTest(t, hooks, map[string]http.HandlerFunc{"one": record, "two": record}, nil, func(w *fixture) {
 		w.reporter.Report(Event{
 			TraceID: "t-1", Scene: "vpod_deploy", Event: "ContainerStart", Result: "FAILED",
 			Code: errcode.UserDiskFull, Message: "no space", TimeUsed: 1500 * time.Millisecond,
 			Labels: map[string]string{"pod": "default/p", "node": "vnode.1"},
 		})
-		w.pass(time.Millisecond)
+		w.advance(time.Millisecond)
 		body := `{"msgtype":"markdown","markdown":{"title":"Log Notification","text":"# MC告警\n\n- Trace ID: t-1\n- 工单类型: vpod_deploy` +
 			`\n- 节点: ContainerStart\n- 结果: FAILED\n- 失败信息: no space\n- 错误代码: User.DiskFull\n- 解决方案: 请替换\n- 耗时: 1.5s` +
 			`\n- 部署信息: node=vnode.1, pod=default/p"}}`
@@ -208,12 +208,12 @@ func TestMessageReachesEveryHook(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		w.expectCounts(2, 0, 0)
-		w.expectLog(0)
+		w.wantCounts(2, 0, 0)
+		w.wantLog(0)
 	})
 }
 
-func TestAnswers(t *testing.T) {
+func TestResponses(t *testing.T) {
 	tests := []struct {
 		name         string
 		status       int
@@ -223,19 +223,19 @@ func TestAnswers(t *testing.T) {
 		log          string
 	}{
 		{"ok", 200, robotOK, 1, 0, 1, ""},
-		{"no robot", 204, "", 1, 0, 1, ""},
-		{"unauthorised", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
+		{"server that is not a robot", 204, "", 1, 0, 1, ""},
+		{"unauthorized", 401, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"forbidden", 403, "", 0, 1, 1, "OtherUpstream.SecretAKError"},
 		{"not found", 404, "", 0, 1, 1, "OtherUpstream.InvalidParameter 404"},
 		{"redirect", 302, "", 0, 1, 1, "OtherUpstream.InvalidParameter 302"},
 		{"server error", 500, "", 0, 1, 4, "ModuleController.RetryTimesExceeded 500"},
-		{"too many", 429, "", 0, 1, 4, "429"},
-		{"robot has no such token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1,
+		{"too many requests", 429, "", 0, 1, 4, "429"},
+		{"robot: unknown token", 200, `{"errcode":300001,"errmsg":"token is not exist"}`, 0, 1, 1,
 			"OtherUpstream.SecretAKError 300001"},
-		{"robot's security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1,
+		{"robot: security settings", 200, `{"errcode":310000,"errmsg":"sign not match"}`, 0, 1, 1,
 			"OtherUpstream.SecretAKError 310000"},
-		{"robot is asked too often", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "130101"},
-		{"robot finds fault", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1,
+		{"robot: too many messages", 200, `{"errcode":130101,"errmsg":"send too fast"}`, 0, 1, 4, "130101"},
+		{"robot: other error", 200, `{"errcode":400102,"errmsg":"odd"}`, 0, 1, 1,
 			"OtherUpstream.InvalidParameter 400102"},
 	}
 	for _, tt := range tests {
@@ -243,17 +243,17 @@ func TestAnswers(t *testing.T) {
 			var attempts atomic.Int64
 			handler := func(w http.ResponseWriter, r *http.Request) {
 				attempts.Add(1)
-				answer(tt.status, tt.body)(w, r)
+				respondWith(tt.status, tt.body)(w, r)
 			}
-			inBubble(t, "http://one/?access_token=secret", map[string]http.HandlerFunc{"one": handler}, nil,
-				func(w *world) {
+			runTest(t, "http://one/?access_token=secret", map[string]http.HandlerFunc{"one": handler}, nil,
+				func(w *fixture) {
 					w.reporter.Report(Event{Event: "ContainerStart"})
-					w.pass(30 * time.Second)
-					w.expectCounts(tt.sent, tt.failed, 0)
+					w.advance(30 * time.Second)
+					w.wantCounts(tt.sent, tt.failed, 0)
 					if got := attempts.Load(); got != tt.attempts {
 						t.Errorf("%d attempts, want %d", got, tt.attempts)
 					}
-					w.expectLog(int(tt.failed), strings.Fields(tt.log)...)
+					w.wantLog(int(tt.failed), strings.Fields(tt.log)...)
 				})
 		})
 	}
@@ -263,27 +263,27 @@ func TestRetrySucceeds(t *testing.T) {
 	var attempts atomic.Int64
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if attempts.Add(1) < 3 {
-			answer(502, "")(w, r)
+			respondWith(502, "")(w, r)
 		}
 	}
-	inBubble(t, "http://one/", map[string]http.HandlerFunc{"one": handler}, nil, func(w *world) {
+	runTest(t, "http://one/", map[string]http.HandlerFunc{"one": handler}, nil, func(w *fixture) {
 		w.reporter.Report(Event{})
-		w.pass(30 * time.Second)
-		w.expectCounts(1, 0, 0)
-		w.expectLog(0)
+		w.advance(30 * time.Second)
+		w.wantCounts(1, 0, 0)
+		w.wantLog(0)
 	})
 }
 
-// A hook that hangs and one that is not there leave the third one and the caller alone.
-func TestDeadHooksSlowNobody(t *testing.T) {
+// A hook that does not respond and a hook that is down do not block other hooks or the caller.
+func TestUnavailableHooksDoNotBlockOthers(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
 	}
-	const events = queueSize + 10 // each hook has one event in hand and a full queue
+	const events = queueSize + 10 // each hook is sending one event, and its queue is full
 	hooks := "http://slow/?access_token=secret;http://dead/?access_token=secret;http://good/"
-	handlers := map[string]http.HandlerFunc{"slow": hang, "good": answer(200, robotOK)}
-	inBubble(t, hooks, handlers, nil, func(w *world) {
+	handlers := map[string]http.HandlerFunc{"slow": hang, "good": respondWith(200, robotOK)}
+	runTest(t, hooks, handlers, nil, func(w *fixture) {
 		before := time.Now()
 		for range events {
 			w.reporter.Report(Event{Event: "ContainerStart"})
@@ -292,25 +292,25 @@ func TestDeadHooksSlowNobody(t *testing.T) {
 		if took := time.Since(before); took != 0 {
 			t.Errorf("Report took %v", took)
 		}
-		w.expectCounts(20, 0, 2*9)
-		w.expectLog(0)
-		w.pass(61 * time.Second)
+		w.wantCounts(20, 0, 2*9)
+		w.wantLog(0)
+		w.advance(61 * time.Second)
 		w.stop()
-		w.expectLog(10, "hook=slow events=9", "hook=dead events=9", "connection refused", "context deadline exceeded")
+		w.wantLog(10, "hook=slow events=9", "hook=dead events=9", "connection refused", "context deadline exceeded")
 	})
 }
 
-func TestRobotsLimitIsKept(t *testing.T) {
-	inBubble(t, "http://one/", map[string]http.HandlerFunc{"one": answer(200, robotOK)}, nil, func(w *world) {
+func TestRateLimit(t *testing.T) {
+	runTest(t, "http://one/", map[string]http.HandlerFunc{"one": respondWith(200, robotOK)}, nil, func(w *fixture) {
 		for range 50 {
 			w.reporter.Report(Event{})
 		}
-		w.pass(time.Second)
-		w.expectCounts(20, 0, 0)
-		w.pass(time.Minute)
-		w.expectCounts(40, 0, 0)
+		w.advance(time.Second)
+		w.wantCounts(20, 0, 0)
+		w.advance(time.Minute)
+		w.wantCounts(40, 0, 0)
 		w.stop()
-		w.expectCounts(40, 0, 10)
-		w.expectLog(1, "events=10")
+		w.wantCounts(40, 0, 10)
+		w.wantLog(1, "events=10")
 	})
 }

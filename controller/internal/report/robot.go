@@ -18,11 +18,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// robot is the destination of messages.
+// robot is the DingTalk robot of a hook.
 type robot struct {
 	address url.URL
 	secret  string   // signs messages; empty means that they are not signed
-	hidden  []string // the confidential parts of the address
+	hidden  []string // the confidential parts of the URL, the longest first
 }
 
 func newRobot(address *url.URL) robot {
@@ -30,7 +30,7 @@ func newRobot(address *url.URL) robot {
 	r.address.Fragment, r.address.RawFragment = "", ""
 	hide := func(texts ...string) {
 		for _, text := range texts {
-			if len(text) >= shortestToken {
+			if len(text) >= minTokenLength {
 				r.hidden = append(r.hidden, text, url.QueryEscape(text))
 			}
 		}
@@ -41,7 +41,7 @@ func newRobot(address *url.URL) robot {
 		hide(values...)
 	}
 	for part := range strings.SplitSeq(address.Path, "/") {
-		if len(part) >= longPart {
+		if len(part) >= minPathTokenLength {
 			hide(part)
 		}
 	}
@@ -49,14 +49,14 @@ func newRobot(address *url.URL) robot {
 	return r
 }
 
-// The minimum sizes of a token in the query, and of a part of the path that may be a token.
+// The minimum lengths of secrets in bytes: of values in the query and passwords, and of path segments.
 const (
-	shortestToken = 6
-	longPart      = 16
+	minTokenLength     = 6
+	minPathTokenLength = 16
 )
 
-// url returns the address for a message that is sent now. The signature is valid for an hour (DingTalk, "custom robot, security
-// settings").
+// url returns the URL for a message that is sent at now. If there is a secret, the URL is signed. The signature is
+// valid for an hour (DingTalk, "custom robot, security settings").
 func (r robot) url(now time.Time) string {
 	if r.secret == "" {
 		return r.address.String()
@@ -71,7 +71,7 @@ func (r robot) url(now time.Time) string {
 	return address.String()
 }
 
-// hide removes the confidential parts from a text. A robot may repeat them in its answers.
+// hide replaces the confidential parts of the URL in a text with an ellipsis. A robot may repeat them in its responses.
 func (r robot) hide(text string) string {
 	for _, token := range r.hidden {
 		text = strings.ReplaceAll(text, token, "…")
@@ -79,7 +79,7 @@ func (r robot) hide(text string) string {
 	return text
 }
 
-// withoutAddress removes the address from an error of net/http.
+// withoutAddress removes the URL from an error of net/http.
 func withoutAddress(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err
@@ -87,21 +87,21 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// robotAnswer is an answer of DingTalk, which also has status 200 if it refuses a message.
+// robotAnswer is the response of DingTalk. The HTTP status is 200 even if DingTalk rejects a message.
 type robotAnswer struct {
 	Code    int    `json:"errcode"`
 	Message string `json:"errmsg"`
 }
 
-// The codes of DingTalk robots that decide what to do next.
+// Error codes of DingTalk robots.
 const (
-	robotTooFast   = 130101 // more than 20 messages a minute
+	robotTooFast   = 130101 // more than 20 messages per minute
 	robotNoToken   = 300001 // the token does not exist
-	robotForbidden = 310000 // key word, signature or sender's address does not match
+	robotForbidden = 310000 // the keyword, the signature or the IP address of the sender does not match
 )
 
-// verdict returns nil for a success. hopeless reports whether another attempt would fail too.
-func verdict(status int, text []byte) (hopeless bool, err error) {
+// checkResponse returns nil if the message was accepted. permanent reports whether another attempt would fail too.
+func checkResponse(status int, text []byte) (permanent bool, err error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "status %d", status)
@@ -114,14 +114,14 @@ func verdict(status int, text []byte) (hopeless bool, err error) {
 	}
 	var answer robotAnswer
 	_ = json.Unmarshal(text, &answer) // other servers send no errcode
-	said := arklet.Text(answer.Message)
+	message := arklet.Text(answer.Message)
 	switch answer.Code {
 	case 0:
 		return false, nil
 	case robotTooFast:
-		return false, fmt.Errorf("robot answers %d: %s", answer.Code, said)
+		return false, fmt.Errorf("robot answers %d: %s", answer.Code, message)
 	case robotNoToken, robotForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot answers %d: %s", answer.Code, said)
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot answers %d: %s", answer.Code, message)
 	}
-	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot answers %d: %s", answer.Code, said)
+	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot answers %d: %s", answer.Code, message)
 }

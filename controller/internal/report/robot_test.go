@@ -56,30 +56,30 @@ func TestParseHooks(t *testing.T) {
 	}
 }
 
-// A robot with a secret gets each message signed, with the moment at which it is sent.
+// If a hook has a secret, each attempt is signed with its own timestamp.
 func TestMessagesAreSigned(t *testing.T) {
 	var got []url.Values
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.URL.Query())
 		if len(got) == 1 {
-			w.WriteHeader(500) // the second attempt has a moment of its own
+			w.WriteHeader(500) // causes a second attempt
 		}
 	}
 	var began time.Time
-	inBubble(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
-		nil, func(w *world) {
+	runTest(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
+		nil, func(w *fixture) {
 			began = time.Now()
 			w.reporter.Report(Event{})
-			w.pass(30 * time.Second)
-			w.expectCounts(1, 0, 0)
+			w.advance(30 * time.Second)
+			w.wantCounts(1, 0, 0)
 		})
 	if len(got) != 2 || got[0].Get("timestamp") == got[1].Get("timestamp") {
-		t.Fatalf("the attempts were %v", got)
+		t.Fatalf("attempts %v, want 2 with different timestamps", got)
 	}
 	for _, query := range got {
 		at := query.Get("timestamp")
 		mac := hmac.New(sha256.New, []byte("SECsecret"))
-		_, _ = io.WriteString(mac, at+"\nSECsecret") // a hash takes everything
+		_, _ = io.WriteString(mac, at+"\nSECsecret") // a hash returns no error
 		want := url.Values{"access_token": {"token /"}, "timestamp": {at},
 			"sign": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
 		if diff := cmp.Diff(want, query); diff != "" {
@@ -88,81 +88,83 @@ func TestMessagesAreSigned(t *testing.T) {
 		var ms int64
 		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(began) > 10*time.Second ||
 			ms < began.UnixMilli() {
-			t.Errorf("the moment is %s, error %v", at, err)
+			t.Errorf("unexpected timestamp %s, error %v", at, err)
 		}
 	}
-	// openssl dgst -sha256 -hmac "this is secret" -binary | base64, of 1577262236757, a line end and the secret.
+	// openssl dgst -sha256 -hmac "this is secret" -binary | base64, of 1577262236757, a newline and the secret.
 	address, err := url.Parse("https://h/?access_token=t#this%20is%20secret")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const want = "https://h/?access_token=t&sign=hmPWwU%2B7lVdm3ZZz0r9tSfx0L4Q26jWOZr9%2BGs6EZQM%3D&timestamp=1577262236757"
 	if diff := cmp.Diff(want, newRobot(address).url(time.UnixMilli(1577262236757))); diff != "" {
-		t.Errorf("address (-want +got):\n%s", diff)
+		t.Errorf("URL (-want +got):\n%s", diff)
 	}
 }
 
-// A hook that redirects does not get the token to another host, nor to its own once more.
+// Redirects are not followed, so that the token is not sent to another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		var asked, other atomic.Int64
+		var requests, other atomic.Int64
 		handlers := map[string]http.HandlerFunc{
 			"one": func(w http.ResponseWriter, r *http.Request) {
-				asked.Add(1)
+				requests.Add(1)
 				http.Redirect(w, r, "http://other/?access_token=secret", status)
 			},
 			"other": func(http.ResponseWriter, *http.Request) { other.Add(1) },
 		}
-		inBubble(t, "http://one/?access_token=secret", handlers, nil, func(w *world) {
+		runTest(t, "http://one/?access_token=secret", handlers, nil, func(w *fixture) {
 			w.reporter.Report(Event{})
-			w.pass(30 * time.Second)
-			w.expectCounts(0, 1, 0)
-			w.expectLog(1, "a redirect is not followed")
+			w.advance(30 * time.Second)
+			w.wantCounts(0, 1, 0)
+			w.wantLog(1, "a redirect is not followed")
 		})
-		if asked.Load() != 1 || other.Load() != 0 {
-			t.Errorf("%d: asked %d times, and another host %d times", status, asked.Load(), other.Load())
+		if requests.Load() != 1 || other.Load() != 0 {
+			t.Errorf("status %d: %d requests to the hook and %d to the other host, want 1 and 0", status,
+				requests.Load(), other.Load())
 		}
 	}
 }
 
-// Whatever a robot answers, and however it fails, nothing secret is said.
-func TestNothingSecretIsSaid(t *testing.T) {
+// The log contains no secrets, for every response of a robot and every error.
+func TestLogContainsNoSecrets(t *testing.T) {
 	const path, token, password, sign = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
 	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" +
 		url.QueryEscape(token) + "#" + sign
 	answers := map[string]http.HandlerFunc{
-		"repeats": func(w http.ResponseWriter, r *http.Request) {
-			_, given, _ := r.BasicAuth()
+		"error message with the secrets": func(w http.ResponseWriter, r *http.Request) {
+			_, received, _ := r.BasicAuth()
 			text, _ := json.Marshal(
 				map[string]any{"errcode": 310000,
-					"errmsg": "\x1b[31mno " + r.URL.String() + " " + r.URL.Query().Get("access_token") + " " + given +
+					"errmsg": "\x1b[31mno " + r.URL.String() + " " + r.URL.Query().Get("access_token") + " " +
+						received +
 						" " + sign})
 			_, _ = w.Write(text)
 		},
-		"breaks off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"redirects": func(w http.ResponseWriter, r *http.Request) {
+		"aborted connection": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"invalid redirect": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://[::1"+r.URL.String())
 			w.WriteHeader(302)
 		},
-		"hangs": func(_ http.ResponseWriter, r *http.Request) {
+		"no response": func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 		},
 	}
-	answers["is not there"] = nil
+	answers["connection refused"] = nil
 	for name, handler := range answers {
 		t.Run(name, func(t *testing.T) {
 			handlers := map[string]http.HandlerFunc{"one": handler}
 			if handler == nil {
 				handlers = nil
 			}
-			inBubble(t, hook, handlers, nil, func(w *world) {
+			runTest(t, hook, handlers, nil, func(w *fixture) {
 				w.reporter.Report(Event{})
-				w.pass(2 * time.Minute)
-				w.expectCounts(0, 1, 0)
-				w.expectLog(1, "hook=one")
+				w.advance(2 * time.Minute)
+				w.wantCounts(0, 1, 0)
+				w.wantLog(1, "hook=one")
 				if strings.ContainsRune(w.log.String(), '\x1b') {
-					t.Errorf("the log has what cannot be printed: %q", w.log.String())
+					t.Errorf("the log has unprintable characters: %q", w.log.String())
 				}
 				synctest.Wait()
 			})
@@ -170,8 +172,8 @@ func TestNothingSecretIsSaid(t *testing.T) {
 	}
 }
 
-// What a base says stays text, in its field.
-func TestWhatBasesSayIsEscaped(t *testing.T) {
+// Texts from bases are escaped, so that they stay plain text in their list item.
+func TestTextsFromBasesAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"installBiz of m:1.0.0 on base \"b-1\": 93 %": "installBiz of m:1.0.0 on base \"b-1\": 93 %",
 		"![x](http://h/a.png)":                        `\!\[x\](http\://h/a.png)`,
@@ -202,8 +204,8 @@ func TestWhatBasesSayIsEscaped(t *testing.T) {
 	}
 }
 
-// FuzzEscape: without its escapes a text is what it was, but for space at the beginning of its lines,
-// and nothing that markdown reads stands without one.
+// FuzzEscape checks that an escaped text without the backslashes is the original text, except for space at the
+// beginning of lines, and that all special characters of Markdown are escaped.
 func FuzzEscape(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		escaped := escape(text)
@@ -212,11 +214,11 @@ func FuzzEscape(f *testing.F) {
 			if i > 0 {
 				indented, is := strings.CutPrefix(line, "  ")
 				if !is || strings.IndexAny(indented, " \t#+-=>") == 0 {
-					t.Errorf("line %d is %q", i, line)
+					t.Errorf("line %d is not indented, or begins with a special character: %q", i, line)
 				}
 				digits := len(indented) - len(strings.TrimLeft(indented, "0123456789"))
 				if rest := indented[digits:]; digits > 0 && strings.IndexAny(rest, ".)") == 0 {
-					t.Errorf("line %d is an entry of a list: %q", i, line)
+					t.Errorf("line %d is a list item: %q", i, line)
 				}
 				line = indented
 				plain.WriteByte('\n')
@@ -224,8 +226,8 @@ func FuzzEscape(f *testing.F) {
 			for j := 0; j < len(line); j++ {
 				if line[j] == '\\' && j+1 < len(line) {
 					j++
-				} else if strings.IndexByte(marks, line[j]) >= 0 || strings.HasPrefix(line[j:], "://") {
-					t.Errorf("%q stands as it is in %q", line[j:], line)
+				} else if strings.IndexByte(markdownChars, line[j]) >= 0 || strings.HasPrefix(line[j:], "://") {
+					t.Errorf("%q is not escaped in %q", line[j:], line)
 				}
 				plain.WriteByte(line[j])
 			}

@@ -9,11 +9,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Networks are those in which bases may report any address. Commands are sent to the reported address, so it must
-// belong to the base.
+// Networks are the networks in which bases may report any address. Outside of them, the reported address must belong to
+// the base, because commands are sent to it.
 type Networks []netip.Prefix
 
-// ErrAddress reports an address that the base cannot have.
+// ErrAddress reports an address that a base must not report.
 var ErrAddress = errors.New("address not allowed")
 
 // ParseNetworks parses comma-separated CIDRs.
@@ -26,7 +26,7 @@ func ParseNetworks(text string) (Networks, error) {
 		}
 		prefix, err := netip.ParsePrefix(part)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no CIDR, such as 10.0.0.0/8", part)
+			return nil, fmt.Errorf("%q is not a CIDR; use, for example, 10.0.0.0/8", part)
 		}
 		n = append(n, prefix.Masked())
 	}
@@ -42,9 +42,9 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// never lists the addresses that are always refused. Most are metadata services of cloud providers, which give
-// credentials to machines.
-var never = Networks{
+// forbidden contains the addresses that are always rejected. Most belong to metadata services of cloud providers, which
+// give credentials to machines.
+var forbidden = Networks{
 	netip.MustParsePrefix("0.0.0.0/8"),              // not valid as a destination [RFC 1122, 3.2.1.3]
 	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
 	netip.MustParsePrefix("169.254.170.0/24"),       // AWS, for containers
@@ -59,7 +59,7 @@ var never = Networks{
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// translated returns the IPv4 address to which NAT64 translates a [RFC 6052, 2.1]; a itself if it is not translated.
+// translated returns the IPv4 address to which NAT64 translates an address [RFC 6052, 2.1], or the address itself.
 func translated(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a
@@ -68,18 +68,18 @@ func translated(a netip.Addr) netip.Addr {
 	return netip.AddrFrom4([4]byte(b[12:]))
 }
 
-// Check returns the address of a base in the form that Kubernetes uses, or ErrAddress. The address must be in the
-// networks, or equal the peer address unless that is invalid. Loopback and link-local addresses must be in the
-// networks. Addresses in never are refused.
+// Check returns a reported address in the canonical form of Kubernetes, or ErrAddress. The address must be in the
+// networks or equal to the peer address; an invalid peer address is ignored. Loopback and link-local addresses must be
+// in the networks. Forbidden addresses are rejected.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
-		return "", fmt.Errorf("%w: localIP %.80q is no IP address", ErrAddress, named)
+		return "", fmt.Errorf("%w: localIP %.80q is not an IP address", ErrAddress, named)
 	}
 	a = a.Unmap()
 	target := translated(a)
 	switch {
-	case never.contain(target):
+	case forbidden.contain(target):
 		return "", fmt.Errorf(
 			"%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
 	case n.contain(a):

@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-func TestAddressesOfBases(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for _, c := range []struct{ networks, named, peer, want string }{
 		{"", "10.1.2.3", "10.1.2.3", "10.1.2.3"},
 		{"", "::ffff:10.1.2.3", "10.1.2.3", "10.1.2.3"},
@@ -80,11 +80,11 @@ func TestAddressesOfBases(t *testing.T) {
 	}
 	for _, text := range []string{"10.0.0.0", "10.0.0.0/33", "all", "10.0.0.0/8;10.1.0.0/16"} {
 		if n, err := ParseNetworks(text); err == nil {
-			t.Errorf("%q was read as %v", text, n)
+			t.Errorf("%q was parsed as %v", text, n)
 		}
 	}
 	if n, err := ParseNetworks(" , "); err != nil || len(n) != 0 {
-		t.Errorf("nothing was read as %v, %v", n, err)
+		t.Errorf("an empty text was parsed as %v, %v", n, err)
 	}
 }
 

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// FuzzAddress: an address that is taken is the base's own or one of the networks, and written as it is
-// read.
+// FuzzAddress checks that an accepted address is the peer address or in one of the networks, and that its text is
+// canonical.
 func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, networks, named, from string) {
 		n, err := ParseNetworks(networks)
 		if err != nil {
 			return
 		}
-		peer, _ := netip.ParseAddr(from) // one that is none is that of MQTT
+		peer, _ := netip.ParseAddr(from) // an invalid address means MQTT
 		peer = peer.Unmap().WithZone("")
 		got, err := n.Check(named, peer)
 		if err != nil {
@@ -25,7 +25,7 @@ func FuzzAddress(f *testing.F) {
 		}
 		a, err := netip.ParseAddr(got)
 		if err != nil || a.String() != got || a.Zone() != "" || a.Is4In6() {
-			t.Fatalf("%q was taken as %q: %v", named, got, err)
+			t.Fatalf("%q was accepted as %q: %v", named, got, err)
 		}
 		allowed := false
 		for _, prefix := range n {
@@ -33,10 +33,10 @@ func FuzzAddress(f *testing.F) {
 		}
 		if !allowed && (a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 			peer.IsValid() && a != peer) {
-			t.Errorf("%q was taken from %q with the networks %q", named, from, networks)
+			t.Errorf("%q was accepted from %q with the networks %q", named, from, networks)
 		}
 		if again, err := n.Check(got, peer); again != got || err != nil {
-			t.Errorf("%q was taken as %q, and that as %q: %v", named, got, again, err)
+			t.Errorf("%q was accepted as %q, and that as %q: %v", named, got, again, err)
 		}
 	})
 }

@@ -24,41 +24,41 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-const maxPods = "65535" // as virtual-kubelet of Koupleless sets it: modules are limited by metaspace
+const maxPods = "65535" // as in ModuleController V2; the metaspace limits the number of modules
 
-// Settings are the same for all Nodes.
+// Settings are the settings that all Nodes have in common.
 type Settings struct {
 	// Env is the environment of the controller: a label and a taint of every Node.
 	Env string
-	// KubeletAddress and KubeletPort are where the API server reaches logs and exec; port 0 means nowhere. The
-	// address is published as InternalDNS. InternalIP is the address of the base.
+	// KubeletAddress and KubeletPort are the address of logs and exec for the API server; port 0 means that they are
+	// not served. The address is the InternalDNS of Nodes. The InternalIP is the address of the base.
 	KubeletAddress string
 	KubeletPort    int32
 }
 
 const (
-	namePrefix = "vnode." // of Nodes, as the documents have it
-	// unlimited is the memory of a Node whose base has no limit of its metaspace. The scheduler treats a Node without
+	namePrefix = "vnode." // of Nodes, as in the Koupleless documentation
+	// unlimited is the memory in bytes of a Node whose base has no metaspace limit. The scheduler treats a Node without
 	// memory as full.
 	unlimited = 1 << 40
-	// storage is the ephemeral storage of every Node, in bytes. Without it, the default request of a LimitRange would
-	// keep Pods off the Node.
+	// storage is the ephemeral storage of every Node in bytes. Without it, the scheduler would reject Pods with the
+	// default request of a LimitRange.
 	storage = 1 << 50
 	// memoryPressureAt is the share of the metaspace, 0 to 1, above which a Node is under memory pressure.
 	memoryPressureAt = 0.9
 )
 
-// Name returns the name of a base's Node: vnode.<identity>, as in the Koupleless documentation. An identity that is
-// not a DNS name is changed and made unique by a hash.
+// Name returns the name of a base's Node: vnode.<identity>, as in the Koupleless documentation. If the identity is not
+// a DNS name, invalid characters are replaced and a hash is appended.
 func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
-	return namePrefix + unlikeDNS(identity, 200-len(namePrefix))
+	return namePrefix + hashedDNSName(identity, 200-len(namePrefix))
 }
 
-// unlikeDNS returns a DNS name of at most limit characters and a hash.
-func unlikeDNS(s string, limit int) string {
+// hashedDNSName converts a text to a DNS name: at most limit valid characters, and a hash.
+func hashedDNSName(s string, limit int) string {
 	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 	if len(safe) > limit {
 		safe = strings.Trim(safe[:limit], "-.")
@@ -66,12 +66,12 @@ func unlikeDNS(s string, limit int) string {
 	return strings.Trim(safe+"-"+hash(s), "-")
 }
 
-// dnsName returns a text as a part of a DNS name. It does not change a DNS name.
+// dnsName converts a text to a part of a DNS name. It does not change a valid DNS name.
 func dnsName(s string) string {
 	if len(s) <= 100 && len(validation.IsDNS1123Subdomain(s)) == 0 {
 		return s
 	}
-	return unlikeDNS(s, 90)
+	return hashedDNSName(s, 90)
 }
 
 var (
@@ -85,7 +85,7 @@ func hash(s string) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 36)
 }
 
-// labelValue returns a text as a label value. It does not change a valid value.
+// labelValue converts a text to a label value. It does not change a valid label value.
 func labelValue(s string) string {
 	if len(validation.IsValidLabelValue(s)) == 0 {
 		return s
@@ -97,9 +97,9 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// roleOf returns the role label of a Node from the host name of its base: the host name if it begins with
-// base-, else base.HOST. A base chooses its host name. Without the prefix, a base could choose a role that the
-// cluster uses, such as ingress.
+// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with base-, else
+// base.HOST. Bases report their host names. Without the prefix, a base could report a role that the cluster uses, such
+// as ingress.
 func roleOf(host string) string {
 	if strings.HasPrefix(host, labels.Role+"-") {
 		return labels.RolePrefix + host
@@ -114,7 +114,7 @@ func staleRole(want map[string]string) func(key, value string) bool {
 	}
 }
 
-// Labels returns the labels of a base's Node, by which baselines are also selected.
+// Labels returns the labels of a base's Node. They are also used to select baselines.
 //
 // They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
 // kube-proxy, select their Nodes by kubernetes.io/os=linux, and would create a Pod on each base that never starts.
@@ -132,7 +132,7 @@ func (s Settings) Labels(b base.Info) map[string]string {
 		labels.Tunnel:            string(b.Tunnel),
 		labels.BaseHost:          labelValue(host),
 		corev1.LabelHostname:     labelValue(host),
-		corev1.LabelTopologyZone: labelValue(name), // unique, so that the documents' anti-affinity spreads
+		corev1.LabelTopologyZone: labelValue(name), // unique, for the anti-affinity in the Koupleless documentation
 		"type":                   "virtual-kubelet",
 		"kubernetes.io/role":     "agent",
 	}
@@ -191,8 +191,8 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 // noKubelet is the kubelet address of a Node without logs and exec. It never resolves (RFC 6761).
 const noKubelet = "kubelet-api-is-off.invalid"
 
-// addresses returns no Hostname: the API server would prefer it as the address of the kubelet, and a base could name
-// any host. It prefers InternalDNS to InternalIP.
+// addresses returns the addresses of a Node. They do not include a Hostname, because the API server would prefer it as
+// the address of the kubelet, and a base could report any host. The API server prefers InternalDNS to InternalIP.
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	kubelet := noKubelet
 	if s.KubeletPort != 0 {
@@ -207,15 +207,15 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 // mebibyte is the resolution of allocatable memory.
 const mebibyte = 1 << 20
 
-// resources returns the CPUs of the base, its metaspace as memory, and storage without an effective limit.
-// Allocatable omits only what the base uses in excess of the requests of Pods, because the scheduler subtracts the
-// requests.
+// resources returns the capacity and the allocatable resources of a Node: the CPUs of the base, its metaspace as
+// memory, and storage without an effective limit. Allocatable memory excludes the metaspace that the base uses in
+// excess of requested, because the scheduler subtracts the requests itself.
 func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.ResourceList) {
 	pods := resource.MustParse(maxPods)
 	disk := *resource.NewQuantity(storage, resource.BinarySI)
 	capacity = corev1.ResourceList{corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk}
 	allocatable = corev1.ResourceList{corev1.ResourcePods: pods, corev1.ResourceEphemeralStorage: disk}
-	if b.Health.CPUs > 0 { // modules request none as a rule; without it kubectl describe divides by zero
+	if b.Health.CPUs > 0 { // without CPUs, kubectl describe divides by zero
 		cpus := *resource.NewQuantity(int64(b.Health.CPUs), resource.DecimalSI)
 		capacity[corev1.ResourceCPU], allocatable[corev1.ResourceCPU] = cpus, cpus
 	}
@@ -223,7 +223,7 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 		return capacity, allocatable
 	}
 	limit := b.Health.MetaspaceMax
-	if limit <= 0 { // arklet.Unlimited; what is in use then takes nothing from anybody
+	if limit <= 0 { // arklet.Unlimited
 		capacity[corev1.ResourceMemory] = *resource.NewQuantity(unlimited, resource.BinarySI)
 		allocatable[corev1.ResourceMemory] = capacity[corev1.ResourceMemory]
 		return capacity, allocatable
@@ -244,17 +244,17 @@ func inUse(b base.Snapshot) int64 {
 
 func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated,
-		Message: "the base sends signs of life"}
-	if b.Liveness != base.Alive {
+		Message: "the base sends heartbeats"}
+	if b.Liveness != base.Reachable {
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
-		ready.Message = "no sign of life of the base since " + b.LastSeen.UTC().Format(time.RFC3339)
+		ready.Message = "no heartbeat from the base since " + b.LastSeen.UTC().Format(time.RFC3339)
 	}
 	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
 		Reason: "MetaspaceSufficient"}
 	if limit := b.Health.MetaspaceMax; !b.HealthAt.IsZero() && limit > 0 &&
 		float64(inUse(b)) > memoryPressureAt*float64(limit) {
 		memory.Status, memory.Reason = corev1.ConditionTrue, api.ReasonMetaspacePressure
-		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace are committed", memoryPressureAt*100)
+		memory.Message = fmt.Sprintf("more than %.0f%% of the metaspace is committed", memoryPressureAt*100)
 	}
 	list := []corev1.NodeCondition{
 		ready,
@@ -278,25 +278,26 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 
 func observed(b base.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse,
-		Reason: string(b.Observed.Blind)}
+		Reason: string(b.Observed.Reason)}
 	since := b.Observed.Since.UTC().Format(time.RFC3339)
-	const asItWas = "; nothing is concluded from that, so its Pods stay as they are"
-	switch b.Observed.Blind {
+	const unchanged = "; missed heartbeats are ignored, and its Pods stay unchanged"
+	switch b.Observed.Reason {
 	case base.TunnelDown:
-		c.Message = "the base was not heard since the controller's tunnel went down at " + since + asItWas
+		c.Message = "no heartbeat since the tunnel of the controller went down at " + since + unchanged
 	case base.ControllerSuspended:
-		c.Message = "the base was not heard since the controller stood still at " + since + asItWas
-	case base.MassSilence:
-		c.Message = "the base is silent since " + since + ", with many others: " +
-			string(errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable) + asItWas
+		c.Message = "no heartbeat since the controller was suspended at " + since + unchanged
+	case base.MassOutage:
+		c.Message = "no heartbeat since " + since + ", like many other bases: " +
+			string(errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable) + unchanged
 	default:
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "TunnelUp", "what the base says would be heard"
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "TunnelUp", "the controller can receive heartbeats of the base"
 	}
 	return c
 }
 
-// Info reads a base from its Node, so that a restarted controller knows it before its first message. ok is false for
-// other Nodes. Nodes of ModuleController V2 have the identity only in their names: vnode.<identity>.<env>.
+// Info returns the base of a Node, so that a restarted controller knows the base before its first message. ok is false
+// for Nodes that do not represent bases. A Node of ModuleController V2 contains the identity only in its name,
+// vnode.<identity>.<env>.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
 	if n.Labels[labels.Component] != labels.Vnode {
 		return base.Info{}, false
@@ -316,13 +317,13 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		Tunnel:   tunnel.Key(n.Labels[labels.Tunnel]),
 	}
 	info.Port, _ = strconv.Atoi(n.Labels[labels.TunnelPort]) // absent over MQTT
-	if info.Tunnel == "" {                                   // the existing controller does not say
+	if info.Tunnel == "" {                                   // ModuleController V2 does not set the label
 		info.Tunnel = tunnel.MQTT
 		if info.Port > 0 {
 			info.Tunnel = tunnel.HTTP
 		}
 	}
-	if host := n.Labels[labels.BaseHost]; host != labelValue(Name(identity)) { // the value without a host name
+	if host := n.Labels[labels.BaseHost]; host != labelValue(Name(identity)) { // default without a host name
 		info.HostName = host
 	}
 	for _, a := range n.Status.Addresses {
@@ -333,22 +334,22 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 	return info, true
 }
 
-// Check returns an error if no controller has created a Node that looks like that of a base: any client with
-// permission to write Nodes could have. It returns the usable part of info: over MQTT, an address that is not allowed
-// is omitted.
+// Check returns an error if no controller can have created a Node, because any client with permission to write Nodes
+// can create Nodes with these labels. It returns info without an address that is not allowed, over MQTT.
 func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
 	if err := arklet.CheckIdentity(info.Identity); err != nil {
 		return info, err
 	}
 	if n.Name != Name(info.Identity) && n.Name != namePrefix+info.Identity+"."+n.Labels[labels.Env] {
-		return info, fmt.Errorf("the node of base %q is called %s", info.Identity, Name(info.Identity))
+		return info, fmt.Errorf("the name of the Node of base %q must be %s", info.Identity, Name(info.Identity))
 	}
 	if info.Tunnel != tunnel.MQTT && info.Tunnel != tunnel.HTTP {
-		return info, fmt.Errorf("there is no tunnel %q", info.Tunnel)
+		return info, fmt.Errorf("unknown tunnel %q", info.Tunnel)
 	}
 	var err error
 	if info.Tunnel == tunnel.HTTP {
-		info.IP, err = networks.Check(info.IP, netip.Addr{}) // compared with the peer address when the heartbeat came
+		// the peer address of the heartbeat was checked when it arrived
+		info.IP, err = networks.Check(info.IP, netip.Addr{})
 		return info, err
 	}
 	info.IP, _ = networks.CheckUnproven(info.IP) // empty if the address is not allowed

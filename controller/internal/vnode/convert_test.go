@@ -69,12 +69,12 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	overHTTP := Settings{Env: "dev", KubeletAddress: "127.0.0.1", KubeletPort: 10250}.Node(b, 0, nil, noon)
 	if got := overHTTP.Labels[labels.Tunnel] + " " +
 		overHTTP.Labels[labels.TunnelPort]; got != "http_tunnel_provider 1238" {
-		t.Errorf("an HTTP base is labelled %q", got)
+		t.Errorf("the label of an HTTP base is %q", got)
 	}
 }
 
-// Where the API server looks for a kubelet first (Hostname, then InternalDNS, by its default) is nothing
-// that the base has chosen.
+// The addresses that the API server prefers for kubelets (by default Hostname, then InternalDNS) must not be reported
+// by the base.
 func TestAddresses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   Settings
@@ -95,7 +95,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A base chooses its host name, but cannot choose a role that other components use.
+// A base reports its host name, but must not get a role that other components use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},
@@ -106,7 +106,7 @@ func TestRoles(t *testing.T) {
 		"a/b":                     nil,
 		"a-":                      nil,
 		strings.Repeat("a", 64):   nil,
-		"the-identity":            nil, // the Node's name has it
+		"the-identity":            nil, // the name of the Node contains it
 		"control-plane":           {"node-role.kubernetes.io/base.control-plane"},
 		"ingress":                 {"node-role.kubernetes.io/base.ingress"},
 		"base":                    {"node-role.kubernetes.io/base.base"},
@@ -163,9 +163,9 @@ func TestConditions(t *testing.T) {
 		change                  func(*base.Snapshot)
 		ready, memory, observed corev1.ConditionStatus
 	}{
-		{"alive", func(*base.Snapshot) {}, "True", "False", "True"},
+		{"reachable", func(*base.Snapshot) {}, "True", "False", "True"},
 		{"silent", func(b *base.Snapshot) { b.Liveness = base.Unreachable }, "Unknown", "False", "True"},
-		{"not observed", func(b *base.Snapshot) { b.Observed.Blind = base.TunnelDown }, "True", "False", "False"},
+		{"not observed", func(b *base.Snapshot) { b.Observed.Reason = base.TunnelDown }, "True", "False", "False"},
 		{"metaspace nearly full", func(b *base.Snapshot) { b.Health.MetaspaceCommitted = 250 << 20 }, "True", "True",
 			"True"},
 		{"no limit", func(b *base.Snapshot) { b.Health.MetaspaceMax = -1 }, "True", "False", "True"},
@@ -179,7 +179,7 @@ func TestConditions(t *testing.T) {
 			for _, cond := range n.Status.Conditions {
 				got[cond.Type] = cond.Status
 				if cond.LastTransitionTime.IsZero() || cond.LastHeartbeatTime.IsZero() {
-					t.Errorf("%s has no times", cond.Type)
+					t.Errorf("%s has no timestamps", cond.Type)
 				}
 			}
 			want := map[corev1.NodeConditionType]corev1.ConditionStatus{
@@ -193,7 +193,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestTransitionTimesKeepUntilTheStatusChanges(t *testing.T) {
+func TestTransitionTimes(t *testing.T) {
 	first := settings.Node(aBase(), 0, nil, noon)
 	silent := aBase()
 	silent.Liveness = base.Unreachable
@@ -206,7 +206,7 @@ func TestTransitionTimesKeepUntilTheStatusChanges(t *testing.T) {
 		t.Errorf("Ready changed at %s", got[corev1.NodeReady])
 	}
 	if !got[corev1.NodeDiskPressure].Time.Equal(noon) {
-		t.Errorf("DiskPressure did not change, and is dated %s", got[corev1.NodeDiskPressure])
+		t.Errorf("the transition time of DiskPressure changed to %s", got[corev1.NodeDiskPressure])
 	}
 }
 
@@ -217,7 +217,7 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 	for _, id := range identities {
 		name := Name(id)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			t.Errorf("identity %q gives the name %q: %v", id, name, problems)
+			t.Errorf("identity %q results in the name %q: %v", id, name, problems)
 		}
 		if other, taken := names[name]; taken {
 			t.Errorf("identities %q and %q share the name %q", id, other, name)
@@ -225,22 +225,22 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 		names[name] = id
 		for key, value := range settings.Labels(base.Info{Identity: id, Name: id, Version: id, HostName: id}) {
 			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-				t.Errorf("identity %q gives the label %s=%q: %v", id, key, value, problems)
+				t.Errorf("identity %q results in the label %s=%q: %v", id, key, value, problems)
 			}
 		}
 	}
 }
 
-func TestInfoOfABaseWithoutAHostName(t *testing.T) {
+func TestInfoWithoutHostName(t *testing.T) {
 	b := aBase()
 	b.HostName = ""
 	info, ok := Info(settings.Node(b, 0, nil, noon))
 	if !ok || info.HostName != "" {
-		t.Errorf("host name %q, a vnode %t", info.HostName, ok)
+		t.Errorf("host name %q, ok %t", info.HostName, ok)
 	}
 }
 
-func TestInfoReadsBackWhatNodeWrote(t *testing.T) {
+func TestInfoOfNode(t *testing.T) {
 	b := aBase()
 	b.Tunnel, b.Port = tunnel.HTTP, 1239
 	info, ok := Info(settings.Node(b, 0, nil, noon))
@@ -256,7 +256,7 @@ func TestInfoReadsBackWhatNodeWrote(t *testing.T) {
 	}}}
 	if diff := cmp.Diff(base.Info{Identity: "10.0.0.1", Name: "base", Tunnel: tunnel.MQTT},
 		must(Info(theirs))); diff != "" {
-		t.Errorf("info of a Node of the existing controller (-want +got):\n%s", diff)
+		t.Errorf("info of a Node of ModuleController V2 (-want +got):\n%s", diff)
 	}
 	if _, ok := Info(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}); ok {
 		t.Error("an ordinary node is taken for a vnode")

@@ -34,26 +34,26 @@ const (
 	nodeName = "vnode.a"
 )
 
-// fixture is a Reconciler with a clock that the test moves, over an API that lists its writes.
+// fixture is a Reconciler with a fake clock and a fake API.
 type fixture struct {
 	*Reconciler
 	api    *fake.Clientset
 	clock  *clocktesting.FakeClock
-	cache  cache.Indexer // of Nodes, as an informer last heard of them
+	cache  cache.Indexer // of Nodes, the state of the informer
 	events []string      // owned, lost, gone
 	notes  *record.FakeRecorder
-	cut    atomic.Bool // from the API: it renews nothing
-	down   atomic.Bool // its tunnel
+	cut    atomic.Bool // the controller has no connection to the API
+	down   atomic.Bool // the tunnel is down
 
-	ledger, restored string                       // what is to be kept, and what was kept
-	ledgers          func(identity string) string // instead of ledger, for many bases
-	goneErr          error                        // of the next attempt to remove Pods
+	installRecord, restored string                       // the current install record, and the record passed to OnOwned
+	installRecords          func(identity string) string // instead of installRecord, for many bases
+	goneErr                 error                        // error of the next OnNodeDeleted
 
 	renewed time.Time
 }
 
-// newAPI is an API server that keeps versions: the fake clientset alone lets everybody overwrite
-// what others wrote. The one that keeps managed fields too takes a minute for these tests.
+// newAPI returns a fake API with optimistic concurrency, which the fake clientset lacks. NewClientset, which also has
+// managed fields, takes a minute for these tests.
 func newAPI(objects ...runtime.Object) *fake.Clientset {
 	api := fake.NewSimpleClientset(objects...) //nolint:staticcheck // see above
 	version := 1
@@ -117,41 +117,42 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 func newServing(t *testing.T, api *fake.Clientset) *fixture {
 	t.Helper()
 	s := newFixture(t, Options{Holder: "me"}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	return s
 }
 
-// newFixture returns a controller on the same machine as all others. It can detect that another controller has
+// newFixture returns a controller on the same machine as all others, which can detect that another controller has
 // ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	t.Helper()
 	return newFixtureAt(t, opts, api, true)
 }
 
-// newFixtureAt returns a controller with the given function that reports whether another process has ended.
+// newFixtureAt returns a controller. ended is the result of the check whether another process has ended.
 func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()
 	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}
 	if c, shared := opts.Clock.(*clocktesting.FakeClock); shared {
 		s.clock = c
 	}
-	sees := func(tunnel.Key) bool { return !s.down.Load() }
-	registry := base.NewRegistry(base.Options{Clock: s.clock, Sees: sees, Acting: func() bool { return s.Acting() }})
+	connected := func(tunnel.Key) bool { return !s.down.Load() }
+	registry := base.NewRegistry(
+		base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.Acting() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}
-	opts.Clock, opts.Recorder, opts.Sees, opts.Tunnels = s.clock, s.notes, sees, []tunnel.Key{tunnel.MQTT}
+	opts.Clock, opts.Recorder, opts.Connected, opts.Tunnels = s.clock, s.notes, connected, []tunnel.Key{tunnel.MQTT}
 	opts.Requested = func(string) int64 { return 0 }
-	opts.Ledger = func(id string) string {
-		if s.ledgers != nil {
-			return s.ledgers(id)
+	opts.InstallRecord = func(id string) string {
+		if s.installRecords != nil {
+			return s.installRecords(id)
 		}
-		return s.ledger
+		return s.installRecord
 	}
-	opts.Owned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
-	opts.Lost = func(string, string) { s.events = append(s.events, "lost") }
-	opts.Gone = func(ctx context.Context, _, node string) error {
+	opts.OnOwned = func(_, _, ledger string) { s.events, s.restored = append(s.events, "owned"), ledger }
+	opts.OnLost = func(string, string) { s.events = append(s.events, "lost") }
+	opts.OnNodeDeleted = func(ctx context.Context, _, node string) error {
 		s.events = append(s.events, "gone")
 		if _, err := api.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
 			s.events = append(s.events, "before its Node")
@@ -163,25 +164,25 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
 	s.cache = informer.Informer().GetIndexer()
 	s.Reconciler = New(opts, api, informer.Lister(), registry)
-	s.member.ended = func(string) bool { return ended }
+	s.ownLease.ended = func(string) bool { return ended }
 	s.turn(t)
 	return s
 }
 
-func (s *fixture) hear() {
+func (s *fixture) heartbeat() {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	_, _ = s.registry.Heard(from,
+	_, _ = s.registry.HandleHeartbeat(from,
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: "base-0", Active: true})
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
-// turn is one turn of what runs beside the workers: the renewal, the watch of others, the sweep and
+// turn runs the background tasks once: the renewal of the Lease, the watch of other Leases, the sweep and
 // the guard.
 func (s *fixture) turn(t *testing.T) {
 	t.Helper()
-	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.member.opts.LeaseDuration/5 {
+	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.ownLease.opts.LeaseDuration/5 {
 		s.renewed = now
-		if err := s.member.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
+		if err := s.ownLease.renew(t.Context()); err != nil && !errors.Is(err, errSameID) {
 			t.Fatalf("renewing: %v", err)
 		}
 		leases, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(t.Context(),
@@ -197,19 +198,19 @@ func (s *fixture) turn(t *testing.T) {
 		s.sync(t)
 	}
 	s.registry.Sweep()
-	s.watchOver()
+	s.checkActing()
 	s.writeJournal(t)
 }
 
-// writeJournal has the journal written if that is due.
+// writeJournal writes the journal if a write is due.
 func (s *fixture) writeJournal(t *testing.T) {
 	t.Helper()
 	if left, something := s.journal.due(); something && left <= 0 {
-		s.journal.turn(t.Context())
+		s.journal.writeDue(t.Context())
 	}
 }
 
-// sync has the informer hear of all Nodes.
+// sync updates the informer with all Nodes.
 func (s *fixture) sync(t *testing.T) {
 	t.Helper()
 	nodes, err := s.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -225,7 +226,7 @@ func (s *fixture) sync(t *testing.T) {
 	}
 }
 
-// pass lets time pass, a second at a time, for controllers that share a clock.
+// pass advances the clock that the controllers share, one second at a time.
 func pass(t *testing.T, d time.Duration, all ...*fixture) {
 	t.Helper()
 	for range d / time.Second {
@@ -245,7 +246,7 @@ func (s *fixture) reconcileOnce(t *testing.T) time.Duration {
 	return wait
 }
 
-// reconcileFor looks at the base as often as it is due within a time.
+// reconcileFor reconciles the base whenever it is due within a time.
 func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := s.clock.Now().Add(d); ; {
@@ -257,11 +258,11 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	}
 }
 
-// takeOver waits until this controller serves the base, whose former controller has ended.
+// takeOver waits until this controller serves the base of a stopped controller.
 func (s *fixture) takeOver(t *testing.T) {
 	t.Helper()
 	for range 30 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		if s.Owns(identity) {
 			return
@@ -271,7 +272,7 @@ func (s *fixture) takeOver(t *testing.T) {
 	t.Fatal("the base is not taken over within 30 s")
 }
 
-// writes lists the writes since the last call, as verb and resource, but for the controller's own
+// writes returns the writes since the last call as verb and resource, without writes of the controller's own
 // Lease.
 func (s *fixture) writes() (w []string) {
 	for _, a := range s.api.Actions() {
@@ -279,7 +280,7 @@ func (s *fixture) writes() (w []string) {
 			continue
 		}
 		if named, ok := a.(interface{ GetObject() runtime.Object }); ok {
-			if m, err := meta.Accessor(named.GetObject()); err == nil && m.GetName() == s.member.leaseName() {
+			if m, err := meta.Accessor(named.GetObject()); err == nil && m.GetName() == s.ownLease.leaseName() {
 				continue
 			}
 		}
@@ -300,7 +301,7 @@ func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	}
 }
 
-// wantEvent checks that there was one Event since the last call, and that it contains texts.
+// wantEvent checks that there was one Event since the last call, and that it contains the texts.
 func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	t.Helper()
 	var events []string
@@ -313,7 +314,7 @@ func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	}
 }
 
-// deleteNode is what somebody else does.
+// deleteNode deletes the Node as another client.
 func (s *fixture) deleteNode(t *testing.T) {
 	t.Helper()
 	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {

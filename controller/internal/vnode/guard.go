@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-const guardEvery = 200 * time.Millisecond
+const guardInterval = 200 * time.Millisecond
 
-// guard stops serving all bases as soon as this controller may not act. It does no I/O that could block it.
+// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, which could
+// delay it.
 func (r *Reconciler) guard(ctx context.Context) {
-	tick := r.opts.Clock.NewTicker(guardEvery)
+	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
 	for {
-		r.watchOver()
+		r.checkActing()
 		select {
 		case <-ctx.Done():
 			return
@@ -22,37 +23,39 @@ func (r *Reconciler) guard(ctx context.Context) {
 	}
 }
 
-func (r *Reconciler) watchOver() {
+// checkActing starts or stops serving bases if this controller started or stopped acting since the last call.
+func (r *Reconciler) checkActing() {
 	r.reportOthers()
-	switch acting, began := r.member.look(); {
+	switch acting, began := r.ownLease.observe(); {
 	case !acting:
-		r.loseAll()
+		r.stopServingAll()
 	case began:
-		r.opts.Logger.Info("this controller may act", "term", r.member.Term())
-		r.changedAll(false)
+		r.opts.Logger.Info("this controller may act", "epoch", r.ownLease.Epoch())
+		r.enqueueAll(false)
 	default:
-		r.handOverDue()
+		r.reconcileTunnelsDown()
 	}
 }
 
-// reportOthers logs when a controller that does not share its bases finds other controllers in its environment.
+// reportOthers logs a warning if there are other controllers in the environment and this controller does not share its
+// bases.
 func (r *Reconciler) reportOthers() {
-	others := strings.Join(r.member.renewing(), ", ")
+	others := strings.Join(r.ownLease.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
-		r.opts.Logger.Warn("another controller serves this environment: its bases stay with it until it ends; "+
+		r.opts.Logger.Warn("another controller serves this environment and keeps its bases until it stops; "+
 			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)
 	}
 	r.reported = others
 }
 
-// Others returns the number of other controllers of this environment that renew their Leases.
-func (r *Reconciler) Others() int { return len(r.member.renewing()) }
+// OtherControllers returns the number of other controllers of this environment that renew their Leases.
+func (r *Reconciler) OtherControllers() int { return len(r.ownLease.renewing()) }
 
-// Conflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
-func (r *Reconciler) Conflict() bool { return r.member.conflict() }
+// ClientIDConflict reports whether another controller with the same CLIENT_ID renews the Lease of this controller.
+func (r *Reconciler) ClientIDConflict() bool { return r.ownLease.conflict() }
 
-func (r *Reconciler) loseAll() {
+func (r *Reconciler) stopServingAll() {
 	r.mu.Lock()
 	served := map[string]*state{}
 	for identity, s := range r.states {
@@ -62,7 +65,8 @@ func (r *Reconciler) loseAll() {
 	}
 	r.mu.Unlock()
 	if len(served) > 0 {
-		r.opts.Logger.Warn("this controller has not renewed its lease in time: it serves no base until it has", "bases",
+		r.opts.Logger.Warn("this controller has not renewed its Lease in time; it serves no bases until it has",
+			"bases",
 			len(served))
 	}
 	for identity, s := range served {
@@ -70,17 +74,18 @@ func (r *Reconciler) loseAll() {
 	}
 }
 
-// handOverDue reconciles the bases whose tunnel has been down for too long.
-func (r *Reconciler) handOverDue() {
+// reconcileTunnelsDown reconciles the served bases if another controller should take them over, because a tunnel is
+// down in this controller.
+func (r *Reconciler) reconcileTunnelsDown() {
 	for _, key := range r.opts.Tunnels {
-		if r.opts.Cluster && r.member.blindFor(key) >= r.opts.LeaseDuration && r.member.seenByOthers(key) {
-			r.changedAll(true)
+		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {
+			r.enqueueAll(true)
 		}
 	}
 }
 
-// changedAll reconciles all bases, or only those served here.
-func (r *Reconciler) changedAll(served bool) {
+// enqueueAll reconciles all bases, or only the bases that this controller serves.
+func (r *Reconciler) enqueueAll(served bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for identity, s := range r.states {

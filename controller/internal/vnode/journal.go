@@ -22,111 +22,111 @@ import (
 )
 
 const (
-	// journalPause is the time between two writes of a journal.
-	journalPause = 100 * time.Millisecond
-	// journalTimeout limits a request, because all bases wait for it.
+	// minWriteInterval is the minimum time between two writes of the journal.
+	minWriteInterval = 100 * time.Millisecond
+	// journalTimeout is the timeout of a write, because all bases wait for it.
 	journalTimeout = 3 * time.Second
-	// ledgerSoon is when a change is written that no caller waits for.
-	ledgerSoon = 3 * time.Second
+	// batchDelay is the time between two writes of the journal if no caller waits.
+	batchDelay = 3 * time.Second
 )
 
-// page is the state of one base in the journal.
-type page struct {
-	kept  entry // the newest that is known to outlive this controller
-	sent  int64 // the At of the newest entry, whether the API server has it or not
-	noted entry // the one in the journal; its At is 0 if there is none
-	// since when this controller does not serve the base: the next controller of the base needs the entries
+// baseEntries is the state of one base in the journal.
+type baseEntries struct {
+	saved     installRecord // newest record that is known to be saved
+	lastStamp int64         // At of the newest record, saved or not
+	journaled installRecord // record in the journal; its At is 0 if there is none
+	// when this controller stopped serving the base; the next controller needs the record
 	orphan  time.Time
-	onLease int64           // the least At that the Node's Lease must have, since the journal is full; 0 if it need not
-	waiting []chan struct{} // for that
+	onLease int64           // minimum At in the Lease of the Node, because the journal is full; 0 if there is none
+	waiting []chan struct{} // closed when the Lease of the Node has onLease
 }
 
-// journal keeps the new install records of all bases of a controller in one Lease until the Lease of each Node has
-// them, so that the records of many bases take one write. The newest entry of a base counts, in either Lease. Its
-// methods may be called concurrently.
+// journal saves the changed install records of all bases of a controller in one Lease, so that the records of many
+// bases take one write. A record stays in the journal until the Lease of its Node has it. If both Leases have a record
+// of a base, the newer one is valid. The methods may be called concurrently.
 type journal struct {
 	leases      coordinationv1client.LeaseInterface
 	env, holder string
 	clock       clock.Clock
-	speed       pace.Speed
+	timeScale   pace.TimeScale
 	logger      *slog.Logger
 	acting      func() bool
-	// read returns the new entry of a base, if there is one.
-	read func(identity string) (entry, reading)
+	// read returns the new record of a base, if there is one.
+	read func(identity string) (installRecord, reading)
 	// renew writes the Lease of the Node of a base.
 	renew func(identity string)
 
-	poke chan struct{} // something waits, or is new
+	wakeup chan struct{} // wakes run after a change
 
 	io    sync.Mutex
-	lease *coordinationv1.Lease // as last written or read; nil if it is not known
+	lease *coordinationv1.Lease // as last written or read; nil if unknown
 
 	others others
 
 	mu      sync.Mutex
-	pages   map[string]*page
-	waiting map[string][]chan struct{} // by base: calls of keep
-	changed map[string]bool            // bases with something new that no call waits for
-	stale   bool                       // it has an entry of a base whose Lease was deleted
-	written time.Time                  // when it was last written
-	notYet  time.Time                  // when it may be written again
-	failed  int                        // attempts in a row
+	bases   map[string]*baseEntries
+	waiting map[string][]chan struct{} // channels of waitUntilSaved by base
+	changed map[string]bool            // bases with new records that no caller waits for
+	stale   bool                       // contains a record of a base whose Lease was deleted
+	written time.Time                  // time of the last write
+	notYet  time.Time                  // earliest time of the next write
+	failed  int                        // consecutive failed writes
 }
 
 // reading is the result of journal.read.
 type reading int
 
 const (
-	readNew   reading = iota // the record may not be stored yet
-	readSame                 // the record is stored
-	readLater                // this controller is about to serve the base, or to cease to
+	readNew   reading = iota // the record may not be saved yet
+	readSame                 // the record is saved
+	readLater                // this controller is starting or stopping serving the base
 	readNever                // this controller does not serve the base
 )
 
-// page is called with the lock held.
-func (j *journal) page(identity string) *page {
-	p := j.pages[identity]
+// entriesOf returns the state of a base, which it adds if necessary. The caller holds the lock.
+func (j *journal) entriesOf(identity string) *baseEntries {
+	p := j.bases[identity]
 	if p == nil {
-		p = &page{}
-		j.pages[identity] = p
+		p = &baseEntries{}
+		j.bases[identity] = p
 	}
 	return p
 }
 
-// stamp returns an entry with an install record. The caller must prevent concurrent reads of the record of this base.
-func (j *journal) stamp(identity, ledger string) entry {
+// stamp returns a record with a new timestamp. The caller must prevent concurrent calls for the same base.
+func (j *journal) stamp(identity, modules string) installRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
-	p.sent = max(j.clock.Now().UnixMicro(), p.sent+1)
-	return entry{p.sent, ledger}
+	p := j.entriesOf(identity)
+	p.lastStamp = max(j.clock.Now().UnixMicro(), p.lastStamp+1)
+	return installRecord{p.lastStamp, modules}
 }
 
-// says reports whether an install record is stored already. It returns false while the result of a write is unknown.
-func (j *journal) says(identity, ledger string) bool {
+// isSaved reports whether the record of a base is saved. It returns false while the result of a write is unknown.
+func (j *journal) isSaved(identity, modules string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
-	return p.kept.Ledger == ledger && p.kept.At == p.sent
+	p := j.entriesOf(identity)
+	return p.saved.Modules == modules && p.saved.At == p.lastStamp
 }
 
-func (p *page) keep(r entry) {
-	p.sent = max(p.sent, r.At)
-	if r.At >= p.kept.At {
-		p.kept = r
+func (p *baseEntries) setSaved(r installRecord) {
+	p.lastStamp = max(p.lastStamp, r.At)
+	if r.At >= p.saved.At {
+		p.saved = r
 	}
 }
 
-// note stores the install record of a base soon.
-func (j *journal) note(identity string) {
+// markChanged schedules saving the record of a base. It does not block.
+func (j *journal) markChanged(identity string) {
 	j.mu.Lock()
 	j.changed[identity] = true
 	j.mu.Unlock()
 	j.wake()
 }
 
-// keep blocks until the install record of a base is stored, or until ctx ends.
-func (j *journal) keep(ctx context.Context, identity string) {
+// waitUntilSaved blocks until the record of a base is saved, or ctx is done.
+func (j *journal) waitUntilSaved(ctx context.Context, identity string) {
 	kept := make(chan struct{})
 	j.mu.Lock()
 	j.waiting[identity] = append(j.waiting[identity], kept)
@@ -140,73 +140,73 @@ func (j *journal) keep(ctx context.Context, identity string) {
 
 func (j *journal) wake() {
 	select {
-	case j.poke <- struct{}{}:
+	case j.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// restored records what is stored of a base that this controller begins to serve.
-func (j *journal) restored(identity string, r entry) {
+// recordSaved sets the saved record of a base that this controller starts serving.
+func (j *journal) recordSaved(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
+	p := j.entriesOf(identity)
 	p.orphan = time.Time{}
-	p.keep(r)
+	p.setSaved(r)
 }
 
-// leased records that an entry was written to the Lease of a Node, so that the journal does not need it.
-func (j *journal) leased(identity string, r entry) {
+// recordOnLease records that the Lease of a Node contains a record, so that the journal does not need it.
+func (j *journal) recordOnLease(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.page(identity)
-	p.keep(r)
-	if p.noted.At <= r.At {
-		p.noted = entry{}
+	p := j.entriesOf(identity)
+	p.setSaved(r)
+	if p.journaled.At <= r.At {
+		p.journaled = installRecord{}
 	}
 	if r.At >= p.onLease {
 		p.onLease = 0
-		tell(p.waiting)
+		closeAll(p.waiting)
 		p.waiting = nil
 	}
 }
 
-func tell(waiting []chan struct{}) {
+func closeAll(waiting []chan struct{}) {
 	for _, w := range waiting {
 		close(w)
 	}
 }
 
-// isFull reports whether the Lease of a Node must be written now, because the journal is full.
-func (j *journal) isFull(identity string) bool {
+// needsNodeLease reports whether the Lease of a Node must be written now, because the journal is full.
+func (j *journal) needsNodeLease(identity string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.pages[identity]
+	p := j.bases[identity]
 	return p != nil && p.onLease > 0
 }
 
-// lose records that this controller does not serve a base any more.
-func (j *journal) lose(identity string) {
+// stopServing records that this controller stopped serving a base.
+func (j *journal) stopServing(identity string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if p := j.pages[identity]; p != nil && p.noted.At == 0 {
-		delete(j.pages, identity)
+	if p := j.bases[identity]; p != nil && p.journaled.At == 0 {
+		delete(j.bases, identity)
 	} else if p != nil {
-		*p = page{sent: p.sent, noted: p.noted, orphan: j.clock.Now()}
+		*p = baseEntries{lastStamp: p.lastStamp, journaled: p.journaled, orphan: j.clock.Now()}
 	}
 }
 
-// drop removes a base whose Lease was deleted.
-func (j *journal) drop(identity string) {
+// dropBase removes a base whose Lease was deleted.
+func (j *journal) dropBase(identity string) {
 	j.mu.Lock()
-	if p := j.pages[identity]; p != nil {
-		delete(j.pages, identity)
-		j.stale = j.stale || p.noted.At != 0
+	if p := j.bases[identity]; p != nil {
+		delete(j.bases, identity)
+		j.stale = j.stale || p.journaled.At != 0
 	}
 	j.mu.Unlock()
 	j.wake()
 }
 
-// due returns when to write the journal; false if nothing is new.
+// due returns how long to wait before writing the journal. something is false if there is nothing to write.
 func (j *journal) due() (left time.Duration, something bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -214,7 +214,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	switch {
 	case len(j.waiting) > 0:
 	case len(j.changed) > 0 || j.stale:
-		if soon := j.written.Add(j.speed.Of(ledgerSoon)); soon.After(at) {
+		if soon := j.written.Add(j.timeScale.Of(batchDelay)); soon.After(at) {
 			at = soon
 		}
 	default:
@@ -223,27 +223,27 @@ func (j *journal) due() (left time.Duration, something bool) {
 	return at.Sub(j.clock.Now()), true
 }
 
-// run writes the journal when something is new, until ctx ends.
+// run writes the journal when records change, until ctx is done.
 func (j *journal) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var later <-chan time.Time
 		switch left, something := j.due(); {
 		case something && left <= 0:
-			j.turn(ctx)
+			j.writeDue(ctx)
 			continue
 		case something:
 			later = j.clock.After(left)
 		}
 		select {
 		case <-ctx.Done():
-		case <-j.poke:
+		case <-j.wakeup:
 		case <-later:
 		}
 	}
 }
 
-// turn writes what is new, and sets when the next turn may be.
-func (j *journal) turn(ctx context.Context) {
+// writeDue writes the changed records, and sets the earliest time of the next write.
+func (j *journal) writeDue(ctx context.Context) {
 	j.mu.Lock()
 	waiting, changed := j.waiting, j.changed
 	j.waiting, j.changed = map[string][]chan struct{}{}, map[string]bool{}
@@ -257,14 +257,14 @@ func (j *journal) turn(ctx context.Context) {
 
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	pause := j.speed.Of(journalPause)
+	pause := j.timeScale.Of(minWriteInterval)
 	j.failed++
 	if err == nil {
 		j.failed = 0
 	} else {
-		pause = min(pause<<min(j.failed, 10), j.speed.Of(retryAtMost))
+		pause = min(pause<<min(j.failed, 10), j.timeScale.Of(maxRetryDelay))
 		if j.failed == 1 && ctx.Err() == nil {
-			j.logger.Warn("could not keep what modules are on the bases", "err", err)
+			j.logger.Warn("could not save install records", "err", err)
 		}
 	}
 	j.notYet = j.clock.Now().Add(pause)
@@ -276,7 +276,7 @@ func (j *journal) turn(ctx context.Context) {
 	}
 }
 
-// write stores what is new of some bases, notifies the callers that wait, and returns the bases to look at again.
+// write saves the changed records of some bases, wakes the waiting callers, and returns the bases to process again.
 func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string,
 	err error) {
 	if !j.acting() {
@@ -285,19 +285,19 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	if err := j.load(ctx); err != nil {
 		return changed, err
 	}
-	fresh := map[string]entry{}
+	fresh := map[string]installRecord{}
 	for _, identity := range changed {
-		switch r, look := j.read(identity); look {
+		switch r, result := j.read(identity); result {
 		case readLater:
 			later = append(later, identity)
 		case readSame:
-			tell(waiting[identity])
+			closeAll(waiting[identity])
 			delete(waiting, identity)
 		case readNew:
 			fresh[identity] = r
 		}
 	}
-	text, written, full := j.enter(fresh, waiting)
+	text, written, full := j.addEntries(fresh, waiting)
 	again := slices.AppendSeq(later, maps.Keys(fresh))
 	switch {
 	case full:
@@ -305,50 +305,51 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	case written == nil:
 		return later, nil
 	}
-	if err := j.put(ctx, text); err != nil {
+	if err := j.writeLease(ctx, text); err != nil {
 		return again, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.written, j.stale = j.clock.Now(), false
 	for identity, r := range written {
-		if p := j.pages[identity]; p != nil && p.orphan.IsZero() {
-			p.keep(r)
+		if p := j.bases[identity]; p != nil && p.orphan.IsZero() {
+			p.setSaved(r)
 		}
 	}
 	for identity := range fresh {
-		tell(waiting[identity])
+		closeAll(waiting[identity])
 	}
 	return later, nil
 }
 
-// enter adds entries to the journal and returns its text and entries; nil if there is nothing to write. full reports
-// that the Leases of Nodes must be written first.
-func (j *journal) enter(fresh map[string]entry, waiting map[string][]chan struct{}) (text string, in map[string]entry,
+// addEntries adds records to the journal, and returns its text and its records, which are nil if there is nothing to
+// write. full reports whether Leases of Nodes must be written first.
+func (j *journal) addEntries(fresh map[string]installRecord, waiting map[string][]chan struct{}) (text string,
+	in map[string]installRecord,
 	full bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for identity, r := range fresh {
-		j.page(identity).noted = r
+		j.entriesOf(identity).journaled = r
 	}
 	if len(fresh) == 0 && !j.stale {
 		return "", nil, false
 	}
 	text, in, out := j.pack()
-	return text, in, j.toLeases(out, waiting)
+	return text, in, j.moveToLeases(out, waiting)
 }
 
-// toLeases writes the Leases of the Nodes for which the journal has no room, and reports whether there are any. The
-// callers that wait for them then wait for their Leases. The caller holds the lock.
-func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
+// moveToLeases schedules writing the Leases of the Nodes whose records do not fit in the journal, and reports whether
+// there are any. Waiting callers then wait for these Leases. The caller holds the lock.
+func (j *journal) moveToLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	for _, identity := range left {
-		p := j.pages[identity]
+		p := j.bases[identity]
 		if p == nil || !p.orphan.IsZero() { // the controller that serves the base has written the Lease
-			delete(j.pages, identity)
+			delete(j.bases, identity)
 			continue
 		}
 		some = true
-		p.onLease = p.noted.At
+		p.onLease = p.journaled.At
 		p.waiting = append(p.waiting, waiting[identity]...)
 		delete(waiting, identity)
 		j.renew(identity)
@@ -356,8 +357,8 @@ func (j *journal) toLeases(left []string, waiting map[string][]chan struct{}) (s
 	return some
 }
 
-// load reads the journal that an earlier run of this controller has left, and the version of the Lease when it is
-// unknown.
+// load reads the journal from the API server if the current version of its Lease is unknown, for example after a
+// restart or a failed write.
 func (j *journal) load(ctx context.Context) error {
 	j.io.Lock()
 	defer j.io.Unlock()
@@ -369,59 +370,59 @@ func (j *journal) load(ctx context.Context) error {
 	case apierrors.IsNotFound(err):
 		l = &coordinationv1.Lease{}
 	case err != nil:
-		return fmt.Errorf("reading the lease %q: %w", j.name(), err)
+		return fmt.Errorf("reading the Lease %q: %w", j.name(), err)
 	}
-	entries, err := unpack(l.Annotations[labels.Ledgers])
+	entries, err := unpack(l.Annotations[labels.InstallRecords])
 	if err != nil {
-		j.logger.Warn("could not read what this controller had kept; modules may stay that no Pod wants", "lease",
-			j.name(), "err", err)
+		j.logger.Warn("could not read the journal of an earlier run; modules that no Pod requests may stay installed",
+			"lease", j.name(), "err", err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for identity, r := range entries {
-		if p := j.pages[identity]; p == nil {
-			j.pages[identity] = &page{sent: r.At, noted: r, orphan: j.clock.Now()}
-		} else if r.At > p.sent { // another process of this name was here
-			p.noted, p.sent = r, r.At
+		if p := j.bases[identity]; p == nil {
+			j.bases[identity] = &baseEntries{lastStamp: r.At, journaled: r, orphan: j.clock.Now()}
+		} else if r.At > p.lastStamp { // written by another process with the same CLIENT_ID
+			p.journaled, p.lastStamp = r, r.At
 		}
 	}
 	j.lease = l
 	return nil
 }
 
-func (j *journal) put(ctx context.Context, text string) error {
+func (j *journal) writeLease(ctx context.Context, text string) error {
 	j.io.Lock()
 	defer j.io.Unlock()
 	l, err := j.fill(j.lease, text), error(nil)
 	j.lease = nil
-	if l.ResourceVersion == "" { // it is read again after an error
+	if l.ResourceVersion == "" {
 		l, err = j.leases.Create(ctx, l, metav1.CreateOptions{})
 	} else {
 		l, err = j.leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return fmt.Errorf("writing the lease %q: %w", j.name(), err)
+		return fmt.Errorf("writing the Lease %q: %w", j.name(), err)
 	}
-	l.Annotations, l.ManagedFields = nil, nil // the API server keeps its own
+	l.Annotations, l.ManagedFields = nil, nil // they are not needed in memory
 	j.lease = l
 	return nil
 }
 
-// open returns the bases whose entries are in the journal and not on the Leases of their Nodes.
-func (j *journal) open() (identities []string) {
+// unsavedBases returns the bases whose records are in the journal and not in the Leases of their Nodes.
+func (j *journal) unsavedBases() (identities []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for identity, p := range j.pages {
-		if p.noted.At != 0 {
+	for identity, p := range j.bases {
+		if p.journaled.At != 0 {
 			identities = append(identities, identity)
 		}
 	}
 	return identities
 }
 
-// release deletes the journal if it has no open entries.
+// release deletes the journal if all its records are in the Leases of Nodes.
 func (j *journal) release(ctx context.Context) error {
-	if len(j.open()) > 0 {
+	if len(j.unsavedBases()) > 0 {
 		return nil
 	}
 	j.io.Lock()
@@ -429,10 +430,10 @@ func (j *journal) release(ctx context.Context) error {
 	if j.lease == nil || j.lease.UID == "" {
 		return nil
 	}
-	err := j.leases.Delete(ctx, j.name(), asKnown(j.lease))
-	// a conflict means that the Lease belongs to another process
+	err := j.leases.Delete(ctx, j.name(), ifUnchanged(j.lease))
+	// A conflict means that another process with the same CLIENT_ID has written the Lease.
 	if ignoreNotFound(err) != nil && !apierrors.IsConflict(err) {
-		return fmt.Errorf("deleting the lease %q: %w", j.name(), err)
+		return fmt.Errorf("deleting the Lease %q: %w", j.name(), err)
 	}
 	return nil
 }
@@ -443,8 +444,8 @@ func (j *journal) name() string {
 
 func (j *journal) fill(l *coordinationv1.Lease, text string) *coordinationv1.Lease {
 	l.Name, l.Namespace = j.name(), corev1.NamespaceNodeLease
-	l.Labels = map[string]string{labels.Component: labels.LedgerLease, labels.Env: labelValue(j.env)}
-	l.Annotations = map[string]string{labels.Ledgers: text}
+	l.Labels = map[string]string{labels.Component: labels.InstallRecordLease, labels.Env: labelValue(j.env)}
+	l.Annotations = map[string]string{labels.InstallRecords: text}
 	l.Spec.HolderIdentity = ptr.To(j.holder)
 	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(j.clock.Now()))
 	return l

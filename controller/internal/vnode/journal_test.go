@@ -25,14 +25,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// hearOf has many bases speak, and serves them.
-func (s *fixture) hearOf(t *testing.T, n int) (identities []string) {
+// serveAll sends heartbeats of many bases, and waits until they are served.
+func (s *fixture) serveAll(t *testing.T, n int) (identities []string) {
 	t.Helper()
 	for i := range n {
 		id := fmt.Sprintf("b%03d", i)
 		identities = append(identities, id)
 		from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: id}
-		_, _ = s.registry.Heard(from,
+		_, _ = s.registry.HandleHeartbeat(from,
 			arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.1", HostName: id, Active: true})
 		s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 		if _, err := s.reconcile(t.Context(), id); err != nil || !s.Owns(id) {
@@ -43,25 +43,25 @@ func (s *fixture) hearOf(t *testing.T, n int) (identities []string) {
 	return identities
 }
 
-// keepAll waits for what bases are to have, as the workers of Pods do, and returns when all are told.
-func (s *fixture) keepAll(t *testing.T, identities ...string) {
+// saveAll saves the install records of bases, and returns when all are saved.
+func (s *fixture) saveAll(t *testing.T, identities ...string) {
 	t.Helper()
 	var wg sync.WaitGroup
 	before := s.nWaiting()
 	for _, id := range identities {
-		wg.Go(func() { s.KeepLedger(t.Context(), id) })
+		wg.Go(func() { s.SaveInstallRecord(t.Context(), id) })
 	}
 	for s.nWaiting() < before+len(identities) {
 		runtime.Gosched()
 	}
 	for turns := 0; s.nWaiting() > 0; turns++ {
 		if turns == 100 {
-			t.Fatalf("%d still wait", s.nWaiting())
+			t.Fatalf("%d calls still wait", s.nWaiting())
 		}
-		s.clock.Step(journalPause)
+		s.clock.Step(minWriteInterval)
 		s.writeJournal(t)
 		for _, id := range identities {
-			if s.journal.isFull(id) {
+			if s.journal.needsNodeLease(id) {
 				if _, err := s.reconcile(t.Context(), id); err != nil {
 					t.Fatal(err)
 				}
@@ -71,20 +71,20 @@ func (s *fixture) keepAll(t *testing.T, identities ...string) {
 	wg.Wait()
 }
 
-// nWaiting is how many wait, for the journal or a Lease.
+// nWaiting returns the number of calls that wait for the journal or for a Lease.
 func (s *fixture) nWaiting() (n int) {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
 	for _, w := range s.journal.waiting {
 		n += len(w)
 	}
-	for _, p := range s.journal.pages {
+	for _, p := range s.journal.bases {
 		n += len(p.waiting)
 	}
 	return n
 }
 
-// inJournal is what the journal says as it lies in the API; nil if there is none.
+// inJournal returns the records of the journal in the API; nil if there is none.
 func (s *fixture) inJournal(t *testing.T) map[string]string {
 	t.Helper()
 	l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), s.journal.name(),
@@ -95,33 +95,33 @@ func (s *fixture) inJournal(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, err := unpack(l.Annotations[labels.Ledgers])
+	entries, err := unpack(l.Annotations[labels.InstallRecords])
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := map[string]string{}
+	records := map[string]string{}
 	for id, e := range entries {
-		says[id] = e.Ledger
+		records[id] = e.Modules
 	}
-	return says
+	return records
 }
 
-func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
+func TestRecordsOfManyBasesAreOneWrite(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	bases := s.hearOf(t, 50)
-	s.ledger = "biz1"
-	s.keepAll(t, bases...)
+	bases := s.serveAll(t, 50)
+	s.installRecord = "biz1"
+	s.saveAll(t, bases...)
 	s.wantWrites(t, "for all bases", "create leases")
-	s.keepAll(t, bases...)
+	s.saveAll(t, bases...)
 	s.wantWrites(t, "with nothing new")
-	s.ledger = "biz1,biz2"
-	s.keepAll(t, bases[0])
+	s.installRecord = "biz1,biz2"
+	s.saveAll(t, bases[0])
 	s.wantWrites(t, "for one", "update leases")
 	if got := s.inJournal(t); len(got) != 50 || got[bases[0]] != "biz1,biz2" || got[bases[1]] != "biz1" {
-		t.Errorf("the journal says %v", got)
+		t.Errorf("the journal contains %v", got)
 	}
 
-	s.clock.Step(s.opts.NodeLease / 2) // the Leases of Nodes say it now
+	s.clock.Step(s.opts.NodeLease / 2) // the Leases of Nodes have the records now
 	s.turn(t)
 	for _, id := range bases {
 		if _, err := s.reconcile(t.Context(), id); err != nil {
@@ -129,8 +129,8 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 		}
 	}
 	s.writes()
-	s.ledger = ""
-	s.keepAll(t, bases[7])
+	s.installRecord = ""
+	s.saveAll(t, bases[7])
 	if diff := cmp.Diff(map[string]string{bases[7]: ""}, s.inJournal(t)); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
 	}
@@ -138,15 +138,15 @@ func TestWhatManyBasesAreToHaveIsOneWrite(t *testing.T) {
 	s.wantWrites(t, "and no others", "update leases")
 }
 
-// What nobody waits for is written soon, and not at once.
-func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
+// A record for which no caller waits is written after a delay.
+func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
-	s.keepAll(t, identity)
+	s.installRecord = "biz1"
+	s.saveAll(t, identity)
 	s.writes()
-	s.ledger = ""
-	s.LedgerChanged(identity)
-	pass(t, ledgerSoon-time.Second, s)
+	s.installRecord = ""
+	s.InstallRecordChanged(identity)
+	pass(t, batchDelay-time.Second, s)
 	s.wantWrites(t, "at once")
 	pass(t, 2*time.Second, s)
 	s.wantWrites(t, "soon", "update leases")
@@ -155,8 +155,8 @@ func TestWhatNobodyWaitsForIsNotedSoon(t *testing.T) {
 	}
 }
 
-// A controller that dies is followed by one of its name, or of another name.
-func TestWhatWasNotedOutlivesTheController(t *testing.T) {
+// A killed controller is followed by a controller with the same or another CLIENT_ID.
+func TestSavedRecordOutlivesController(t *testing.T) {
 	for name, next := range map[string]Options{
 		"the same again": {Holder: "me"}, "another one": {Holder: "you"},
 		"one of several": {Holder: "you", Cluster: true},
@@ -164,43 +164,44 @@ func TestWhatWasNotedOutlivesTheController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := newAPI()
 			first := newFixture(t, Options{Holder: "me", Cluster: next.Cluster}, api)
-			first.hear()
+			first.heartbeat()
 			first.reconcileFor(t, time.Minute)
-			first.ledger = "biz1"
-			first.keepAll(t, identity)
+			first.installRecord = "biz1"
+			first.saveAll(t, identity)
 			first.wantKept(t, "before it is renewed", "")
 
 			next.Clock = first.clock
 			second := newFixture(t, next, api)
-			second.hear()
+			second.heartbeat()
 			second.reconcileOnce(t)
-			pass(t, second.opts.LeaseDuration+time.Second, second) // the first is gone by now
-			second.hear()
+			pass(t, second.opts.LeaseDuration+time.Second, second) // the Lease of the first controller has expired
+			second.heartbeat()
 			second.reconcileFor(t, time.Minute)
 			if !second.Owns(identity) || second.restored != "biz1" {
-				t.Errorf("the next controller serves it: %t; it gets %q", second.Owns(identity), second.restored)
+				t.Errorf("the next controller serves the base: %t; its record is %q", second.Owns(identity),
+					second.restored)
 			}
 		})
 	}
 }
 
-// What was written last counts, even if the clock of whoever wrote it is behind.
-func TestTheNewestEntryCounts(t *testing.T) {
+// The record that was written last is used, even if the clock of its writer is behind.
+func TestNewestRecordIsUsed(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileOnce(t)
-	first.ledger = "old"
-	first.keepAll(t, identity)
+	first.installRecord = "old"
+	first.saveAll(t, identity)
 
 	behind := newFixture(t, Options{Holder: "you", Clock: clocktesting.NewFakeClock(noon.Add(-time.Hour))}, api)
 	behind.takeOver(t)
 	if behind.restored != "old" {
-		t.Fatalf("the second controller gets %q", behind.restored)
+		t.Fatalf("the record of the second controller is %q", behind.restored)
 	}
-	for _, ledger := range []string{"new", ""} { // in its journal, and then on the Lease
-		behind.ledger = ledger
-		behind.keepAll(t, identity)
+	for _, ledger := range []string{"new", ""} { // in the journal, and then in the Lease of the Node
+		behind.installRecord = ledger
+		behind.saveAll(t, identity)
 		if ledger == "" {
 			behind.clock.Step(behind.opts.NodeLease / 2)
 			behind.turn(t)
@@ -209,52 +210,52 @@ func TestTheNewestEntryCounts(t *testing.T) {
 		third := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(time.Hour))}, api)
 		third.takeOver(t)
 		if third.restored != ledger {
-			t.Errorf("the third controller gets %q, want %q", third.restored, ledger)
+			t.Errorf("the record of the third controller is %q, want %q", third.restored, ledger)
 		}
 		behind = newFixture(t, Options{Holder: "you", Clock: behind.clock}, api)
 		behind.takeOver(t)
 	}
 }
 
-// The first thing that the next controller writes must not take away what it has not read back yet.
-func TestWhatAnEarlierLifeNotedStays(t *testing.T) {
+// The first write of the next controller must not remove records that it has not read yet.
+func TestRecordsOfEarlierRunStay(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
-	bases := first.hearOf(t, 3)
-	first.ledger = "biz1"
-	first.keepAll(t, bases...)
+	bases := first.serveAll(t, 3)
+	first.installRecord = "biz1"
+	first.saveAll(t, bases...)
 
 	second := newFixture(t, Options{Holder: "me", Clock: first.clock}, api)
-	second.ledger = "biz2"
-	second.hearOf(t, 1)
-	second.ledger = "biz3"
-	second.keepAll(t, bases[0])
+	second.installRecord = "biz2"
+	second.serveAll(t, 1)
+	second.installRecord = "biz3"
+	second.saveAll(t, bases[0])
 	want := map[string]string{bases[0]: "biz3", bases[1]: "biz1", bases[2]: "biz1"}
 	if diff := cmp.Diff(want, second.inJournal(t)); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
 	}
-	second.clock.Step(ledgerKept + time.Hour)
+	second.clock.Step(recordRetention + time.Hour)
 	second.turn(t)
-	second.hearOf(t, 1)
-	second.ledger = "biz4"
-	second.keepAll(t, bases[0])
+	second.serveAll(t, 1)
+	second.installRecord = "biz4"
+	second.saveAll(t, bases[0])
 	if diff := cmp.Diff(map[string]string{bases[0]: "biz4"}, second.inJournal(t)); diff != "" {
-		t.Errorf("a day later, without the bases that did not come back (-want +got):\n%s", diff)
+		t.Errorf("a day later, without the bases that did not recover (-want +got):\n%s", diff)
 	}
 }
 
-// What does not fit is written to the Leases, and only then are those told that wait.
-func TestAFullJournal(t *testing.T) {
+// Records that do not fit are written to the Leases of Nodes before waiting calls return.
+func TestFullJournal(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	bases := s.hearOf(t, 40)
-	s.ledgers = func(id string) string { // nothing that can be compressed
+	bases := s.serveAll(t, 40)
+	s.installRecords = func(id string) string { // incompressible
 		var b strings.Builder
 		for i := 0; b.Len() < 16<<10; i++ {
 			fmt.Fprintf(&b, "%x", sha256.Sum256([]byte(id+fmt.Sprint(i))))
 		}
 		return b.String()
 	}
-	s.keepAll(t, bases...)
+	s.saveAll(t, bases...)
 	noted := s.inJournal(t)
 	for _, id := range bases {
 		l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id),
@@ -262,22 +263,22 @@ func TestAFullJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := s.ledgers(id); l.Annotations[labels.Placed] != want && noted[id] != want {
-			t.Errorf("what %s has is kept nowhere", id)
+		if want := s.installRecords(id); l.Annotations[labels.InstallRecord] != want && noted[id] != want {
+			t.Errorf("the record of %s is not saved", id)
 		}
 	}
 	if len(noted) == 0 || len(noted) == len(bases) {
-		t.Errorf("%d of %d bases are in the journal: this test shows nothing", len(noted), len(bases))
+		t.Errorf("%d of %d bases are in the journal, so the test has no effect", len(noted), len(bases))
 	}
 }
 
-// As long as the API server has not said so, nobody is told; and what it may have written all the same is
-// not taken for what is kept.
-func TestWhatMayHaveBeenWritten(t *testing.T) {
+// Calls do not return before the API server has confirmed the write. A record whose write failed is not treated as
+// saved, although the API server may have written it.
+func TestUnconfirmedWriteIsNotSaved(t *testing.T) {
 	api := newAPI()
 	s := newServing(t, api)
-	s.ledger = "biz1"
-	s.keepAll(t, identity)
+	s.installRecord = "biz1"
+	s.saveAll(t, identity)
 	lost := true
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
 		o := a.(clienttesting.UpdateAction).GetObject()
@@ -286,7 +287,7 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 			return false, nil, nil
 		}
 		lost = false
-		m.SetResourceVersion("1000") // it is carried out, and the answer does not come
+		m.SetResourceVersion("1000") // the write succeeds, and the response is lost
 		if err := api.Tracker().Update(
 			schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}, o,
 			m.GetNamespace()); err != nil {
@@ -294,14 +295,14 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 		}
 		return true, nil, errors.New("the connection is gone")
 	})
-	s.ledger = "biz2"
+	s.installRecord = "biz2"
 	ctx, cancel := context.WithCancel(t.Context())
 	told := make(chan struct{})
-	go func() { s.KeepLedger(ctx, identity); close(told) }()
+	go func() { s.SaveInstallRecord(ctx, identity); close(told) }()
 	for s.nWaiting() == 0 {
 		runtime.Gosched()
 	}
-	s.clock.Step(journalPause)
+	s.clock.Step(minWriteInterval)
 	s.writeJournal(t)
 	select {
 	case <-told:
@@ -309,88 +310,88 @@ func TestWhatMayHaveBeenWritten(t *testing.T) {
 	default:
 	}
 	if got := s.inJournal(t)[identity]; got != "biz2" {
-		t.Fatalf("the journal says %q: this test shows nothing", got)
+		t.Fatalf("the journal contains %q, so the test has no effect", got)
 	}
 	cancel()
 	<-told
-	s.ledger = "biz1" // as before: it must be written, since biz2 is newer
+	s.installRecord = "biz1" // must be written again, because biz2 is newer
 	s.clock.Step(time.Second)
-	s.keepAll(t, identity)
+	s.saveAll(t, identity)
 	if got := s.inJournal(t)[identity]; got != "biz1" {
-		t.Errorf("the journal says %q", got)
+		t.Errorf("the journal contains %q", got)
 	}
 }
 
-func TestAControllerThatMayNotActNotesNothing(t *testing.T) {
+func TestJournalIsNotWrittenWhileNotActing(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
 	s.clock.Step(s.opts.LeaseDuration)
-	s.ledger = "biz1"
+	s.installRecord = "biz1"
 	s.writes()
-	s.LedgerChanged(identity)
+	s.InstallRecordChanged(identity)
 	s.writeJournal(t)
-	s.watchOver()
+	s.checkActing()
 	s.writeJournal(t)
 	s.wantWrites(t, "without its Lease")
 	if got := s.inJournal(t); got != nil {
-		t.Errorf("the journal says %v", got)
+		t.Errorf("the journal contains %v", got)
 	}
 }
 
-// A base that says that it ends leaves nothing: one that comes by its name is another.
-func TestTheJournalForgetsABaseThatEnded(t *testing.T) {
+// The record of a base is removed if the base reports that it ends.
+func TestJournalRemovesEndedBase(t *testing.T) {
 	s := newServing(t, newAPI())
-	s.ledger = "biz1"
-	s.keepAll(t, identity)
-	pass(t, 60*time.Second, s) // it is silent, and nobody says that it may come back
+	s.installRecord = "biz1"
+	s.saveAll(t, identity)
+	pass(t, 60*time.Second, s) // it misses heartbeats
 	s.reconcileOnce(t)
-	s.ledger = ""
+	s.installRecord = ""
 	s.turn(t)
-	s.hear()
+	s.heartbeat()
 	s.reconcileFor(t, time.Minute)
 	if s.restored != "" {
-		t.Errorf("it comes back with %q", s.restored)
+		t.Errorf("the record after its recovery is %q", s.restored)
 	}
-	pass(t, ledgerSoon+time.Second, s)
+	pass(t, batchDelay+time.Second, s)
 	if got := s.inJournal(t); got[identity] != "" {
-		t.Errorf("the journal says %v", got)
+		t.Errorf("the journal contains %v", got)
 	}
 }
 
-func TestJournalsThatNobodyNeedsGo(t *testing.T) {
+func TestUnusedJournalsAreDeleted(t *testing.T) {
 	api := newAPI()
 	dead := newFixture(t, Options{Holder: "dead"}, api)
-	dead.hear()
+	dead.heartbeat()
 	dead.reconcileOnce(t)
-	dead.ledger = "biz1"
-	dead.keepAll(t, identity)
+	dead.installRecord = "biz1"
+	dead.saveAll(t, identity)
 
 	s := newFixture(t, Options{Holder: "me", Clock: dead.clock}, api)
 	s.takeOver(t)
-	for _, after := range []time.Duration{0, ledgerKept} {
+	for _, after := range []time.Duration{0, recordRetention} {
 		s.clock.Step(after)
 		s.turn(t)
-		s.ledger = after.String()
-		s.keepAll(t, identity)
-		if err := s.forgetOld(t.Context()); err != nil {
+		s.installRecord = after.String()
+		s.saveAll(t, identity)
+		if err := s.deleteOldLeasesOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := dead.inJournal(t); (got == nil) != (after > 0) {
-			t.Errorf("after %s the journal of a controller that is gone says %v", after, got)
+			t.Errorf("after %s, the journal of a stopped controller contains %v", after, got)
 		}
 		if s.inJournal(t) == nil {
-			t.Errorf("after %s it has no journal itself", after)
+			t.Errorf("after %s, the controller has no journal", after)
 		}
 	}
 }
 
-// A controller that ends leaves no journal; one that cannot write the Leases leaves it.
-func TestTheJournalAtTheEnd(t *testing.T) {
+// A controller deletes its journal when it stops, unless it cannot write the Leases of Nodes.
+func TestJournalIsDeletedOnStop(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)
-	bases := s.hearOf(t, 3)
-	s.ledger = "biz1"
-	s.keepAll(t, bases...)
+	bases := s.serveAll(t, 3)
+	s.installRecord = "biz1"
+	s.saveAll(t, bases...)
 	refuse := true
 	api.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, apiruntime.Object, error) {
 		return refuse && a.(clienttesting.UpdateAction).GetObject().(metav1.Object).GetName() == Name(bases[1]), nil,
@@ -407,28 +408,28 @@ func TestTheJournalAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.inJournal(t); got != nil {
-		t.Errorf("it leaves a journal that says %v", got)
+		t.Errorf("the journal contains %v after the stop", got)
 	}
 	for _, id := range bases {
 		l, err := api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), Name(id), metav1.GetOptions{})
-		if err != nil || l.Annotations[labels.Placed] != "biz1" {
-			t.Errorf("the Lease of %s says %v: %v", id, l.Annotations, err)
+		if err != nil || l.Annotations[labels.InstallRecord] != "biz1" {
+			t.Errorf("the Lease of %s contains %v: %v", id, l.Annotations, err)
 		}
 	}
 }
 
-func TestAJournalThatCannotBeRead(t *testing.T) {
-	for _, text := range []string{"%", "bm9uc2Vuc2U=", pack(map[string]entry{"a": {1, "x"}})[:20]} {
+func TestUnpackErrors(t *testing.T) {
+	for _, text := range []string{"%", "bm9uc2Vuc2U=", pack(map[string]installRecord{"a": {1, "x"}})[:20]} {
 		if got, err := unpack(text); err == nil {
-			t.Errorf("%q says %v", text, got)
+			t.Errorf("%q contains %v", text, got)
 		}
 	}
-	want := map[string]entry{"a": {1, "x"}, "b": {2, ""}}
+	want := map[string]installRecord{"a": {1, "x"}, "b": {2, ""}}
 	got, err := unpack(pack(want))
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if got, err := unpack(pack(nil)); len(got) > 0 || err != nil {
-		t.Errorf("nothing is %v: %v", got, err)
+		t.Errorf("an empty text contains %v: %v", got, err)
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// writeNode creates the Node of a base, or writes the differences, with this controller as the holder. It returns
-// errTaken if the Node has changed in the meantime.
+// writeNode creates or updates the Node of a base, with this controller as the holder. It returns errConflict if
+// another client has changed the Node.
 func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) error {
 	want := r.opts.Node(b, r.opts.Requested(s.nodeName), s.node, r.opts.Clock.Now())
 	want.Name = s.nodeName
-	fence, term := s.fence, r.member.Term()
-	taking := s.node == nil || r.standing(s) != mine
+	fence, epoch := s.fence, r.ownLease.Epoch()
+	taking := s.node == nil || r.ownership(s) != ownedByMe
 	if taking {
 		if s.node != nil {
 			_, fence, _ = holderOf(s.node)
@@ -39,26 +39,26 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	if fresh {
 		created, err := r.client.CoreV1().Nodes().Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return r.readAnew(ctx, s)
+			return r.readNode(ctx, s)
 		}
 		if err != nil {
 			return err
 		}
 		created.ManagedFields = nil
-		s.take(created)
-		r.opts.Logger.Info("created a node", "base", b.Identity, "node", s.nodeName)
+		s.setNode(created)
+		r.opts.Logger.Info("created a Node", "base", b.Identity, "node", s.nodeName)
 	} else if err := r.writeStatus(ctx, want, s); err != nil {
 		return err
 	}
 	if taking {
 		r.opts.Logger.Info("serving a base", "base", b.Identity, "node", s.nodeName, "fence", fence)
 	}
-	s.fence, s.term, s.deleted, s.after = fence, term, false, time.Time{}
+	s.fence, s.epoch, s.cleanupPending, s.takeAfter = fence, epoch, false, time.Time{}
 	return r.setTaints(ctx, want, s, fresh)
 }
 
-// refresh takes the Node of the informer if it is newer than the known one. It reports whether the Node was deleted.
-// If the informer has no Node, the API server decides.
+// refresh updates the known Node from the informer, and reports whether the Node was deleted. If the informer does not
+// have the Node, refresh reads it from the API server.
 func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
@@ -68,23 +68,23 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 		}
 	case err != nil:
 	case s.node == nil || s.node.UID != cached.UID:
-		s.take(cached)
+		s.setNode(cached)
 	default:
-		// the same one is kept once
+		// An equal version replaces the known Node, so that only one copy stays in memory.
 		if newer, err := resourceversion.CompareResourceVersion(cached.ResourceVersion,
 			s.node.ResourceVersion); err == nil && newer >= 0 {
-			s.take(cached)
+			s.setNode(cached)
 		}
 	}
-	if s.node != nil || !s.had {
+	if s.node != nil || !s.hadNode {
 		return false
 	}
-	s.lose(r.Owns(s.identity) || !r.opts.Cluster && len(r.member.renewing()) == 0)
+	s.clearNode(r.Owns(s.identity) || !r.opts.Cluster && len(r.ownLease.renewing()) == 0)
 	return true
 }
 
-// setTaints writes the taints that the Node lacks or that have another value. Other taints stay, except that of the
-// API server on new Nodes: kube-controller-manager removes it from Ready Nodes at 20 requests per second only.
+// setTaints adds missing taints and corrects their values. It keeps other taints, except the taint that the API server
+// adds to new Nodes, because kube-controller-manager removes it at only 20 Nodes per second.
 func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, fresh bool) error {
 	n := s.node.DeepCopy()
 	changed := false
@@ -99,7 +99,7 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state,
 		switch {
 		case i < 0:
 			n.Spec.Taints = append(n.Spec.Taints, t)
-		case n.Spec.Taints[i].Value != t.Value: // of another ENV, before
+		case n.Spec.Taints[i].Value != t.Value: // the environment has changed
 			n.Spec.Taints[i] = t
 		default:
 			continue
@@ -110,23 +110,24 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state,
 		return nil
 	}
 	written, err := r.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-	return r.note(ctx, s, written, err)
+	return r.recordWrite(ctx, s, written, err)
 }
 
 // writeStatus writes labels, annotations and status if they differ.
 func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
 	want.Status = withForeign(want.Status, s.node.Status)
 	if sameStatus(s.node, want) {
-		s.moved = time.Time{}
+		s.memoryChangedAt = time.Time{}
 		return nil
 	}
 	if sameStatus(s.node, withMemory(want, s.node)) {
 		now := r.opts.Clock.Now()
-		if s.moved.IsZero() {
-			s.moved = now
+		if s.memoryChangedAt.IsZero() {
+			s.memoryChangedAt = now
 		}
-		if now.Sub(s.moved) < r.opts.Speed.Of(memoryEvery) || r.queue.Len() > workers { // Leases come first
-			return nil // a later look writes it
+		// Leases have priority
+		if now.Sub(s.memoryChangedAt) < r.opts.TimeScale.Of(memoryInterval) || r.queue.Len() > workers {
+			return nil // a later reconciliation writes it
 		}
 	}
 	n := s.node.DeepCopy()
@@ -138,14 +139,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	if err := r.put(ctx, s, n); err != nil {
 		return err
 	}
-	s.moved = time.Time{}
-	r.tellObserved(before, s.node)
+	s.memoryChangedAt = time.Time{}
+	r.recordObserved(before, s.node)
 	return nil
 }
 
-// withForeign returns the status want with the parts of have that other components have written, which a kubelet
-// also keeps. These are resources that the controller does not report (such as extended resources), conditions that
-// the controller does not write (such as those of node-problem-detector), and all other fields.
+// withForeign returns want with the parts of have that other components have written, as a kubelet does. These are
+// resources that the controller does not report (such as extended resources), conditions that it does not write (such
+// as the conditions of node-problem-detector), and all other fields.
 func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	s := *have.DeepCopy()
 	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints, want.NodeInfo
@@ -157,8 +158,9 @@ func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	return s
 }
 
-// memoryEvery is how often a Node is written if only its free memory changes, as in each install.
-const memoryEvery = 30 * time.Second
+// memoryInterval is the minimum time between two writes of a Node if only its allocatable memory changes, as with each
+// install.
+const memoryInterval = 30 * time.Second
 
 // withMemory returns a Node with the memory of another one.
 func withMemory(n, other *corev1.Node) *corev1.Node {
@@ -172,18 +174,17 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 	return n
 }
 
-// put writes labels, annotations and status of a Node. The API server rejects it if another client has written the
-// Node.
+// put writes labels, annotations and status of a Node. It returns errConflict if another client has changed the Node.
 func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
 	written, err := r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-	return r.note(ctx, s, written, err)
+	return r.recordWrite(ctx, s, written, err)
 }
 
-// note records the result of a write of the Node.
-func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, err error) error {
+// recordWrite updates the known Node after a write.
+func (r *Reconciler) recordWrite(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
-		return r.readAnew(ctx, s)
+		return r.readNode(ctx, s)
 	case apierrors.IsNotFound(err):
 		s.node = nil
 		return err
@@ -191,12 +192,12 @@ func (r *Reconciler) note(ctx context.Context, s *state, written *corev1.Node, e
 		return err
 	}
 	written.ManagedFields = nil
-	s.take(written)
+	s.setNode(written)
 	return nil
 }
 
-// readAnew reads a Node that another client has written.
-func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
+// readNode reads a Node that another client has changed. It returns errConflict unless reading fails.
+func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -205,13 +206,13 @@ func (r *Reconciler) readAnew(ctx context.Context, s *state) error {
 		return err
 	default:
 		live.ManagedFields = nil
-		s.take(live)
+		s.setNode(live)
 	}
-	return errTaken
+	return errConflict
 }
 
-// tellObserved records an Event when this controller starts ignoring missed heartbeats of the base.
-func (r *Reconciler) tellObserved(before, n *corev1.Node) {
+// recordObserved records an Event when this controller starts ignoring missed heartbeats of the base.
+func (r *Reconciler) recordObserved(before, n *corev1.Node) {
 	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
 		conditionOf(before, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
@@ -223,7 +224,7 @@ func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeConditi
 	return ptr.Deref(c, corev1.NodeCondition{})
 }
 
-// sameStatus reports whether two Nodes are equal in what the Reconciler writes, without times.
+// sameStatus reports whether the fields that the Reconciler writes are equal in two Nodes, except timestamps.
 func sameStatus(have, want *corev1.Node) bool {
 	h, w := have.Status, want.Status
 	return contains(have.Labels, want.Labels) && contains(have.Annotations, want.Annotations) &&

@@ -13,58 +13,61 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-var errTaken = errors.New("somebody else wrote the node meanwhile")
+var errConflict = errors.New("the Node was changed by another client")
 
-// standing is which controller serves the base of a Node.
-type standing int
+// ownership states which controller may serve the base of a Node.
+type ownership int
 
 const (
-	free     standing = iota // no controller does, or its Lease has expired
-	mine                     // this controller does
-	another                  // another controller does
-	foreign                  // it belongs to another environment
-	moved                    // to another environment, in which a controller of this one's name served it
-	namesake                 // it is the Node of another base, of whose identity the same name comes
-	older                    // a controller of another kind may, that writes no holder
+	unowned     ownership = iota // no controller, or a controller whose Lease has expired
+	ownedByMe                    // this controller
+	ownedByPeer                  // another controller of the environment
+	otherEnv                     // the Node belongs to another environment
+	movedEnv                     // like otherEnv, and its holder has the CLIENT_ID of this controller
+	sameName                     // the Node belongs to another base whose identity results in the same name
+	upstream                     // ModuleController V2, which does not record the holder
 )
 
-// holderOf returns the controller that serves the base of a Node, and its fencing number.
+// holderOf returns the CLIENT_ID of the controller that serves the base of a Node, and the fencing number. named
+// reports whether the Node has the annotation.
 func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
 	holder, named = n.Annotations[labels.Holder]
-	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // absent or nonsense counts as 0
+	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // 0 if absent or invalid
 	return holder, fence, named
 }
 
-func (r *Reconciler) standing(s *state) standing {
+// ownership returns which controller may serve a base.
+func (r *Reconciler) ownership(s *state) ownership {
 	if s.node == nil {
-		return free
+		return unowned
 	}
 	holder, fence, named := holderOf(s.node)
 	env := s.node.Labels[labels.Env]
 	switch info, known := Info(s.node); {
 	case known && info.Identity != s.identity:
-		return namesake
+		return sameName
 	case env != "" && env != r.opts.Env && holder == r.opts.Holder && holder != "":
-		return moved
+		return movedEnv
 	case env != "" && env != r.opts.Env:
-		return foreign
-	case holder == r.opts.Holder && s.fence == fence && s.term == r.member.Term():
-		return mine
+		return otherEnv
+	case holder == r.opts.Holder && s.fence == fence && s.epoch == r.ownLease.Epoch():
+		return ownedByMe
 	case holder == r.opts.Holder:
-		return free
+		return unowned
 	case !named:
-		return older
-	case r.member.left(holder) > 0:
-		return another
+		return upstream
+	case r.ownLease.remaining(holder) > 0:
+		return ownedByPeer
 	default:
-		return free
+		return unowned
 	}
 }
 
-// mayTake returns 0 if this controller may take a base that no controller serves, or else when to look again.
-func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
-	if r.opts.Cluster && r.member.blindFor(b.Tunnel) > 0 && r.member.seenByOthers(b.Tunnel) {
-		return time.Second, nil // it would hear nothing of the base
+// takeDelay returns 0 if this controller may start serving a base that no controller serves, or else when to check
+// again.
+func (r *Reconciler) takeDelay(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
+	if r.opts.Cluster && r.ownLease.tunnelDownFor(b.Tunnel) > 0 && r.ownLease.reachableByPeers(b.Tunnel) {
+		return time.Second, nil // this controller could not communicate with the base
 	}
 	if wait := r.workloadDelay(s); wait > 0 {
 		return wait, nil
@@ -76,20 +79,22 @@ func (r *Reconciler) mayTake(ctx context.Context, b base.Snapshot, s *state) (wa
 	if !named || holder == "" || holder == r.opts.Holder {
 		return 0, nil
 	}
-	if err := r.member.confirm(ctx, holder); err != nil {
+	if err := r.ownLease.confirm(ctx, holder); err != nil {
 		return 0, err
 	}
-	return max(r.member.left(holder), 0), nil
+	return max(r.ownLease.remaining(holder), 0), nil
 }
 
-// handOver releases a base whose tunnel has been down here for the duration of a Lease, while another controller is
-// connected.
+// handOver stops serving a base if its tunnel has been down in this controller for the duration of a Lease, and another
+// controller is connected to the tunnel. It reports whether it did.
 func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snapshot, s *state) (bool, error) {
-	if !r.opts.Cluster || r.member.blindFor(b.Tunnel) < r.opts.LeaseDuration || !r.member.seenByOthers(b.Tunnel) {
+	if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel) < r.opts.LeaseDuration ||
+		!r.ownLease.reachableByPeers(b.Tunnel) {
 		return false, nil
 	}
 	r.setOwned(identity, s, false)
-	r.opts.Logger.Info("handing a base over: its tunnel is down here, and another controller hears it", "base",
+	r.opts.Logger.Info("handing over a base because its tunnel is down in this controller and up in another one",
+		"base",
 		identity, "node", s.nodeName)
 	n := s.node.DeepCopy()
 	n.Annotations[labels.Holder] = ""
@@ -97,22 +102,23 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 	return true, r.put(ctx, s, n)
 }
 
-// workloadDelay returns how long a controller in a cluster waits before it takes a base: longer if it serves a larger
-// share of all bases (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL). A random part breaks ties.
+// workloadDelay returns how long to wait before serving a base that other controllers could also serve. The delay is
+// longer if this controller serves a larger share of all bases (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL).
+// It has a random part, so that controllers with equal shares do not conflict.
 func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	if !r.opts.Cluster {
 		return 0
 	}
 	now := r.opts.Clock.Now()
-	if !s.after.IsZero() { // messages of the base do not shorten it
-		return s.after.Sub(now)
+	if !s.takeAfter.IsZero() { // messages of the base do not shorten it
+		return s.takeAfter.Sub(now)
 	}
 	r.mu.Lock()
 	mine, all := r.served, len(r.states)
 	r.mu.Unlock()
 	level := mine * r.opts.MaxLevel / (all + 1)
 	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)
-	s.after = now.Add(delay)
+	s.takeAfter = now.Add(delay)
 	return delay
 }
 

@@ -27,15 +27,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// pair are two controllers of one cluster and one clock; the first serves the base.
+// pair returns two controllers that share the bases and a clock. The first one serves the base.
 func pair(t *testing.T) (first, second *fixture) {
 	t.Helper()
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first = newFixture(t, Options{Holder: "first", Cluster: true, Clock: clock}, api)
 	second = newFixture(t, Options{Holder: "second", Cluster: true, Clock: clock}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileFor(t, time.Second)
-	second.hear()
+	second.heartbeat()
 	second.reconcileFor(t, time.Second)
 	if !first.Owns(identity) || second.Owns(identity) {
 		t.Fatalf("first serves the base: %t, second: %t", first.Owns(identity), second.Owns(identity))
@@ -43,18 +43,18 @@ func pair(t *testing.T) (first, second *fixture) {
 	return first, second
 }
 
-// holder is whom the Node names, and with which fence.
+// holder returns the holder and the fencing number of the Node.
 func (s *fixture) holder(t *testing.T) string {
 	t.Helper()
 	n := s.liveNode(t)
 	return n.Annotations[labels.Holder] + " " + n.Annotations[labels.Fence]
 }
 
-func TestADeadControllersBaseIsTakenOver(t *testing.T) {
+func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 	first, second := pair(t)
-	first.cut.Store(true) // it is dead
+	first.cut.Store(true) // killed
 	pass(t, 14*time.Second, second)
-	second.hear()
+	second.heartbeat()
 	second.reconcileOnce(t)
 	if second.Owns(identity) {
 		t.Fatal("a base was taken 14 s after its controller was last seen")
@@ -65,29 +65,30 @@ func TestADeadControllersBaseIsTakenOver(t *testing.T) {
 		t.Fatal("the base is not taken within 16 s")
 	}
 	if got := second.holder(t); got != "second 2" {
-		t.Errorf("the Node names %q", got)
+		t.Errorf("the holder of the Node is %q", got)
 	}
-	// It was frozen only. Before it has done anything it finds out that it may not act.
+	// The first controller was only suspended. It must stop acting before it does anything.
 	if first.Acting() {
 		t.Error("a controller that could not renew acts")
 	}
-	first.watchOver()
+	first.checkActing()
 	if first.Owns(identity) || !slices.Equal(first.events, []string{"owned", "lost"}) {
-		t.Errorf("the first serves the base: %t, events %v", first.Owns(identity), first.events)
+		t.Errorf("the first controller serves the base: %t, events %v", first.Owns(identity), first.events)
 	}
 	first.cut.Store(false)
 	first.turn(t)
-	first.hear()
+	first.heartbeat()
 	for range 3 {
 		first.reconcileFor(t, time.Second)
 	}
 	if first.Owns(identity) || first.holder(t) != "second 2" {
-		t.Errorf("the first serves the base again: %t, the Node names %q", first.Owns(identity), first.holder(t))
+		t.Errorf("the first controller serves the base again: %t, the holder of the Node is %q", first.Owns(identity),
+			first.holder(t))
 	}
 }
 
-// It ceases to act before anybody may take its bases.
-func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
+// The controller stops acting before another controller may take over its bases.
+func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
 	pass(t, 11*time.Second, s)
@@ -96,7 +97,7 @@ func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
 	}
 	pass(t, time.Second, s)
 	if s.Acting() || s.Owns(identity) {
-		t.Errorf("12 s after the last renewal it acts: %t, serves its base: %t", s.Acting(), s.Owns(identity))
+		t.Errorf("12 s after the last renewal: acting %t, serves the base %t", s.Acting(), s.Owns(identity))
 	}
 	s.writes()
 	s.reconcileOnce(t)
@@ -105,17 +106,18 @@ func TestAControllerThatCannotRenewCeasesToActInTime(t *testing.T) {
 	s.turn(t)
 	s.reconcileOnce(t)
 	if got := s.holder(t); !s.Owns(identity) || got != "me 2" {
-		t.Errorf("when it may act again it serves its base: %t, the Node names %q: want it taken anew",
+		t.Errorf("after the next renewal: serves the base %t, holder %q; want it to take the base again",
 			s.Owns(identity), got)
 	}
 }
 
-// A base that dies or goes while this controller may not act is removed when it may act again.
-func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
+// A base that stops while this controller may not act is removed when the controller may act again.
+func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	for name, goes := range map[string]func(*fixture){
 		"falls silent": func(*fixture) {},
 		"says that it goes": func(s *fixture) {
-			_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
+			_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+				arklet.Heartbeat{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,24 +136,24 @@ func TestABaseThatGoesWhileNobodyMayActIsRemoved(t *testing.T) {
 			s.reconcileOnce(t)
 			if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName,
 				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-				t.Errorf("the Node stays for ever: %v", err)
+				t.Errorf("the Node was not deleted: %v", err)
 			}
 			if !slices.Contains(s.events, "gone") {
-				t.Errorf("events %q, want that its Pods go", s.events)
+				t.Errorf("events %q, want the deletion of its Pods", s.events)
 			}
 		})
 	}
 }
 
-// A renewal that hangs counts from when it began: others may see it as early.
-func TestARenewalCountsFromItsBeginning(t *testing.T) {
+// The validity of the Lease starts when the renewal starts, because other controllers may observe it that early.
+func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)
 	api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		s.clock.Step(11 * time.Second)
 		return false, nil, nil
 	})
-	if err := s.member.renew(t.Context()); err != nil {
+	if err := s.ownLease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.clock.Step(time.Second)
@@ -160,12 +162,12 @@ func TestARenewalCountsFromItsBeginning(t *testing.T) {
 	}
 }
 
-// Nobody is taken for dead by his clock: what counts is that his Lease changes.
-func TestAnothersClockDoesNotMatter(t *testing.T) {
+// A Lease is valid while it changes, regardless of the clock of the other controller.
+func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 	first, second := pair(t)
 	stamp := func(s *fixture, at time.Time) {
 		leases := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-		l, err := leases.Get(t.Context(), first.member.leaseName(), metav1.GetOptions{})
+		l, err := leases.Get(t.Context(), first.ownLease.leaseName(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +181,7 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 	for i := range 30 {
 		pass(t, time.Second, second)
 		stamp(second, noon.Add(-time.Hour).Add(time.Duration(i)))
-		second.hear()
+		second.heartbeat()
 		second.reconcileOnce(t)
 	}
 	if second.Owns(identity) {
@@ -187,48 +189,48 @@ func TestAnothersClockDoesNotMatter(t *testing.T) {
 	}
 }
 
-// A watch may be late: whoever seems to be gone is read once more.
-func TestALateWatchDoesNotMakeAControllerDead(t *testing.T) {
+// The watch may be late, so the Lease of a controller is read before its bases are taken over.
+func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
-	for range 20 { // second sees nothing of it
+	for range 20 { // the second controller does not observe the renewals
 		second.clock.Step(time.Second)
 		first.turn(t)
-		if err := second.member.renew(t.Context()); err != nil {
+		if err := second.ownLease.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	second.hear()
+	second.heartbeat()
 	second.reconcileFor(t, time.Second)
 	if second.Owns(identity) {
 		t.Error("a base was taken from a controller that renews its lease")
 	}
 }
 
-// What is read may be overtaken by what a watch tells: a controller that has started again is there.
-func TestALateAnswerDoesNotMakeAControllerDead(t *testing.T) {
+// A watch event can be newer than the response of a read: the other controller has restarted.
+func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
-	again := first.member.lease.DeepCopy()
+	again := first.ownLease.lease.DeepCopy()
 	again.ResourceVersion += "1"
 	second.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		second.PeerChanged(again, false)
-		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.member.leaseName())
+		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.ownLease.leaseName())
 	})
-	if err := second.member.confirm(t.Context(), first.opts.Holder); err != nil {
+	if err := second.ownLease.confirm(t.Context(), first.opts.Holder); err != nil {
 		t.Fatal(err)
 	}
-	if second.member.left(first.opts.Holder) <= 0 {
+	if second.ownLease.remaining(first.opts.Holder) <= 0 {
 		t.Error("a controller whose Lease was seen after it was read to be gone counts as gone")
 	}
 }
 
-func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
+func TestStoppedControllerReleasesItsBases(t *testing.T) {
 	first, second := pair(t)
 	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
-		first.member.leaseName(), metav1.GetOptions{})
+		first.ownLease.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if first.Acting() {
@@ -241,64 +243,65 @@ func TestAControllerThatEndsGivesItsBasesUpAtOnce(t *testing.T) {
 	}
 }
 
-// A Deployment with one replica, or a Node that is drained: the next controller comes when the one before has gone.
-// It never saw the Lease, and there is none to wait for.
-func TestAControllerThatComesLaterTakesWhatWasGivenUpAtOnce(t *testing.T) {
+// With one replica, the next controller starts after the previous one has stopped. It has not observed the Lease of the
+// previous one, and need not wait for it.
+func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 	first, _ := pair(t)
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	later := newFixture(t, Options{Holder: "later", Cluster: true, Clock: first.clock}, first.api)
-	later.hear()
+	later.heartbeat()
 	later.reconcileFor(t, time.Second)
 	if !later.Owns(identity) {
 		t.Error("it waits for a controller that ended before it began")
 	}
 }
 
-// The end may come in the middle of a renewal: nobody knows then what became of it.
-func TestAControllerWhoseLastRenewalFailedGivesItsLeaseUpToo(t *testing.T) {
+// The controller may stop during a renewal, whose result is then unknown.
+func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 	first, _ := pair(t)
 	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, context.Canceled
 	})
-	if err := first.member.renew(t.Context()); err == nil {
+	if err := first.ownLease.renew(t.Context()); err == nil {
 		t.Fatal("the renewal did not fail")
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+	_, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.ownLease.leaseName(),
 		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("its lease: %v, want it deleted", err)
+		t.Errorf("Lease: %v, want it deleted", err)
 	}
 }
 
-// A Deployment that starts the next one before it ends the last, both with the same CLIENT_ID.
-func TestAControllerThatEndsLeavesTheLeaseOfItsSuccessor(t *testing.T) {
+// A rollout starts the next controller before it stops the previous one, and both have the same CLIENT_ID.
+func TestStoppedControllerKeepsLeaseOfSuccessor(t *testing.T) {
 	first, _ := pair(t)
 	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
-	if err := successor.member.renew(t.Context()); err != nil {
+	if err := successor.ownLease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.member.release(t.Context()); err != nil {
+	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), first.member.leaseName(),
+	if _, err := first.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
+		first.ownLease.leaseName(),
 		metav1.GetOptions{}); err != nil {
-		t.Errorf("the lease of its successor: %v", err)
+		t.Errorf("the Lease of the successor: %v", err)
 	}
 }
 
-func TestABlindControllerHandsItsBasesOver(t *testing.T) {
+func TestControllerWithoutTunnelHandsOverBases(t *testing.T) {
 	first, second := pair(t)
 	first.down.Store(true)
 	both := func(d time.Duration) {
 		t.Helper()
 		for range d / time.Second {
 			pass(t, time.Second, first, second)
-			second.hear()
+			second.heartbeat()
 			first.reconcileOnce(t)
 			second.reconcileOnce(t)
 		}
@@ -310,12 +313,12 @@ func TestABlindControllerHandsItsBasesOver(t *testing.T) {
 	both(3 * time.Second)
 	second.reconcileFor(t, time.Second)
 	if first.Owns(identity) || !second.Owns(identity) || second.holder(t) != "second 3" {
-		t.Errorf("first serves the base: %t, second: %t, the Node names %q", first.Owns(identity),
+		t.Errorf("first controller serves the base: %t, second: %t, holder of the Node %q", first.Owns(identity),
 			second.Owns(identity), second.holder(t))
 	}
 }
 
-func TestNobodyIsHandedABaseThatHearsItNoBetter(t *testing.T) {
+func TestNoHandOverIfTunnelIsDownInBothControllers(t *testing.T) {
 	first, second := pair(t)
 	first.down.Store(true)
 	second.down.Store(true)
@@ -329,16 +332,16 @@ func TestNobodyIsHandedABaseThatHearsItNoBetter(t *testing.T) {
 	}
 }
 
-func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
+func TestMessagesDoNotShortenWorkloadDelay(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", Cluster: true}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	s.clock.Step(wait / 2)
-	s.hear()
+	s.heartbeat()
 	rest := s.reconcileOnce(t)
 	s.wantWrites(t, "before the delay is over")
 	if diff := cmp.Diff(wait-wait/2, rest); diff != "" {
-		t.Errorf("rest of the delay (-want +got):\n%s", diff)
+		t.Errorf("remaining delay (-want +got):\n%s", diff)
 	}
 	s.clock.Step(rest)
 	s.reconcileOnce(t)
@@ -348,25 +351,25 @@ func TestWhatABaseSaysDoesNotShortenTheWorkloadDelay(t *testing.T) {
 // logTo returns a logger that writes to a buffer.
 func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
-func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
+func TestBasesOfRunningControllerAreNotTakenOver(t *testing.T) {
 	for _, cluster := range []bool{false, true} {
 		t.Run(fmt.Sprintf("IS_CLUSTER=%t", cluster), func(t *testing.T) {
 			api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 			first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
-			first.hear()
+			first.heartbeat()
 			first.reconcileOnce(t)
 			var logged bytes.Buffer
 			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)},
 				api)
 			for range 60 {
 				pass(t, time.Second, first, second)
-				first.hear()
+				first.heartbeat()
 				first.reconcileOnce(t)
-				second.hear()
+				second.heartbeat()
 				second.reconcileOnce(t)
 			}
 			if first.holder(t) != "first 1" || !first.Owns(identity) || second.Owns(identity) {
-				t.Fatalf("the Node names %q, first serves the base: %t, second: %t", first.holder(t),
+				t.Fatalf("holder of the Node %q, first controller serves the base: %t, second: %t", first.holder(t),
 					first.Owns(identity), second.Owns(identity))
 			}
 			if diff := cmp.Diff([]string(nil), second.events); diff != "" {
@@ -374,62 +377,62 @@ func TestBasesOfARunningControllerAreNotTakenOver(t *testing.T) {
 			}
 			warnings := strings.Count(logged.String(), "controllers=first")
 			if want := map[bool]int{false: 1, true: 0}[cluster]; warnings != want {
-				t.Errorf("%d warnings, want %d that names the other controller:\n%s", warnings, want, &logged)
+				t.Errorf("%d warnings, want %d with the other controller:\n%s", warnings, want, &logged)
 			}
-			if second.Others() != 1 {
-				t.Errorf("%d other controllers, want 1", second.Others())
+			if second.OtherControllers() != 1 {
+				t.Errorf("%d other controllers, want 1", second.OtherControllers())
 			}
-			first.cut.Store(true) // it is killed
+			first.cut.Store(true) // killed
 			pass(t, 11*time.Second, second)
-			second.hear()
+			second.heartbeat()
 			second.reconcileOnce(t)
 			if second.Owns(identity) {
 				t.Fatal("the base is taken before the Lease of its controller has expired")
 			}
 			second.takeOver(t)
-			if second.Others() != 0 {
-				t.Errorf("%d other controllers after the first was killed, want 0", second.Others())
+			if second.OtherControllers() != 0 {
+				t.Errorf("%d other controllers after the first was killed, want 0", second.OtherControllers())
 			}
 		})
 	}
 }
 
 // The Lease of a killed controller is observed for its duration, regardless of its renew time.
-func TestALeaseIsObservedForItsDuration(t *testing.T) {
+func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
-	killed.hear()
+	killed.heartbeat()
 	killed.reconcileOnce(t)
 	clock.Step(time.Hour)
 	var logged bytes.Buffer
 	s := newFixture(t, Options{Holder: "me", Clock: clock, Logger: logTo(&logged)}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	pass(t, 14*time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if s.Owns(identity) {
 		t.Fatal("the base is taken 14 s after the Lease was first seen")
 	}
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
 		t.Error("the base is not taken 15 s after the Lease was first seen")
 	}
 	if strings.Contains(logged.String(), "another controller") {
-		t.Errorf("a controller that renews nothing is reported:\n%s", &logged)
+		t.Errorf("a controller that does not renew its Lease is reported:\n%s", &logged)
 	}
 }
 
 // A Lease with a duration of many years is treated as MaxLease.
-func TestALeaseWithAWrongDurationExpires(t *testing.T) {
+func TestLeaseWithInvalidDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
-	killed.hear()
+	killed.heartbeat()
 	killed.reconcileOnce(t)
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
-	l, err := leases.Get(t.Context(), killed.member.leaseName(), metav1.GetOptions{})
+	l, err := leases.Get(t.Context(), killed.ownLease.leaseName(), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -438,80 +441,80 @@ func TestALeaseWithAWrongDurationExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if s.Owns(identity) {
 		t.Fatal("the base is taken before the Lease expires")
 	}
 	for range MaxLease / (10 * time.Second) {
 		clock.Step(10 * time.Second)
-		if err := s.member.renew(t.Context()); err != nil {
+		if err := s.ownLease.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
-		t.Errorf("the base is not taken after %s", MaxLease)
+		t.Errorf("the base is not taken over after %s", MaxLease)
 	}
 }
 
 // If a user deletes a Node, the controller that serves the base handles its Pods.
-func TestTheNodeOfABaseOfAnotherControllerIsDeleted(t *testing.T) {
+func TestNodeOfOtherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
-	first.hear()
+	first.heartbeat()
 	first.reconcileOnce(t)
 	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
-	second.hear()
+	second.heartbeat()
 	second.reconcileOnce(t)
 	pass(t, 5*time.Second, first, second)
 	first.deleteNode(t)
 	second.sync(t)
 	second.reconcileOnce(t)
-	pass(t, 20*time.Second, first, second) // the second controller does not hear the base
+	pass(t, 20*time.Second, first, second) // the second controller gets no heartbeats
 	second.reconcileOnce(t)
 	if knows := second.state(identity) != nil; knows || slices.Contains(second.events, "gone") {
-		t.Errorf("events of the second controller %q; it knows the base: %t", second.events, knows)
+		t.Errorf("events of the second controller %q; base registered: %t", second.events, knows)
 	}
 }
 
-func TestANodeOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
+func TestNodeOfOtherEnvironmentIsNotChanged(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.writes()
 	for range 40 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	s.wantWrites(t, "to a Node of another environment")
 	if s.Owns(identity) || s.holder(t) != "theirs 1" {
-		t.Errorf("it serves the base: %t, the Node names %q", s.Owns(identity), s.holder(t))
+		t.Errorf("serves the base: %t, holder of the Node %q", s.Owns(identity), s.holder(t))
 	}
 	s.wantEvent(t, "ForeignEnvironment", `"dev"`, `"prod"`)
 }
 
-// One CLIENT_ID in two environments is one mistake in a manifest away, and must not take the Nodes of
-// a controller that lives.
-func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T) {
+// Two controllers in different environments can have the same CLIENT_ID by mistake. Neither may take the Nodes of the
+// other one while it is running.
+func TestSameClientIDInOtherEnvironmentKeepsNodes(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "me", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	for range 60 {
 		pass(t, time.Second, theirs, s)
-		theirs.hear()
+		theirs.heartbeat()
 		theirs.reconcileOnce(t)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if n := theirs.liveNode(t); s.Owns(identity) || !theirs.Owns(identity) || n.Labels[labels.Env] != "prod" ||
@@ -519,23 +522,24 @@ func TestAControllerOfTheSameNameInAnotherEnvironmentKeepsItsNodes(t *testing.T)
 		t.Errorf("served by prod: %t, by dev: %t, environment %q, holder %q", theirs.Owns(identity), s.Owns(identity),
 			n.Labels[labels.Env], theirs.holder(t))
 	}
-	theirs.cut.Store(true) // it is gone, and left its lease
+	theirs.cut.Store(true) // killed, without deleting its Lease
 	for range 16 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if n := s.liveNode(t); !s.Owns(identity) || n.Labels[labels.Env] != "dev" {
-		t.Errorf("when the other is gone it is served here: %t, environment %q", s.Owns(identity), n.Labels[labels.Env])
+		t.Errorf("after the other controller was killed: serves the base %t, environment %q", s.Owns(identity),
+			n.Labels[labels.Env])
 	}
 }
 
-func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
+func TestControllerKeepsNodesAfterChangeOfEnvironment(t *testing.T) {
 	api := newAPI()
 	before := newFixture(t, Options{Settings: Settings{Env: "old"}, Holder: "me"}, api)
-	before.hear()
+	before.heartbeat()
 	before.reconcileOnce(t)
-	if err := before.member.release(t.Context()); err != nil { // it ended
+	if err := before.ownLease.release(t.Context()); err != nil { // stopped
 		t.Fatal(err)
 	}
 	s := newServing(t, api)
@@ -547,25 +551,25 @@ func TestAControllerWhoseEnvironmentWasChangedTakesItsNodesAlong(t *testing.T) {
 	}
 }
 
-// A Node that somebody deleted is made anew by its own environment, whose Lease is still there.
-func TestTheLeaseOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
+// While the Lease of a deleted Node is valid, only the controller of its environment creates the Node again.
+func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
-	theirs.hear()
+	theirs.heartbeat()
 	theirs.reconcileOnce(t)
 	theirs.deleteNode(t)
 	s := newFixture(t, Options{Holder: "me", Clock: clock}, api)
-	s.hear()
+	s.heartbeat()
 	s.writes()
 	for range 39 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	s.wantWrites(t, "while the lease of another environment holds")
 	for range 3 {
 		pass(t, time.Second, s)
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	if !s.Owns(identity) {
@@ -573,12 +577,12 @@ func TestTheLeaseOfAnotherEnvironmentIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Two identities can come to one name: a hash of 32 bits is all that tells them apart.
-func TestTwoIdentitiesNeverShareANode(t *testing.T) {
+// Two identities can result in the same name, because names contain a hash of only 32 bits.
+func TestTwoIdentitiesDoNotShareNode(t *testing.T) {
 	taken := Name("a b")
 	other := strings.TrimPrefix(taken, namePrefix)
 	if Name(other) != taken {
-		t.Fatalf("%q gives %q, and %q gives %q", "a b", taken, other, Name(other))
+		t.Fatalf("%q results in %q, and %q in %q", "a b", taken, other, Name(other))
 	}
 	api := newAPI(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: taken, UID: "theirs", ResourceVersion: "1",
@@ -590,14 +594,14 @@ func TestTwoIdentitiesNeverShareANode(t *testing.T) {
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: other}
 	for range 40 {
 		pass(t, time.Second, s)
-		if _, err := s.registry.Heard(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
+		if _, err := s.registry.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.reconcile(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.registry.Heard(from, arklet.Heartbeat{}); err != nil { // it goes
+	if _, err := s.registry.HandleHeartbeat(from, arklet.Heartbeat{}); err != nil { // the base ends
 		t.Fatal(err)
 	}
 	if _, err := s.reconcile(t.Context(), other); err != nil {
@@ -610,7 +614,7 @@ func TestTwoIdentitiesNeverShareANode(t *testing.T) {
 	s.wantEvent(t, "SameNodeName", `"`+other+`"`, `"a b"`)
 }
 
-// olderNode is a Node of the existing controller, with the Lease that it renews.
+// olderNode returns a Node of ModuleController V2 and its Lease.
 func olderNode(renewed time.Time) (*corev1.Node, *coordinationv1.Lease) {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", UID: "theirs", ResourceVersion: "1",
 			Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"}}},
@@ -622,22 +626,22 @@ func olderNode(renewed time.Time) (*corev1.Node, *coordinationv1.Lease) {
 		}
 }
 
-func TestANodeOfTheExistingControllerIsTakenOverWhenThatIsGone(t *testing.T) {
-	node, lease := olderNode(noon.Add(-time.Hour)) // its clock is not believed
+func TestNodeOfUpstreamIsTakenOverWhenLeaseExpires(t *testing.T) {
+	node, lease := olderNode(noon.Add(-time.Hour)) // its clock is not used
 	api := newAPI(node, lease)
 	s := newFixture(t, Options{Holder: "me"}, api)
 	if err := s.cache.Add(node); err != nil {
 		t.Fatal(err)
 	}
 	for range 39 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there")
 	s.wantEvent(t, "WaitingForOtherController")
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update nodes/status", "update nodes", "update leases")
 	n, err := api.CoreV1().Nodes().Get(t.Context(), "vnode.a.dev", metav1.GetOptions{})
@@ -650,7 +654,7 @@ func TestANodeOfTheExistingControllerIsTakenOverWhenThatIsGone(t *testing.T) {
 	}
 }
 
-func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
+func TestNodeThatUpstreamServesIsNotChanged(t *testing.T) {
 	node, lease := olderNode(noon)
 	api := newAPI(node, lease)
 	s := newFixture(t, Options{Holder: "me"}, api)
@@ -659,7 +663,7 @@ func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
 	}
 	leases := api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for i := range 120 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 		if i%10 == 0 {
@@ -677,8 +681,8 @@ func TestANodeThatTheExistingControllerServesIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Where both controllers made a Node for the base, the other one's goes with its Pods.
-func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
+// If both controllers have created a Node for the base, the Node of ModuleController V2 is deleted with its Pods.
+func TestSecondNodeOfUpstreamIsDeleted(t *testing.T) {
 	node, lease := olderNode(noon)
 	on := func(name, nodeName string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
@@ -698,13 +702,13 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	for range 39 {
-		s.hear()
+		s.heartbeat()
 		s.reconcileOnce(t)
 		pass(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there", "update leases")
 	pass(t, time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update leases", "delete nodes", "delete pods", "delete leases")
 	left, err := api.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
@@ -716,7 +720,7 @@ func TestANodeThatTheExistingControllerLeftBesideOursGoes(t *testing.T) {
 	}
 }
 
-func TestAHangingRenewalDoesNotKeepTheGuardWaiting(t *testing.T) {
+func TestBlockedRenewalDoesNotBlockGuard(t *testing.T) {
 	api := newAPI()
 	s := newServing(t, api)
 	release := make(chan struct{})
@@ -727,10 +731,10 @@ func TestAHangingRenewalDoesNotKeepTheGuardWaiting(t *testing.T) {
 		return true, nil, errors.New("the API server does not answer")
 	})
 	done := make(chan error)
-	go func() { done <- s.member.renew(t.Context()) }()
+	go func() { done <- s.ownLease.renew(t.Context()) }()
 	<-hangs
 	s.clock.Step(12 * time.Second)
-	s.watchOver()
+	s.checkActing()
 	if s.Owns(identity) {
 		t.Error("the guard waits for the renewal")
 	}

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// process is one run of a controller. The Lease of the controller has the name of the process (labels.Process),
+// process is one run of a controller. The Lease of the controller contains the name of the process (labels.Process),
 // because a restarted controller and a second controller can have the same CLIENT_ID. The name is PLACE/RANDOM.
 //
-// On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when
-// the process ends, so another process with the same PLACE can detect that it has ended. PLACE consists of the
-// boot ID of the machine and the network namespace, which is the scope of the socket. It is empty for a process
-// without a socket.
+// On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when the
+// process ends, so another process with the same PLACE can detect that it has ended. PLACE consists of the boot ID of
+// the machine and the network namespace, which is the scope of the socket. It is empty for a process without a socket.
 type process struct {
 	name string
-	mark *net.UnixListener // never accepts; the reference keeps the garbage collector from closing it
+	mark *net.UnixListener // accepts no connections; the reference prevents the garbage collector from closing it
 }
 
 func startProcess() *process {
@@ -40,8 +39,9 @@ func placeOf() string {
 	return strings.TrimSpace(string(boot)) + "." + namespace
 }
 
+// markProcess opens the socket of a process.
 func markProcess(name string) (*net.UnixListener, error) {
-	if placeOf() == "" { // on other systems than Linux, Listen would create a file
+	if placeOf() == "" { // on other operating systems, ListenUnix would create a file
 		return nil, os.ErrNotExist
 	}
 	return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@module-controller" + name})

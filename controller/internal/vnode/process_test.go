@@ -17,7 +17,7 @@ import (
 const markedEnv = "VNODE_TEST_MARKED_PROCESS"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(markedEnv) != "" { // the child of TestAKilledProcessHasEnded
+	if os.Getenv(markedEnv) != "" { // the child process of TestHasEndedAfterKill
 		fmt.Println(startProcess().name)
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until it is killed
 		return
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAKilledProcessHasEnded(t *testing.T) {
+func TestHasEndedAfterKill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux marks processes")
 	}
@@ -47,19 +47,19 @@ func TestAKilledProcessHasEnded(t *testing.T) {
 	}
 	name = strings.TrimSpace(name)
 	if hasEnded(name) {
-		t.Errorf("process %q has ended, though it runs", name)
+		t.Errorf("the running process %q has ended", name)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // it was killed
 	if !hasEnded(name) {
-		t.Errorf("process %q has not ended, though it was killed", name)
+		t.Errorf("the killed process %q has not ended", name)
 	}
 	_, random, _ := strings.Cut(name, "/")
 	for _, unknown := range []string{"", "/" + random, "elsewhere/" + random} {
 		if hasEnded(unknown) {
-			t.Errorf("process %q of another place has ended", unknown)
+			t.Errorf("the process %q with another PLACE has ended", unknown)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	t.Helper()
 	api, clock, logged := newAPI(), clocktesting.NewFakeClock(noon), &bytes.Buffer{}
 	first = newFixtureAt(t, Options{Holder: "me", Clock: clock}, api, false)
-	first.hear()
+	first.heartbeat()
 	first.reconcileOnce(t)
 	second = newFixtureAt(t, Options{Holder: "me", Clock: clock, Logger: logTo(logged)}, api, false)
 	return first, second, logged
@@ -82,7 +82,7 @@ func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]i
 	for range d / time.Second {
 		pass(t, time.Second, first, second)
 		for i, s := range []*fixture{first, second} {
-			s.hear()
+			s.heartbeat()
 			s.reconcileOnce(t)
 			if s.Acting() {
 				seconds[i]++
@@ -95,33 +95,35 @@ func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]i
 	return seconds
 }
 
-func TestTwoControllersWithTheSameClientID(t *testing.T) {
+func TestTwoControllersWithSameClientID(t *testing.T) {
 	first, second, logged := sameID(t)
 	if got := acting(t, time.Minute, first, second); got != [2]int{60, 0} {
-		t.Errorf("they act for %d s of a minute, want the first one only", got)
+		t.Errorf("the controllers act for %d s of a minute, want only the first one", got)
 	}
-	if first.holder(t) != "me 1" || !second.Conflict() || first.Conflict() {
-		t.Errorf("the Node names %q; conflict of the first: %t, of the second: %t", first.holder(t), first.Conflict(),
-			second.Conflict())
+	if first.holder(t) != "me 1" || !second.ClientIDConflict() || first.ClientIDConflict() {
+		t.Errorf("the holder of the Node is %q; conflict of the first: %t, of the second: %t", first.holder(t),
+			first.ClientIDConflict(),
+			second.ClientIDConflict())
 	}
 	if n := strings.Count(logged.String(), "CLIENT_ID=me"); n != 1 {
-		t.Errorf("%d warnings, want one that names the setting:\n%s", n, logged)
+		t.Errorf("%d warnings, want one with the setting:\n%s", n, logged)
 	}
-	if err := second.member.release(t.Context()); err != nil { // it ends, and leaves the Lease of the first one
+	// it stops, and must not delete the Lease of the first one
+	if err := second.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.member.renew(t.Context()); err != nil {
+	if err := first.ownLease.renew(t.Context()); err != nil {
 		t.Errorf("renewing the Lease after the other controller has ended: %v", err)
 	}
 }
 
-func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
+func TestSecondControllerWithSameClientIDTakesOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*fixture) error
 		within time.Duration
 	}{
 		"killed": {func(s *fixture) error { s.cut.Store(true); return nil }, 16 * time.Second},
-		"released": {func(s *fixture) error { s.cut.Store(true); return s.member.release(t.Context()) },
+		"released": {func(s *fixture) error { s.cut.Store(true); return s.ownLease.release(t.Context()) },
 			4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,9 +133,9 @@ func TestTheSecondControllerWithTheSameClientIDTakesOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			acting(t, c.within, first, second)
-			if !second.Owns(identity) || second.Conflict() {
+			if !second.Owns(identity) || second.ClientIDConflict() {
 				t.Errorf("after %s the second controller serves the base: %t, conflict: %t", c.within,
-					second.Owns(identity), second.Conflict())
+					second.Owns(identity), second.ClientIDConflict())
 			}
 			if first.Acting() {
 				t.Error("the first controller may act")

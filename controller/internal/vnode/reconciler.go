@@ -1,10 +1,10 @@
-// Package vnode maintains a Node for each base, and decides which controller serves it.
+// Package vnode maintains the Node of each base, and decides which controller serves the base.
 //
-// The annotations labels.Holder and labels.Fence of a Node name the controller. They change only together with the
-// resourceVersion of the Node. Each controller renews one Lease every 3 s, however many bases it serves.
+// The annotations labels.Holder and labels.Fence of a Node identify the controller. The API server rejects concurrent
+// changes of them, because each write has the resourceVersion of the Node. Each controller renews one Lease every 3 s.
 //
-// The NodeController of virtual-kubelet is not used: for each Node it runs five goroutines, reads before every write,
-// and writes every status once a minute.
+// The package does not use the NodeController of virtual-kubelet, which runs five goroutines for each Node, reads a
+// Node before every write, and writes every status once a minute.
 package vnode
 
 import (
@@ -37,39 +37,39 @@ import (
 // Options configure a Reconciler.
 type Options struct {
 	Settings
-	// Holder is the name of this controller in Leases (CLIENT_ID).
+	// Holder is the holder identity of this controller in Leases (CLIENT_ID).
 	Holder string
-	// Cluster enables sharing the bases with other controllers (IS_CLUSTER): the controller hands over its
-	// bases while their tunnel is down. It waits before it takes over a base, longer if it serves a larger
-	// share of all bases. With or without Cluster, it takes over the Node of another controller only after the
-	// Lease of that controller was released or has expired.
+	// Cluster enables sharing the bases with other controllers (IS_CLUSTER). The controller hands over bases whose
+	// tunnel is down. It waits before it takes over a base, longer if it serves a larger share of all bases. With or
+	// without Cluster, it takes over the Node of another controller only after the Lease of that controller was
+	// released or has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
 	// LeaseDuration is how long the Lease of this controller is valid; 0 means 15 s. The controller stops acting
 	// after four fifths without a renewal.
 	LeaseDuration time.Duration
-	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. It is renewed at half of
-	// it.
+	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. It is renewed at half of this
+	// time.
 	NodeLease time.Duration
-	// Sees reports whether one of the Tunnels is connected. Required.
-	Sees    func(tunnel.Key) bool
-	Tunnels []tunnel.Key
+	// Connected reports whether a tunnel is connected. It must not block. Required. Tunnels are the enabled tunnels.
+	Connected func(tunnel.Key) bool
+	Tunnels   []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
 	Recorder record.EventRecorder
 	// Requested returns the memory in bytes that the Pods on a Node request. Required.
 	Requested func(nodeName string) int64
-	// Ledger returns the install record of a base, which is kept on the Lease of its Node and passed to Owned.
-	// Required.
-	Ledger func(identity string) string
-	// Owned and Lost are called when this controller starts or stops serving a base. Gone is called when the Node of
-	// a base is deleted, again until it returns no error. All may block. Required.
-	Owned func(identity, nodeName, ledger string)
-	Lost  func(identity, nodeName string)
-	Gone  func(ctx context.Context, identity, nodeName string) error
-	// Speed divides the periods without a setting. LeaseDuration and NodeLease are divided already.
-	Speed pace.Speed
-	// Clock defaults to the real one.
+	// InstallRecord returns the install record of a base, which is saved in the Lease of its Node and passed to
+	// OnOwned. Required.
+	InstallRecord func(identity string) string
+	// OnOwned and OnLost are called when this controller starts or stops serving a base. OnNodeDeleted is called when
+	// the Node of a base is deleted, and repeated until it returns no error. They may block. Required.
+	OnOwned       func(identity, nodeName, ledger string)
+	OnLost        func(identity, nodeName string)
+	OnNodeDeleted func(ctx context.Context, identity, nodeName string) error
+	// TimeScale divides the durations that are not in Options. LeaseDuration and NodeLease are already divided.
+	TimeScale pace.TimeScale
+	// Clock is the clock; default the real clock.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
 }
@@ -81,13 +81,14 @@ const (
 	workers = 144
 	// afterConflict is the delay after a conflicting write of a Node.
 	afterConflict = 20 * time.Millisecond
-	// retryAtMost is the maximum delay between two attempts to write a Node.
-	retryAtMost = 10 * time.Second
-	// lookAgain is the delay for a Node of another environment.
-	lookAgain = time.Minute
+	// maxRetryDelay is the maximum delay between two attempts to write a Node.
+	maxRetryDelay = 10 * time.Second
+	// foreignRecheck is the time between two checks of a Node that this controller must not serve.
+	foreignRecheck = time.Minute
 )
 
-// firstHealth is how long a new Node waits for the first health document, so that it is created with its memory.
+// firstHealth is how long to wait for the first health document of a base before its Node is created, so that the Node
+// is created with its memory.
 const firstHealth = time.Second
 
 // Reconciler maintains the Nodes and Leases of the bases that this controller serves. Its methods may be called
@@ -98,52 +99,52 @@ type Reconciler struct {
 	leases   coordinationv1client.LeaseInterface // of Nodes and controllers
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
-	member   *Member
+	ownLease *ControllerLease
 	queue    *work.Queue[string]
 	journal  *journal
 
 	mu     sync.Mutex
 	states map[string]*state
-	served int // how many of them are owned
+	served int // number of states with owned
 
-	notes    map[string]seenLease // Leases that forgetOld read last, by name
-	reported string               // the controllers that reportOthers logged last; used only by the guard
+	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by name
+	reported  string                   // controllers in the last warning of reportOthers; only the guard uses it
 }
 
-// state is the state of one base. Only the worker of the base uses it, except for the fields under a lock.
+// state is the state of one base. Only the worker of the base uses it, except for the fields with a lock.
 type state struct {
-	identity string
-	nodeName string
-	telling  sync.Mutex // held during Owned, Lost and Ledger
-	owned    bool
-	since    time.Time    // when the base was first reconciled
-	node     *corev1.Node // as last written or read
-	moved    time.Time    // since when its free memory is another than written, and nothing else; zero if it is not
+	identity        string
+	nodeName        string
+	callbackMu      sync.Mutex // held during OnOwned, OnLost and InstallRecord
+	owned           bool
+	addedAt         time.Time    // when the base was first reconciled
+	node            *corev1.Node // as last written or read
+	memoryChangedAt time.Time    // since when only the memory differs from the written Node; zero if it does not
 
-	fence int64     // the fence of the Node when this controller took over the base
-	term  int       // the term of the Member at that moment
-	after time.Time // when the workload delay ends; zero before it began
+	fence     int64     // the fence of the Node when this controller took over the base
+	epoch     int       // epoch of the ControllerLease at that time
+	takeAfter time.Time // end of the workload delay; zero before it started
 
-	lease     *coordinationv1.Lease // of the Node, as last written; nil before
+	lease     *coordinationv1.Lease // of the Node, as last written; nil if unknown
 	leaseDue  time.Time
-	leaseless bool // there was neither Node nor Lease just before this controller made the Node
+	leaseless bool // there was neither a Node nor a Lease right before this controller created the Node
 
-	older seenLease
-	told  standing // that was reported last
+	observed          observedLease
+	reportedOwnership ownership // last result of ownership that was reported
 
-	had     bool // it has a Node, or had one when it was last looked for
-	deleted bool // its Node was, and what is left of it is this controller's to remove
+	hadNode        bool // had a Node at the last check
+	cleanupPending bool // the Node was deleted, and this controller must delete its Pods and its Lease
 
-	ledger string // as it was kept when the base was taken, or as last written to the Lease
-	silent bool   // it was removed because it missed heartbeats; under the Reconciler's lock
+	installRecord string // as read when this controller started serving the base, or as last written to the Lease
+	timedOut      bool   // removed because of missed heartbeats; guarded by Reconciler.mu
 }
 
-func (s *state) take(n *corev1.Node) { s.node, s.had = n, true }
+func (s *state) setNode(n *corev1.Node) { s.node, s.hadNode = n, true }
 
-// lose records that the Node was deleted, and whether this controller removes the rest.
-func (s *state) lose(mine bool) { s.node, s.had, s.deleted = nil, false, mine }
+// clearNode records that the Node was deleted, and whether this controller must delete its Pods and its Lease.
+func (s *state) clearNode(cleanup bool) { s.node, s.hadNode, s.cleanupPending = nil, false, cleanup }
 
-// New returns a Reconciler. nodes lists the Nodes of bases in this environment; their informer must call NodeChanged.
+// New returns a Reconciler. nodes lists the Nodes of bases. The informer of nodes must call NodeChanged.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister,
 	registry *base.Registry) *Reconciler {
 	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, api.ControllerLease)
@@ -158,36 +159,36 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		leases:   leases,
 		nodes:    nodes,
 		registry: registry,
-		member:   newMember(opts, leases),
+		ownLease: newControllerLease(opts, leases),
 		states:   map[string]*state{},
 	}
 	r.queue = work.New(work.Options[string]{
-		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.Speed.Of(retryAtMost),
+		Do: r.reconcile, Workers: workers, MinDelay: 50 * time.Millisecond, MaxDelay: opts.TimeScale.Of(maxRetryDelay),
 		Message: "could not reconcile the Node of a base",
 		Attrs:   func(identity string) []any { return []any{"base", identity} },
 		Clock:   opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
-		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, speed: opts.Speed, logger: opts.Logger,
-		acting: r.member.Acting, read: r.tryEntry, renew: r.Changed,
-		poke: make(chan struct{}, 1), pages: map[string]*page{},
+		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale, logger: opts.Logger,
+		acting: r.ownLease.Acting, read: r.tryRecord, renew: r.Enqueue,
+		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
 	}
 	return r
 }
 
-// Changed reconciles a base. It does not block.
-func (r *Reconciler) Changed(identity string) { r.queue.Add(identity) }
+// Enqueue schedules the reconciliation of a base. It does not block.
+func (r *Reconciler) Enqueue(identity string) { r.queue.Add(identity) }
 
-// NodeChanged reconciles the base of a Node that was written or deleted, if the base is known.
+// NodeChanged schedules the reconciliation of a base whose Node was changed or deleted, if the base is known.
 func (r *Reconciler) NodeChanged(n *corev1.Node) {
 	if identity := n.Annotations[labels.Identity]; r.state(identity) != nil {
 		r.queue.Add(identity)
 	}
 }
 
-// Depth returns the number of bases that wait for a worker.
-func (r *Reconciler) Depth() int { return r.queue.Len() }
+// QueueLength returns the number of bases that wait for a worker.
+func (r *Reconciler) QueueLength() int { return r.queue.Len() }
 
 // Owns reports whether this controller serves a base.
 func (r *Reconciler) Owns(identity string) bool {
@@ -197,41 +198,42 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Acting reports whether this controller may act now; see Member.Acting.
-func (r *Reconciler) Acting() bool { return r.member.Acting() }
+// Acting reports whether this controller may act now; see ControllerLease.Acting.
+func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 
 // PeerSelector selects the Leases of the controllers of this environment.
-func (r *Reconciler) PeerSelector() string { return r.member.selector() }
+func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
-// PeerChanged records the Lease of a controller, or that it was deleted: then its bases are free.
+// PeerChanged records the Lease of a controller. If the Lease was deleted, this controller can take over the bases.
 func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
-	r.member.Seen(l, deleted)
+	r.ownLease.HandleLease(l, deleted)
 	if deleted {
-		r.changedAll(false)
+		r.enqueueAll(false)
 	}
 }
 
-// Start runs until ctx ends. It leaves Nodes and their Leases to the next controller, and deletes the Lease of this
-// controller.
+// Start runs until ctx is done. Then it deletes the Lease of this controller, and leaves Nodes and their Leases to the
+// next controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { r.member.Start(ctx) })
+	wg.Go(func() { r.ownLease.Start(ctx) })
 	wg.Go(func() { r.guard(ctx) })
-	wg.Go(func() { r.forgetLedgers(ctx) })
+	wg.Go(func() { r.deleteOldLeases(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
 	wg.Go(func() { r.queue.Run(ctx) })
 	wg.Wait()
 	rest := context.WithoutCancel(ctx)
 	if err := r.closeJournal(rest); err != nil {
-		r.opts.Logger.Warn("what this controller noted of its bases stays for a day", "err", err)
+		r.opts.Logger.Warn("could not delete the journal; another controller deletes it after a day", "err", err)
 	}
-	if err := r.member.release(rest); err != nil {
-		r.opts.Logger.Warn("others have to wait until the lease of this controller has expired", "err", err)
+	if err := r.ownLease.release(rest); err != nil {
+		r.opts.Logger.Warn("could not delete the Lease of this controller; other controllers wait until it expires",
+			"err", err)
 	}
 	return nil
 }
 
-// reconcile updates Node and Lease of a base, and returns when to look again.
+// reconcile updates the Node and the Lease of a base, and returns when to reconcile it again; 0 means after a change.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity)
@@ -239,33 +241,33 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	case s == nil && !known:
 		return 0, nil
 	case s == nil:
-		s = r.begin(b)
+		s = r.addState(b)
 	}
-	if !r.member.Acting() {
+	if !r.ownLease.Acting() {
 		r.setOwned(identity, s, false)
-		return 0, nil // the guard brings it back
+		return 0, nil // the guard reconciles the base when this controller may act
 	}
 	if !known {
 		return 0, r.removeNode(ctx, identity, s)
 	}
 	if r.refresh(ctx, s) { // the Node was deleted
-		r.registry.Doubt(identity)
+		r.registry.RequireHeartbeat(identity)
 		return 0, nil
 	}
-	if b.Doubted {
-		return 0, nil // the next message of the base creates it again
+	if b.NeedsHeartbeat {
+		return 0, nil // the next message of the base causes a reconciliation
 	}
 	wait, err := r.claim(ctx, identity, b, s)
 	switch {
-	case errors.Is(err, errTaken):
+	case errors.Is(err, errConflict):
 		return afterConflict, nil
 	case err != nil:
-		return 0, fmt.Errorf("reconciling node %q: %w", s.nodeName, err)
+		return 0, fmt.Errorf("reconciling Node %q: %w", s.nodeName, err)
 	case wait > 0:
 		return wait, nil
 	}
 	if !r.Owns(identity) {
-		if err := r.readLedger(ctx, s); err != nil {
+		if err := r.readInstallRecord(ctx, s); err != nil {
 			return 0, err
 		}
 	}
@@ -274,60 +276,60 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	if older, err := r.removeOlder(ctx, identity, s); err != nil || older > 0 {
+	if older, err := r.removeOlderNode(ctx, identity, s); err != nil || older > 0 {
 		return min(wait, older), err
 	}
 	return wait, nil
 }
 
-// claim takes a base and writes its Node, or returns when to look again.
+// claim writes the Node of a base with this controller as the holder, or returns when to check again.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
 	err error) {
-	is := r.standing(s)
-	r.registry.ServedElsewhere(identity, is == another)
+	owner := r.ownership(s)
+	r.registry.SetServedElsewhere(identity, owner == ownedByPeer)
 	s.leaseless = false
-	if remade := s.node == nil && s.deleted; is != mine && !remade {
+	if recreated := s.node == nil && s.cleanupPending; owner != ownedByMe && !recreated {
 		r.setOwned(identity, s, false)
 	}
-	switch is {
-	case mine:
-		if gave, err := r.handOver(ctx, identity, b, s); gave || err != nil {
+	switch owner {
+	case ownedByMe:
+		if handedOver, err := r.handOver(ctx, identity, b, s); handedOver || err != nil {
 			return time.Second, err
 		}
-	case another:
+	case ownedByPeer:
 		holder, _, _ := holderOf(s.node)
-		s.after = time.Time{}
-		if err := r.member.meet(ctx, holder); err != nil {
+		s.takeAfter = time.Time{}
+		if err := r.ownLease.fetchPeer(ctx, holder); err != nil {
 			return 0, err
 		}
-		return max(r.member.left(holder), afterConflict), nil
-	case foreign, namesake:
-		r.tell(s, is)
-		return r.opts.Speed.Of(lookAgain), nil
-	case older, moved:
+		return max(r.ownLease.remaining(holder), afterConflict), nil
+	case otherEnv, sameName:
+		r.reportOwnership(s, owner)
+		return r.opts.TimeScale.Of(foreignRecheck), nil
+	case upstream, movedEnv:
 		lease := s.nodeName
-		if is == moved { // its own earlier life, under another ENV, or a controller that lives there
+		if owner == movedEnv { // an earlier run of this controller, or another controller in that environment
 			lease = memberLease(s.node.Labels[labels.Env], r.opts.Holder)
 		}
-		wait, err = r.leaseLeft(ctx, lease, s)
+		wait, err = r.leaseRemaining(ctx, lease, s)
 		if wait > 0 || err != nil {
-			r.tell(s, is)
+			r.reportOwnership(s, owner)
 			return wait, err
 		}
 		fallthrough
-	case free:
+	case unowned:
 		if b.HealthAt.IsZero() && s.node == nil {
-			if left := firstHealth - r.opts.Clock.Since(s.since); left > 0 {
+			if left := firstHealth - r.opts.Clock.Since(s.addedAt); left > 0 {
 				return left, nil
 			}
 		}
 		if s.node == nil {
-			wait, err = r.foreignLeaseLeft(ctx, s)
+			wait, err = r.foreignLeaseRemaining(ctx, s)
 			if wait > 0 || err != nil {
 				return wait, err
 			}
 		}
-		wait, err = r.mayTake(ctx, b, s)
+		wait, err = r.takeDelay(ctx, b, s)
 		if wait > 0 || err != nil {
 			return wait, err
 		}
@@ -341,19 +343,20 @@ func (r *Reconciler) state(identity string) *state {
 	return r.states[identity]
 }
 
-func (r *Reconciler) begin(b base.Snapshot) *state {
-	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), since: r.opts.Clock.Now(), had: b.Adopted}
+// addState adds the state of a base.
+func (r *Reconciler) addState(b base.Snapshot) *state {
+	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), addedAt: r.opts.Clock.Now(), hadNode: b.Adopted}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.states[b.Identity] = s
 	return s
 }
 
-// setOwned records whether this controller serves a base, and calls Owned or Lost. The guard and a worker may call it
-// concurrently.
+// setOwned records whether this controller serves a base, and calls OnOwned or OnLost. The guard and a worker may call
+// it concurrently.
 func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+	s.callbackMu.Lock()
+	defer s.callbackMu.Unlock()
 	r.mu.Lock()
 	changed := s.owned != owned
 	s.owned = owned
@@ -366,77 +369,77 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	if !changed {
 		return
 	}
-	r.registry.Own(identity, owned)
+	r.registry.SetOwned(identity, owned)
 	if owned {
-		r.opts.Owned(identity, s.nodeName, s.ledger)
+		r.opts.OnOwned(identity, s.nodeName, s.installRecord)
 	} else {
-		r.opts.Lost(identity, s.nodeName)
-		r.journal.lose(identity)
+		r.opts.OnLost(identity, s.nodeName)
+		r.journal.stopServing(identity)
 	}
 }
 
-// removeNode deletes the Node of a base that is removed, then its Pods and its Lease. It deletes only the known
-// version of the Node. The Node is deleted first: otherwise a DaemonSet creates Pods for it.
+// removeNode deletes the Node of a removed base, then its Pods and its Lease. It deletes only the known version of the
+// Node. The Node is deleted first, because otherwise a DaemonSet creates Pods for it.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
 	switch {
-	case s.node == nil && s.deleted:
-	case s.node == nil || !r.leftToMe(s):
-		r.forget(identity, s)
+	case s.node == nil && s.cleanupPending:
+	case s.node == nil || !r.ownsDeletion(s):
+		r.removeState(identity, s)
 		return nil
 	default:
-		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, asKnown(s.node))
+		err := r.client.CoreV1().Nodes().Delete(ctx, s.nodeName, ifUnchanged(s.node))
 		if apierrors.IsConflict(err) {
-			err = r.readAnew(ctx, s)
+			err = r.readNode(ctx, s)
 		}
 		if ignoreNotFound(err) != nil {
-			return fmt.Errorf("removing node %q: %w", s.nodeName, err)
+			return fmt.Errorf("deleting Node %q: %w", s.nodeName, err)
 		}
-		s.lose(true)
-		r.opts.Logger.Info("removed the node of a base that is gone", "base", identity, "node", s.nodeName)
+		s.clearNode(true)
+		r.opts.Logger.Info("deleted the Node of a removed base", "base", identity, "node", s.nodeName)
 	}
-	return r.removeRest(ctx, identity, s)
+	return r.cleanUp(ctx, identity, s)
 }
 
-// leftToMe reports whether this controller removes a Node: it serves it, or did in an earlier term, and no other
-// controller has taken it.
-func (r *Reconciler) leftToMe(s *state) bool {
-	switch holder, _, _ := holderOf(s.node); r.standing(s) {
-	case mine:
+// ownsDeletion reports whether this controller must delete a Node: it serves the base, or it did in an earlier epoch
+// and no other controller has taken over the base.
+func (r *Reconciler) ownsDeletion(s *state) bool {
+	switch holder, _, _ := holderOf(s.node); r.ownership(s) {
+	case ownedByMe:
 		return true
-	case free:
+	case unowned:
 		return holder == r.opts.Holder
 	default:
 		return false
 	}
 }
 
-// removeRest deletes what is left of a base whose Node is deleted.
-func (r *Reconciler) removeRest(ctx context.Context, identity string, s *state) error {
-	if ledger := r.opts.Ledger(identity); ledger != "" {
-		s.ledger = ledger
+// cleanUp deletes the Pods and the Lease of a base whose Node is deleted.
+func (r *Reconciler) cleanUp(ctx context.Context, identity string, s *state) error {
+	if ledger := r.opts.InstallRecord(identity); ledger != "" {
+		s.installRecord = ledger
 	}
-	if err := r.opts.Gone(ctx, identity, s.nodeName); err != nil {
-		return fmt.Errorf("removing the pods of node %q: %w", s.nodeName, err)
+	if err := r.opts.OnNodeDeleted(ctx, identity, s.nodeName); err != nil {
+		return fmt.Errorf("deleting the Pods of Node %q: %w", s.nodeName, err)
 	}
 	var err error
-	if kept, keeping := r.keepLedger(ctx, s); !kept {
-		err = errors.Join(keeping, r.deleteNodeLease(ctx, s))
-		r.journal.drop(identity)
+	if retained, retainErr := r.retainNodeLease(ctx, s); !retained {
+		err = errors.Join(retainErr, r.deleteNodeLease(ctx, s))
+		r.journal.dropBase(identity)
 	}
-	r.forget(identity, s)
+	r.removeState(identity, s)
 	return err
 }
 
-func (r *Reconciler) forget(identity string, s *state) {
+func (r *Reconciler) removeState(identity string, s *state) {
 	r.setOwned(identity, s, false)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.states, identity)
 }
 
-// asKnown deletes only the known version of an object.
-func asKnown(o metav1.Object) metav1.DeleteOptions {
+// ifUnchanged returns options that delete only the known version of an object.
+func ifUnchanged(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-func TestABaseBecomesANode(t *testing.T) {
+func TestNodeAndLeaseOfNewBase(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	asked := 0
 	for _, a := range s.api.Actions() {
@@ -35,22 +35,22 @@ func TestABaseBecomesANode(t *testing.T) {
 		}
 	}
 	if asked != 1 {
-		t.Errorf("the Lease of a new base was asked for %d times, want once", asked)
+		t.Errorf("the Lease of a new base was read %d times, want once", asked)
 	}
 	s.wantWrites(t, "for a new base", "create nodes", "create leases")
 	if wait != 20*time.Second {
-		t.Errorf("looks again after %s, want when the Node's Lease is due", wait)
+		t.Errorf("reconciles again after %s, want when the Lease of the Node is due", wait)
 	}
 	if !s.Owns(identity) || !slices.Equal(s.events, []string{"owned"}) {
 		t.Errorf("owned: %t, events %v", s.Owns(identity), s.events)
 	}
 	if a := s.liveNode(t).Annotations; a[labels.Holder] != "me" || a[labels.Fence] != "1" {
-		t.Errorf("the Node says that %q serves it, fence %q", a[labels.Holder], a[labels.Fence])
+		t.Errorf("holder %q, fence %q", a[labels.Holder], a[labels.Fence])
 	}
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when nothing changed")
 	pass(t, 20*time.Second, s)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the lease is due: it and nothing else", "update leases")
 	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
@@ -58,7 +58,7 @@ func TestABaseBecomesANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{{}}, lease.ManagedFields); diff != "" { // what clears them
+	if diff := cmp.Diff([]metav1.ManagedFieldsEntry{{}}, lease.ManagedFields); diff != "" { // clears the managed fields
 		t.Errorf("managed fields of a renewal (-want +got):\n%s", diff)
 	}
 
@@ -78,9 +78,9 @@ func TestABaseBecomesANode(t *testing.T) {
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
 
-// The controller keeps the resources and conditions that other components have written into the status of a Node,
+// The controller keeps resources and conditions of other components in the status of a Node,
 // without additional writes.
-func TestForeignStatusStays(t *testing.T) {
+func TestStatusOfOtherComponentsIsKept(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	slots := resource.MustParse("2")
@@ -95,7 +95,7 @@ func TestForeignStatusStays(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
-	s.wantWrites(t, "after a foreign write")
+	s.wantWrites(t, "after a otherEnv write")
 	s.registry.SetHealth(tunnel.Origin{Identity: identity},
 		arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 250 << 20})
 	s.reconcileOnce(t)
@@ -107,15 +107,15 @@ func TestForeignStatusStays(t *testing.T) {
 		t.Errorf("the status is %+v", n.Status)
 	}
 	if c := conditionOf(n, corev1.NodeMemoryPressure); c.Status != corev1.ConditionTrue {
-		t.Errorf("the controller's own condition is %+v", c)
+		t.Errorf("the condition of the controller is %+v", c)
 	}
 	if disk := n.Status.Allocatable.StorageEphemeral(); disk.Value() < 1000<<40 {
 		t.Errorf("%s of ephemeral storage", disk)
 	}
 }
 
-// The API server taints whatever Node comes. Nobody else has to find out that a new base is ready.
-func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
+// The API server adds a taint to each new Node. The controller removes it for a base that is Ready.
+func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	api := newAPI()
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	evicting := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}
@@ -128,7 +128,7 @@ func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
 	s.wantWrites(t, "for a new base", "create nodes", "update nodes", "create leases")
 	n := s.liveNode(t)
 	if slices.Contains(n.Spec.Taints, notReady) || !slices.Contains(n.Spec.Taints, evicting) || len(n.Spec.Taints) < 3 {
-		t.Errorf("the taints are %v; want those of a base, and not that it is not ready", n.Spec.Taints)
+		t.Errorf("taints %v; want the taints of a base without the taint not-ready", n.Spec.Taints)
 	}
 
 	n.Spec.Taints = append(n.Spec.Taints, notReady)
@@ -141,10 +141,10 @@ func TestANewNodeIsNotTaintedAsNotReady(t *testing.T) {
 	s.wantWrites(t, "when somebody else taints it later")
 }
 
-// A Node's Lease is good for as long as is set, and renewed at half of that.
-func TestALongerLease(t *testing.T) {
+// The Lease of a Node is valid for the configured time, and renewed at half of it.
+func TestNodeLeaseDuration(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
-	s.hear()
+	s.heartbeat()
 	wait := s.reconcileOnce(t)
 	lease, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), nodeName,
 		metav1.GetOptions{})
@@ -152,20 +152,20 @@ func TestALongerLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if good := *lease.Spec.LeaseDurationSeconds; good != 120 || wait != time.Minute {
-		t.Errorf("the Lease is good for %d s and renewed after %s, want 120 s and 1m", good, wait)
+		t.Errorf("the Lease is valid for %d s and renewed after %s, want 120 s and 1m", good, wait)
 	}
 }
 
-// While more bases wait than are written at once, Leases come before free memory.
-func TestLeasesComeBeforeMemory(t *testing.T) {
+// While more bases wait than can be written concurrently, Leases have priority over changes of memory.
+func TestLeasesHavePriorityOverMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	grow := func() {
-		s.hear()
+		s.heartbeat()
 		s.registry.SetHealth(tunnel.Origin{Identity: identity},
 			arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 70 << 20})
 		s.reconcileOnce(t)
 	}
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	grow()
 	pass(t, 31*time.Second, s)
@@ -180,9 +180,9 @@ func TestLeasesComeBeforeMemory(t *testing.T) {
 	s.wantWrites(t, "when nobody waits", "update nodes/status")
 }
 
-func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
+func TestNewNodeWaitsForFirstHealth(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	_, _ = s.registry.Heard(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Identity: identity}, arklet.Heartbeat{Active: true})
 	if wait := s.reconcileOnce(t); wait != firstHealth {
 		t.Errorf("waits %s, want %s", wait, firstHealth)
 	}
@@ -192,7 +192,7 @@ func TestANewNodeWaitsForItsFirstHealth(t *testing.T) {
 	s.wantWrites(t, "of a base that does not tell its health", "create nodes", "create leases")
 }
 
-func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
+func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.writes()
 	pass(t, 26*time.Second, s)
@@ -206,12 +206,12 @@ func TestASilentBaseTurnsUnknownAndGoes(t *testing.T) {
 	s.reconcileOnce(t)
 	s.wantWrites(t, "at 60 s of silence", "delete nodes", "delete leases")
 	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
-		t.Errorf("events, its Pods go after its Node (-want +got):\n%s", diff)
+		t.Errorf("events; the Node must be deleted before its Pods (-want +got):\n%s", diff)
 	}
 }
 
-// The Pods of a base that is gone go in the end, whatever the API server says first.
-func TestThePodsOfABaseThatIsGoneAreRemovedAgain(t *testing.T) {
+// The deletion of the Pods of a removed base is repeated after an error.
+func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
 	s.goneErr = errors.New("try again")
@@ -225,8 +225,8 @@ func TestThePodsOfABaseThatIsGoneAreRemovedAgain(t *testing.T) {
 	}
 }
 
-// While the tunnel is down the Node stays as it is, its Lease is renewed, and one Event says why.
-func TestABaseThatCannotBeObserved(t *testing.T) {
+// While the tunnel is down, the Node stays Ready, its Lease is renewed, and one Event is recorded.
+func TestBaseIsNotObservedWhileTunnelIsDown(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.writes()
 	s.down.Store(true)
@@ -248,21 +248,21 @@ func TestABaseThatCannotBeObserved(t *testing.T) {
 	}
 	s.wantEvent(t)
 	s.down.Store(false)
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	if got := conditionOf(s.liveNode(t), api.ConditionObserved).Status; got != corev1.ConditionTrue {
-		t.Errorf("Observed is %s when the base is heard again", got)
+		t.Errorf("Observed is %s after a message of the base", got)
 	}
 }
 
-func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
+func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "after kubectl delete node, before the base says anything")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
 	if !slices.Equal(s.events, []string{"owned"}) {
@@ -270,28 +270,28 @@ func TestANodeThatSomebodyDeletedIsMadeAnew(t *testing.T) {
 	}
 }
 
-// Whoever deleted it did so between a controller's look and its write.
-func TestANodeThatIsDeletedBeforeAWriteIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
+// The Node was deleted between a read and a write of the controller.
+func TestNodeDeletedBeforeWriteIsCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.sync(t)
-	// there is something to write
-	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+	// The status of the Node changes.
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 		arklet.Heartbeat{Name: "base", Version: "1.0.0", IP: "198.18.0.2", HostName: "base-0", Active: true})
 	s.deleteNode(t)
 	if _, err := s.reconcile(t.Context(), identity); !apierrors.IsNotFound(err) {
-		t.Fatalf("reconcile: %v; want that the Node is gone", err)
+		t.Fatalf("reconcile: %v; want a not found error", err)
 	}
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "before the base says anything")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes")
 }
 
-func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testing.T) {
+func TestPodsAreDeletedIfNodeWasDeletedBefore(t *testing.T) {
 	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
 	s.deleteNode(t)
@@ -304,8 +304,8 @@ func TestThePodsOfABaseThatIsGoneAreRemovedThoughSomebodyDeletedItsNode(t *testi
 	}
 }
 
-// A person may end what the controller only waits for.
-func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
+// A user deletes the Node of an unreachable base before the controller does.
+func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.deleteNode(t)
 	s.sync(t)
@@ -319,21 +319,21 @@ func TestADeletedNodeOfASilentBaseStaysAway(t *testing.T) {
 	}
 }
 
-// Whoever deleted it did so between the list of a controller that starts and its first look.
-func TestANodeThatIsDeletedWhileItsBaseIsTakenUpIsMadeAnewWhenTheBaseSpeaks(t *testing.T) {
+// The Node was deleted after the controller listed the Nodes and before it reconciled the base.
+func TestNodeDeletedDuringStartIsCreatedAgain(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	pass(t, 5*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "of a base that has not spoken since")
-	s.hear()
+	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it speaks", "create nodes", "create leases")
 }
 
-func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
+func TestRemovedTaintsAreAddedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	theirs := corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}
@@ -348,11 +348,11 @@ func TestTaintsThatSomebodyRemovedComeBackAndOthersStay(t *testing.T) {
 	}
 }
 
-// A base may come back under another host name. Roles that others gave its Node stay.
-func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
+// A base can change its host name. Role labels that other clients have added stay.
+func TestRoleOfOldHostNameIsRemoved(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
-	says := func(host string) {
-		_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+	setHostName := func(host string) {
+		_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
 			arklet.Heartbeat{Active: true, HostName: host})
 		s.registry.SetHealth(tunnel.Origin{Identity: identity}, arklet.Health{MetaspaceMax: 256 << 20})
 		s.reconcileOnce(t)
@@ -366,7 +366,7 @@ func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 		}
 		return list
 	}
-	says("old")
+	setHostName("old")
 	n := s.liveNode(t)
 	n.Labels[labels.RolePrefix+"theirs"] = ""
 	if _, err := s.api.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
@@ -376,26 +376,27 @@ func TestTheRoleOfAnOldHostNameGoes(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"base.old": "base", "theirs": ""}, roles()); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)
 	}
-	says("new")
+	setHostName("new")
 	if diff := cmp.Diff(map[string]string{"base.new": "base", "theirs": ""}, roles()); diff != "" {
-		t.Errorf("roles under another host name (-want +got):\n%s", diff)
+		t.Errorf("roles after a change of the host name (-want +got):\n%s", diff)
 	}
-	says("a/b") // no role: only the old one goes
+	setHostName("a/b") // not a valid role
 	if diff := cmp.Diff(map[string]string{"theirs": ""}, roles()); diff != "" {
-		t.Errorf("roles under a host name that is no label (-want +got):\n%s", diff)
+		t.Errorf("roles for a host name that is not a valid label (-want +got):\n%s", diff)
 	}
 }
 
-// A Node that came in the place of the one that is known, or that another controller has taken, is
+// A Node that has replaced the known Node, or that another controller has taken over, is
 // not deleted.
-func TestOnlyTheNodeThatIsKnownIsDeleted(t *testing.T) {
+func TestOnlyKnownNodeIsDeleted(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)
 	n.Annotations[labels.Holder] = "other"
 	if _, err := s.api.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = s.registry.Heard(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{}) // it goes
+	// it goes
+	_, _ = s.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}, arklet.Heartbeat{})
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
 		t.Error("a conflict is no error")
 	}

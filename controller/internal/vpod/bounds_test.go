@@ -10,17 +10,17 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A Pod that the API server does not let go keeps no other of its module.
-func TestAPodThatStaysKeepsNoOther(t *testing.T) {
+// Other Pods of the module are deleted even if the API server refuses to delete one Pod.
+func TestRefusedDeletionDoesNotBlockOtherPods(t *testing.T) {
 	names := []string{"p1", "p2", "p3"}
-	for _, stays := range names { // in whatever order they are looked at
-		in(t, stays+" stays", Options{}, func(t *testing.T, w *world) {
+	for _, stays := range names { // each position in the order of the Pods
+		runTest(t, "refused for "+stays, Options{}, func(t *testing.T, w *fixture) {
 			var refused atomic.Bool
 			refused.Store(true)
 			w.api.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				d := a.(clienttesting.DeleteActionImpl)
-				forGood := d.DeleteOptions.GracePeriodSeconds != nil && *d.DeleteOptions.GracePeriodSeconds == 0
-				if d.Name != stays || !forGood || !refused.Load() {
+				force := d.DeleteOptions.GracePeriodSeconds != nil && *d.DeleteOptions.GracePeriodSeconds == 0
+				if d.Name != stays || !force || !refused.Load() {
 					return false, nil, nil
 				}
 				return true, nil, errors.New("admission webhook denied the request")
@@ -28,19 +28,19 @@ func TestAPodThatStaysKeepsNoOther(t *testing.T) {
 			for _, name := range names {
 				w.create(name, container("biz1", "1"))
 			}
-			w.pass(2 * time.Second)
+			w.advance(2 * time.Second)
 			for _, name := range names {
 				w.delete(name)
 			}
-			w.pass(20 * time.Second) // before the end of their grace period
+			w.advance(20 * time.Second) // before the end of their grace period
 			for _, name := range names {
 				if gone := w.pod(name) == nil; gone == (name == stays) {
-					t.Errorf("pod %s is gone: %t", name, gone)
+					t.Errorf("pod %s: deleted is %t, want %t", name, gone, !gone)
 				}
 			}
 			refused.Store(false)
-			w.pass(5 * time.Second)
-			w.wantShow(stays, "gone")
+			w.advance(5 * time.Second)
+			w.wantSummary(stays, "gone")
 		})
 	}
 }

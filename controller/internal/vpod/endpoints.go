@@ -16,61 +16,62 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// endpoints knows which Pods Services send requests to. It lists the EndpointSlices of a namespace while a module waits to
-// be uninstalled there: a watch would keep those of the whole cluster in memory.
+// endpoints finds out to which Pods Services send requests. It lists the EndpointSlices of a namespace only while
+// modules wait to be uninstalled there. A watch would keep the EndpointSlices of the whole cluster in memory.
 type endpoints struct {
-	client kubernetes.Interface
-	every  time.Duration // between two lists of a namespace
-	call   func(workerKey)
-	lists  *work.Queue[namespaceKey]
-	logger *slog.Logger
-	denied sync.Once // the log has a warning that the list is forbidden
+	client   kubernetes.Interface
+	interval time.Duration // the minimum delay between two lists of a namespace
+	notify   func(slotKey)
+	lists    *work.Queue[namespaceKey]
+	logger   *slog.Logger
+	denied   sync.Once // logs once that listing is forbidden
 
-	mu    sync.Mutex
-	looks map[namespaceKey]*look
+	mu         sync.Mutex
+	namespaces map[namespaceKey]*namespaceEndpoints
 }
 
 type namespaceKey string
 
 func (n namespaceKey) attrs() []any { return []any{"namespace", string(n)} }
 
-// look is the last list of a namespace, and the lanes that wait for the next one.
-type look struct {
-	begun   time.Time // zero before the first
-	next    time.Time // not before then
-	ready   map[types.UID]bool
-	waiting map[workerKey]bool
+// namespaceEndpoints is the last list of a namespace, and the module slots that wait for the next list.
+type namespaceEndpoints struct {
+	listedAt time.Time // the start of the last list; zero before the first one
+	nextList time.Time // the earliest time of the next list
+	ready    map[types.UID]bool
+	waiting  map[slotKey]bool
 }
 
-// lookEvery is the minimum delay between two lists of a namespace. The delay is also at least lookPart times the duration of
-// a list.
+// minListInterval is the minimum delay between two lists of a namespace. The delay is also at least listIntervalFactor
+// times the duration of the last list.
 const (
-	lookEvery = 500 * time.Millisecond
-	lookPart  = 10
+	minListInterval    = 500 * time.Millisecond
+	listIntervalFactor = 10
 )
 
-func newEndpoints(client kubernetes.Interface, opts Options, call func(workerKey)) *endpoints {
-	e := &endpoints{client: client, every: opts.Speed.Of(lookEvery), call: call, logger: opts.Logger,
-		looks: map[namespaceKey]*look{}}
-	e.lists = newQueue(opts, 0, opts.Speed.Of(publishAtMost), e.list)
+func newEndpoints(client kubernetes.Interface, opts Options, call func(slotKey)) *endpoints {
+	e := &endpoints{client: client, interval: opts.TimeScale.Of(minListInterval), notify: call, logger: opts.Logger,
+		namespaces: map[namespaceKey]*namespaceEndpoints{}}
+	e.lists = newQueue(opts, 0, opts.TimeScale.Of(maxPublishDelay), e.list)
 	return e
 }
 
-// send reports whether a Service sends requests to a Pod, according to a list that began at since or later, and when that
-// was. If there is no such list yet, known is false, and the lane is called after the next list. send does not block.
-func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane workerKey) (ready bool, at time.Time,
+// sendsTo reports whether a Service sends requests to a Pod, according to a list that began at since or later. at is
+// the start of that list. If there is no such list yet, known is false, and notify is called for slot after the next
+// list. sendsTo does not block.
+func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, slot slotKey) (ready bool, at time.Time,
 	known bool) {
 	key := namespaceKey(namespace)
 	e.mu.Lock()
-	l := e.looks[key]
+	l := e.namespaces[key]
 	if l == nil {
-		l = &look{waiting: map[workerKey]bool{}}
-		e.looks[key] = l
+		l = &namespaceEndpoints{waiting: map[slotKey]bool{}}
+		e.namespaces[key] = l
 	}
-	known = !l.begun.Before(since)
-	ready, at = l.ready[uid], l.begun
+	known = !l.listedAt.Before(since)
+	ready, at = l.ready[uid], l.listedAt
 	if !known {
-		l.waiting[lane] = true
+		l.waiting[slot] = true
 	}
 	e.mu.Unlock()
 	if !known {
@@ -79,16 +80,16 @@ func (e *endpoints) send(namespace string, uid types.UID, since time.Time, lane 
 	return ready, at, known
 }
 
-// list lists a namespace if a lane waits for that, and forgets it otherwise.
+// list lists the EndpointSlices of a namespace if a module slot waits for a list. Otherwise it removes the namespace.
 func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
 	begun := time.Now()
 	e.mu.Lock()
-	l := e.looks[key]
+	l := e.namespaces[key]
 	left := time.Duration(0)
 	if l != nil {
-		left = l.next.Sub(begun)
+		left = l.nextList.Sub(begun)
 		if left <= 0 && len(l.waiting) == 0 {
-			delete(e.looks, key)
+			delete(e.namespaces, key)
 			l = nil
 		}
 	}
@@ -102,25 +103,25 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	}
 	e.mu.Lock()
 	waiting := l.waiting
-	pause := max(e.every, lookPart*time.Since(begun))
-	l.begun, l.next, l.ready, l.waiting = begun, begun.Add(pause), ready, map[workerKey]bool{}
+	pause := max(e.interval, listIntervalFactor*time.Since(begun))
+	l.listedAt, l.nextList, l.ready, l.waiting = begun, begun.Add(pause), ready, map[slotKey]bool{}
 	e.mu.Unlock()
-	for lane := range waiting {
-		e.call(lane)
+	for slot := range waiting {
+		e.notify(slot)
 	}
 	return pause, nil
 }
 
-// readyIn returns the Pods of a namespace that Services send requests to. It returns none if the list is forbidden: modules
-// are then drained for a fixed time.
+// readyIn returns the UIDs of the Pods of a namespace to which Services send requests. It returns none if listing is
+// forbidden; modules are then drained for Options.Drain only.
 func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UID]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	slices, err := e.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		e.denied.Do(func() {
-			e.logger.Warn("may not list EndpointSlices: the module of a deleted Pod goes after MODULE_DRAIN, even if "+
-				"a Service sends it requests still", "err", err)
+			e.logger.Warn("no permission to list EndpointSlices: the module of a deleted Pod is uninstalled after "+
+				"MODULE_DRAIN, even if a Service still sends requests to it", "err", err)
 		})
 		return nil, nil
 	}
@@ -130,7 +131,7 @@ func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UI
 	ready := map[types.UID]bool{}
 	for _, s := range slices.Items {
 		for _, end := range s.Endpoints {
-			if end.TargetRef != nil && sends(end.Conditions) {
+			if end.TargetRef != nil && receivesRequests(end.Conditions) {
 				ready[end.TargetRef.UID] = true
 			}
 		}
@@ -138,35 +139,36 @@ func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UI
 	return ready, nil
 }
 
-// sends reports whether requests are sent to an endpoint. Services with publishNotReadyAddresses always show Pods as ready.
-func sends(c discoveryv1.EndpointConditions) bool {
+// receivesRequests reports whether Services send requests to an endpoint. With publishNotReadyAddresses, endpoints are
+// ready even while they terminate, so terminating endpoints are excluded.
+func receivesRequests(c discoveryv1.EndpointConditions) bool {
 	ready := ptr.Deref(c.Ready, true)
 	return ready && ptr.Deref(c.Serving, ready) && !ptr.Deref(c.Terminating, false)
 }
 
-// quietSince returns when the first list began that shows that no Service sends requests to a Pod, which turned Not Ready at
-// since; zero if there is none. The first list is in the middle of the drain: the other half is for the clients of the
-// endpoints. The caller holds the lock of the store.
-func (p *Provider) quietSince(e *podRecord, since, now time.Time, lane workerKey) time.Time {
+// endpointsDrainedSince returns the start of the first list in which no Service sends requests to a Pod that turned Not
+// Ready at since; zero if there is no such list. The first list starts after half of the drain. The other half is for
+// kube-proxy and other clients that follow the endpoints. The caller holds the lock of the store.
+func (p *Provider) endpointsDrainedSince(e *podRecord, since, now time.Time, slot slotKey) time.Time {
 	if since.IsZero() || p.opts.Drain <= 0 {
 		return since
 	}
-	if !e.quiet.Before(since) {
-		return e.quiet
+	if !e.endpointsDrained.Before(since) {
+		return e.endpointsDrained
 	}
-	e.quiet = time.Time{}
+	e.endpointsDrained = time.Time{}
 	due := since.Add(p.opts.Drain / 2)
-	if again := e.sent.Add(p.opts.Drain / 2); again.After(due) {
+	if again := e.endpointsServing.Add(p.opts.Drain / 2); again.After(due) {
 		due = again
 	}
 	if now.Before(due) {
 		return time.Time{}
 	}
-	ready, at, known := p.endpoints.send(e.pod.Namespace, e.uid, due, lane)
+	ready, at, known := p.endpoints.sendsTo(e.pod.Namespace, e.uid, due, slot)
 	if known && ready {
-		e.sent = at
+		e.endpointsServing = at
 	} else if known {
-		e.quiet = at
+		e.endpointsDrained = at
 	}
-	return e.quiet
+	return e.endpointsDrained
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// The indexes find Pods by their Node, and by namespace and module name.
+// Indexes of Pods: by Node, and by namespace and container name.
 const (
 	indexNode   = "node"
 	indexModule = "module"
@@ -24,14 +24,14 @@ const (
 // podWatches are caches of Pods.
 type podWatches []cache.SharedIndexInformer
 
-// newPodWatch returns a watch of the Pods that match the selectors. It lists nothing before it runs.
+// newPodWatch returns an informer of the Pods that match the selectors. It lists nothing before it runs.
 func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector string) cache.SharedIndexInformer {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector, o.FieldSelector = labelSelector, fieldSelector
-		}), informers.WithTransform(slim))
+		}), informers.WithTransform(dropUnusedFields))
 	watch := factory.Core().V1().Pods().Informer()
-	_ = watch.AddIndexers(cache.Indexers{ // it does not fail before the informer runs
+	_ = watch.AddIndexers(cache.Indexers{ // cannot fail before the informer runs
 		indexNode: func(obj any) ([]string, error) { return []string{obj.(*corev1.Pod).Spec.NodeName}, nil },
 		indexModule: func(obj any) (keys []string, _ error) {
 			pod := obj.(*corev1.Pod)
@@ -44,7 +44,7 @@ func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector strin
 	return watch
 }
 
-// run runs the watches until ctx is done.
+// run runs the informers until ctx is done.
 func (ws podWatches) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, w := range ws {
@@ -53,7 +53,7 @@ func (ws podWatches) run(ctx context.Context) {
 	running.Wait()
 }
 
-// find returns the Pods with a value of an index.
+// find returns the Pods that have a value in an index.
 func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
 	for _, w := range ws {
 		objects, _ := w.GetIndexer().ByIndex(index, value) // the index exists
@@ -64,35 +64,35 @@ func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// Get returns a Pod.
+// Get returns a Pod from the cache, and false if the cache does not have it.
 func (ws podWatches) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	for _, w := range ws {
-		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // a cache returns no error
+		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // an in-memory indexer returns no error
 			return o.(*corev1.Pod), true
 		}
 	}
 	return nil, false
 }
 
-// Informer caches the module Pods of the cluster. It has one watch for each prefix of the label.
+// Informer caches the module Pods of the cluster. It has one watch for each spelling of the component label.
 type Informer struct {
 	podWatches
 
-	mu    sync.Mutex
-	heard []cache.InformerSynced // reports for each handler whether it has received all listed Pods
+	mu             sync.Mutex
+	handlersSynced []cache.InformerSynced // reports for each handler whether it has received all listed Pods
 }
 
-// NewInformer returns an informer. It lists nothing before it runs.
+// NewInformer returns an Informer. It lists nothing before it runs.
 func NewInformer(client kubernetes.Interface) *Informer {
 	return &Informer{podWatches: podWatches{
 		newPodWatch(client, labels.Component+"="+labels.Module, ""),
-		// and not the Pods of the first watch
+		// excludes the Pods of the first watch
 		newPodWatch(client, labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, ""),
 	}}
 }
 
-// slim drops large fields of a Pod that the controller does not use.
-func slim(obj any) (any, error) {
+// dropUnusedFields removes large fields of a Pod that the controller does not use, to save memory.
+func dropUnusedFields(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
 		pod.Spec.Affinity = nil
@@ -103,7 +103,7 @@ func slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// HasSynced reports whether both watches have listed their Pods and all handlers have received them.
+// HasSynced reports whether both watches have listed their Pods, and all handlers have received them.
 func (i *Informer) HasSynced() bool {
 	for _, w := range i.podWatches {
 		if !w.HasSynced() {
@@ -111,18 +111,18 @@ func (i *Informer) HasSynced() bool {
 		}
 	}
 	i.mu.Lock()
-	heard := slices.Clone(i.heard)
+	heard := slices.Clone(i.handlersSynced)
 	i.mu.Unlock()
 	return !slices.ContainsFunc(heard, func(synced cache.InformerSynced) bool { return !synced() })
 }
 
 // Observe calls changed for every event of a module Pod on any Node.
 func (i *Informer) Observe(changed func(*corev1.Pod)) error {
-	return i.watch(cache.ResourceEventHandlerFuncs{
+	return i.addHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(obj.(*corev1.Pod)) },
 		UpdateFunc: func(before, obj any) {
 			if old := before.(*corev1.Pod); old.UID != obj.(*corev1.Pod).UID {
-				changed(old) // deleted and recreated while the watch was interrupted
+				changed(old) // the Pod was deleted and recreated while the watch was interrupted
 			}
 			changed(obj.(*corev1.Pod))
 		},
@@ -134,14 +134,14 @@ func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 	})
 }
 
-func (i *Informer) watch(h cache.ResourceEventHandler) error {
+func (i *Informer) addHandler(h cache.ResourceEventHandler) error {
 	for _, w := range i.podWatches {
 		registration, err := w.AddEventHandler(h)
 		if err != nil {
 			return err
 		}
 		i.mu.Lock()
-		i.heard = append(i.heard, registration.HasSynced)
+		i.handlersSynced = append(i.handlersSynced, registration.HasSynced)
 		i.mu.Unlock()
 	}
 	return nil
@@ -155,11 +155,11 @@ func podOf(obj any) *corev1.Pod {
 	return pod
 }
 
-// On returns the module Pods that are bound to a Node.
-func (i *Informer) On(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
+// PodsOnNode returns the module Pods that are bound to a Node.
+func (i *Informer) PodsOnNode(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
 
-// elsewhere returns the Pods of a module on other Nodes that are not being deleted.
-func (i *Informer) elsewhere(namespace, module, nodeName string) []*corev1.Pod {
+// onOtherNodes returns the Pods of a module that are bound to other Nodes and are not being deleted.
+func (i *Informer) onOtherNodes(namespace, module, nodeName string) []*corev1.Pod {
 	return slices.DeleteFunc(i.find(indexModule, namespace+"/"+module), func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == nodeName || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil
 	})

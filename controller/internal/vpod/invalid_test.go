@@ -9,85 +9,91 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// A module that can't be installed is nowhere: nobody waits for it, and nothing goes because of it.
+// A module that cannot be installed does not delay the deletion of its Pod, and causes no uninstall of other versions.
 func TestInvalidModules(t *testing.T) {
 	noURL := func(name, version string) corev1.Container {
 		c := container(name, version)
 		c.Image = "nginx:latest"
 		return c
 	}
-	update := func(w *world, c corev1.Container) {
+	update := func(w *fixture, c corev1.Container) {
 		p := w.pod("p1")
 		p.Spec.Containers = []corev1.Container{c}
 		w.update(p)
-		w.pass(5 * time.Second)
+		w.advance(5 * time.Second)
 	}
-	for name, before := range map[string]func(w *world){
-		"its successor does not serve yet": func(w *world) {
-			w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+	for name, before := range map[string]func(w *fixture){
+		"its successor is being installed": func(w *fixture) {
+			w.base.change(func(b *fakeBase) { b.delay = time.Minute })
 			w.create("p2", container("biz1", "2"))
 		},
-		"its successor fails": func(w *world) {
-			w.base.with(func(b *fakeBase) {
-				b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+		"its successor fails": func(w *fixture) {
+			w.base.change(func(b *fakeBase) {
+				b.installAnswer = func(arklet.Module) *arklet.Answer {
+					return &arklet.Answer{Code: "FAILED",
+						Message: "boom"}
+				}
 			})
 			w.create("p2", container("biz1", "2"))
-			w.pass(10 * time.Second)
+			w.advance(10 * time.Second)
 		},
-		"its base is unreachable": func(w *world) {
-			w.pass(27 * time.Second)
+		"its base is unreachable": func(w *fixture) {
+			w.advance(27 * time.Second)
 			w.registry.Sweep()
 		},
-		"its base sends no list": func(w *world) { w.base.with(func(b *fakeBase) { b.mute = true }) },
+		"its base does not send its module list": func(w *fixture) {
+			w.base.change(
+				func(b *fakeBase) { b.ignoreAll = true })
+		},
 	} {
-		in(t, "a deleted Pod goes although "+name, Options{}, func(_ *testing.T, w *world) {
+		runTest(t, "a Pod is deleted although "+name, Options{}, func(_ *testing.T, w *fixture) {
 			w.create("p1", noURL("biz1", "1"))
-			w.pass(2 * time.Second)
-			w.wantShow("p1", "Pending DecodeURLFailed")
+			w.advance(2 * time.Second)
+			w.wantSummary("p1", "Pending DecodeURLFailed")
 			before(w)
 			w.delete("p1")
-			w.pass(time.Second)
-			w.wantShow("p1", "gone")
+			w.advance(time.Second)
+			w.wantSummary("p1", "gone")
 		})
 	}
-	in(t, "an image put right in place takes away nothing that was never installed", Options{},
-		func(t *testing.T, w *world) {
-			w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by somebody else
+	runTest(t, "correcting the image in place uninstalls no version that was not installed for a Pod", Options{},
+		func(t *testing.T, w *fixture) {
+			w.base.install(arklet.Module{Name: "biz1", Version: "1"}) // by another client
 			w.create("p1", noURL("biz1", "1"))
-			w.pass(2 * time.Second)
+			w.advance(2 * time.Second)
 			update(w, container("biz1", "2"))
-			w.wantShow("p1", "Running Ready")
-			wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+			w.wantSummary("p1", "Running Ready")
+			wantEqual(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
 		})
-	in(t, "an image that turns wrong in place leaves the module until the Pod is deleted", Options{},
-		func(t *testing.T, w *world) {
+	runTest(t, "an image that becomes invalid in place keeps the module until the Pod is deleted", Options{},
+		func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Second)
+			w.advance(time.Second)
 			update(w, noURL("biz1", "2"))
-			w.wantShow("p1", "Running DecodeURLFailed")
-			wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+			w.wantSummary("p1", "Running DecodeURLFailed")
+			wantEqual(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 			w.delete("p1")
-			w.pass(5 * time.Second)
-			w.wantShow("p1", "gone")
-			wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "gone")
+			wantEqual(t, "modules after the deletion", map[string]string{}, w.base.states())
 		})
 }
 
 // A Pod with fields that have no effect on a module gets one Event. The next controller does not repeat it.
 func TestFieldsWithoutEffect(t *testing.T) {
-	in(t, "reported once", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "reported by one controller only", Options{}, func(t *testing.T, w *fixture) {
 		c := container("biz1", "1")
 		c.StartupProbe = &corev1.Probe{}
 		w.create("p1", c)
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		if e := w.nextEvent(); e != "Warning Unsupported startupProbe" {
-			t.Errorf("Event %q", e)
+			t.Errorf("got Event %q, want one for startupProbe", e)
 		}
-		w.Leave("a", "vnode.a")
+		w.StopServing("a", "vnode.a")
 		w.Serve("a", "vnode.a", "")
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		if e := w.nextEvent(); e != "no event" {
-			t.Errorf("Event %q when the Pod is served again", e)
+			t.Errorf("unexpected Event %q when the Pod is served again", e)
 		}
 	})
 }

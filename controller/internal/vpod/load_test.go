@@ -22,52 +22,52 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// While other writes wait, a Pod is not written for nothing but that its module is being installed.
-func TestAcceptedLaterUnderLoad(t *testing.T) {
+// While other status writes are queued, a status that only shows an install in progress is delayed for longer.
+func TestAcceptDelayUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := Options{Speed: 1, Logger: slog.New(slog.DiscardHandler)}
+		opts := Options{TimeScale: 1, Logger: slog.New(slog.DiscardHandler)}
 		p := &Provider{opts: opts,
-			publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ workerKey) (time.Duration, error) {
+			publishers: newQueue(opts, 1, time.Second, func(ctx context.Context, _ slotKey) (time.Duration, error) {
 				<-ctx.Done()
 				return 0, nil
 			})}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go p.publishers.Run(ctx)
-		p.publishers.Add(workerKey{module: "a"})
+		p.publishers.Add(slotKey{module: "a"})
 		synctest.Wait()
-		wantDiff(t, "delay while one worker is busy", acceptAfter, p.acceptWithin())
-		p.publishers.Add(workerKey{module: "b"}) // the dispatcher has it already
-		p.publishers.Add(workerKey{module: "c"})
+		wantEqual(t, "delay while one worker is busy", acceptDelay, p.currentAcceptDelay())
+		p.publishers.Add(slotKey{module: "b"}) // the dispatcher takes it from the queue
+		p.publishers.Add(slotKey{module: "c"})
 		synctest.Wait()
-		wantDiff(t, "delay while others wait", acceptLater, p.acceptWithin())
+		wantEqual(t, "delay while others wait", busyAcceptDelay, p.currentAcceptDelay())
 	})
 }
 
-// A Pod that is deleted while its lane waits for a slot goes at once, and nothing is installed for it.
-func TestNothingIsDoneByAnOldPlan(t *testing.T) {
-	in(t, "", Options{Workers: 1}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.delay = time.Minute })
+// A Pod whose module slot waits for the command limit is deleted immediately, and its module is not installed.
+func TestOutdatedActionIsNotExecuted(t *testing.T) {
+	runTest(t, "", Options{Workers: 1}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.create("p2", container("biz2", "1"))
-		w.pass(2 * time.Second)
+		w.advance(2 * time.Second)
 		if got := w.Depth(); got != 2 {
-			t.Errorf("%d lanes have something to do, want 2", got)
+			t.Errorf("depth %d, want 2", got)
 		}
 		w.delete("p2")
-		w.pass(time.Second)
-		w.wantShow("p2", "gone")
-		w.pass(2 * time.Minute)
-		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		w.advance(time.Second)
+		w.wantSummary("p2", "gone")
+		w.advance(2 * time.Minute)
+		wantEqual(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 	})
 }
 
-// disturbed has the API server refuse a share of all writes, each of them for another reason, and lose
-// as many answers. It returns how often.
-func disturbed(w *world, share float64) *atomic.Int64 {
+// injectAPIFaults makes a share of the API requests fail, with varying errors. One in five of them is executed, but its
+// response is lost. The returned counter has the number of faults.
+func injectAPIFaults(w *fixture, share float64) *atomic.Int64 {
 	var n atomic.Int64
-	random := rand.New(rand.NewPCG(1, 2)) // the fake API has one write at a time
+	random := rand.New(rand.NewPCG(1, 2)) // the fake API server handles one request at a time
 	busy := false
 	w.api.PrependReactor("*", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if busy || !slices.Contains([]string{"update", "patch", "delete", "get"}, a.GetVerb()) ||
@@ -86,7 +86,7 @@ func disturbed(w *world, share float64) *atomic.Int64 {
 		case 3:
 			return true, nil, apierrors.NewTimeoutError("the request has timed out", 0)
 		}
-		busy = true // it is done, and its answer is lost
+		busy = true // the request is executed, and its response is lost
 		defer func() { busy = false }()
 		for _, r := range w.api.ReactionChain {
 			if r.Handles(a) {
@@ -100,21 +100,21 @@ func disturbed(w *world, share float64) *atomic.Int64 {
 	return &n
 }
 
-// Every Pod ends as it should although the API server refuses one request in ten, or never answers
-// it; afterwards all is as it was.
-func TestAnOverloadedAPIServer(t *testing.T) {
-	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
-		w.pass(time.Minute)
-		refusals := disturbed(w, 0.1)
+// Every Pod reaches the expected state although the API server rejects one request in ten or loses its response.
+// Afterwards, no work and no Pods remain in memory.
+func TestOverloadedAPIServer(t *testing.T) {
+	runTest(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *fixture) {
+		w.advance(time.Minute)
+		refusals := injectAPIFaults(w, 0.1)
 		const pods = 80
 		of := func(i int) corev1.Container {
 			c := container(fmt.Sprintf("biz%d", i), "1")
 			if i%20 == 7 {
-				c.Image = "nginx:latest" // no module
+				c.Image = "nginx:latest" // invalid
 			}
 			return c
 		}
-		stored := func(name string) *corev1.Pod { // whatever is refused
+		stored := func(name string) *corev1.Pod { // without faults
 			pod, err := w.api.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name)
 			if err != nil {
 				return nil
@@ -134,39 +134,39 @@ func TestAnOverloadedAPIServer(t *testing.T) {
 			}
 			w.add(pod)
 		}
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 		for i := range pods {
 			want := "Running Ready"
 			if i%20 == 7 {
 				want = "Pending DecodeURLFailed"
 			}
 			name := fmt.Sprint("p", i)
-			if got := show(stored(name)); got != want {
-				t.Errorf("pod %s is %q, want %q", name, got, want)
+			if got := podSummary(stored(name)); got != want {
+				t.Errorf("status of pod %s: %q, want %q", name, got, want)
 			}
 		}
 		for i := range pods / 2 {
 			if pod := stored(fmt.Sprint("u", i)); len(pod.Spec.Tolerations) != 2 {
-				t.Errorf("pod %s has no toleration for its environment", pod.Name)
+				t.Errorf("pod %s does not tolerate its environment", pod.Name)
 			}
 		}
 		for i := range pods {
 			for w.api.CoreV1().Pods("default").Delete(t.Context(), fmt.Sprint("p", i), metav1.DeleteOptions{}) != nil {
 			}
 		}
-		w.pass(25 * time.Second) // before their grace period ends
+		w.advance(25 * time.Second) // before the end of the grace period
 		for i := range pods {
 			if pod := stored(fmt.Sprint("p", i)); pod != nil {
-				t.Errorf("pod %s stays: %q, deleted at %s", pod.Name, show(pod), pod.DeletionTimestamp)
+				t.Errorf("pod %s still exists: %q, deleted at %s", pod.Name, podSummary(pod), pod.DeletionTimestamp)
 			}
 		}
-		wantDiff(t, "modules", map[string]string{}, w.base.states())
+		wantEqual(t, "modules", map[string]string{}, w.base.states())
 		if refusals.Load() < 20 {
-			t.Fatalf("%d requests were refused: that is no disturbance", refusals.Load())
+			t.Fatalf("%d requests failed, want at least 20", refusals.Load())
 		}
-		w.pass(10 * time.Minute)
-		if n := w.operators.Depth() + w.publishers.Depth() + w.chores.Depth() + len(w.store.byUID); n > 0 {
-			t.Errorf("%d workers and Pods are left", n)
+		w.advance(10 * time.Minute)
+		if n := w.operators.Depth() + w.publishers.Depth() + w.podWrites.Depth() + len(w.store.byUID); n > 0 {
+			t.Errorf("%d workers and Pods remain", n)
 		}
 	})
 }

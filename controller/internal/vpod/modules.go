@@ -16,8 +16,8 @@ import (
 // module is a container of a Pod that is a module.
 type module struct {
 	arklet.Module
-	invalid error // why it cannot be installed, with an error code
-	pending bool  // the ConfigMap with its version is being read
+	invalid error // why the module cannot be installed, with an error code; nil if it can
+	pending bool  // the ConfigMap with the version is being read
 	preStop time.Duration
 }
 
@@ -30,11 +30,11 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 	seen := map[string]bool{}
 	for _, c := range containers {
 		resolved, err := workload.Resolve(pod, c, value)
-		m := module{Module: workload.Of(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
+		m := module{Module: workload.ModuleOf(&pod.ObjectMeta, resolved), preStop: workload.PreStopSleep(c)}
 		switch {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter,
-				"container %q occurs twice: a base has a module of one name once for each version", c.Name)
+				"container name %q occurs twice: each module of a Pod needs a unique name", c.Name)
 		case errors.Is(err, configmap.ErrPending):
 			m.pending = true
 		case err != nil:

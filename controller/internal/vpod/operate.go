@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Outcome is the result of a command.
-type Outcome struct {
+// CommandResult is the result of a command.
+type CommandResult struct {
 	Identity string
 	Request  arklet.Request
 	Answer   arklet.Answer // zero if Err is set
@@ -27,32 +27,33 @@ type Outcome struct {
 }
 
 const (
-	// lateFor is how long after its timeout a base may still carry out an install that it has not answered.
-	lateFor = 10 * time.Minute
-	// listTimeout is how long a base may take to list its modules.
+	// inDoubtFor is how long after the timeout a base may still execute an install that it has not answered.
+	inDoubtFor = 10 * time.Minute
+	// listTimeout limits how long to wait for the module list of a base.
 	listTimeout = 10 * time.Second
 )
 
-// install sends installBiz and requests the list of the base. It returns the newest snapshot, also with an error, which has
-// an error code.
-func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, m arklet.Module,
+// install sends installBiz, and requests the module list afterwards. It returns the newest snapshot, also with an
+// error. The error has an error code.
+func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m arklet.Module,
 	again func() bool) (base.Snapshot, error) {
-	before, asked := p.store.placing(key, m, time.Now().Add(p.opts.InstallTimeout+p.opts.Speed.Of(lateFor)))
-	if !asked {
+	before, recorded := p.store.recordInstall(key, m,
+		time.Now().Add(p.opts.InstallTimeout+p.opts.TimeScale.Of(inDoubtFor)))
+	if !recorded {
 		return b, nil
 	}
-	p.keep(ctx, key.identity)
+	p.saveInstallRecord(ctx, key.identity)
 	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again)
 	if err != nil {
 		return b, err
 	}
-	p.store.settled(key, m)
+	p.store.confirmInstall(key, m)
 	if err := p.answerError(answer, b); err != nil {
-		p.store.refused(key, m, before)
+		p.store.revertInstall(key, m, before)
 		return b, err
 	}
 	switch biz, _ := b.Module(m.Name, m.Version); biz.State {
-	// another version is active, or the install continues
+	// StateDeactivated: another version is active. StateResolved: the install is still in progress.
 	case arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved:
 		return b, nil
 	default:
@@ -60,43 +61,45 @@ func (p *Provider) install(ctx context.Context, key workerKey, b base.Snapshot, 
 	}
 }
 
-// keepWithin is the maximum time that an install waits for the ledger. An unavailable API server does not delay it further.
-const keepWithin = time.Second
+// saveTimeout limits how long an install waits until the install record is saved. The install then continues: an
+// unavailable API server must not block it.
+const saveTimeout = time.Second
 
-// keep stores the ledger before an install is sent. Otherwise another controller could not know that the module was
-// installed for a Pod, if this controller stops and the Pod is deleted.
-func (p *Provider) keep(ctx context.Context, identity string) {
-	ctx, cancel := context.WithTimeout(ctx, keepWithin)
+// saveInstallRecord saves the install record before an install is sent. Otherwise, if this controller stops and the Pod
+// is deleted, another controller would leave the module on the base.
+func (p *Provider) saveInstallRecord(ctx context.Context, identity string) {
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
-	p.opts.Keep(ctx, identity)
+	p.opts.SaveInstallRecord(ctx, identity)
 }
 
 // notActivated returns the error for a module that is not active after a successful command.
 func notActivated(m arklet.Module) error {
 	return errcode.New(errcode.ArkletInstallModuleFailed,
-		"the base says that it installed %s and does not list it as activated", m.Identity())
+		"the base reported that %s was installed, but its module list does not show it as activated", m.Identity())
 }
 
-// switchTo sends switchBiz and requests the list of the base.
+// switchTo sends switchBiz, and requests the module list afterwards.
 func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
 	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
 	if err != nil {
 		return b, err
 	}
-	if biz, there := b.Module(m.Name, m.Version); there && biz.State == arklet.StateActivated {
+	if biz, exists := b.Module(m.Name, m.Version); exists && biz.State == arklet.StateActivated {
 		return b, nil
 	}
 	return b, notActivated(m)
 }
 
-// uninstall sends uninstallBiz and requests the list of the base. A module may be uninstalled although the base reports a
-// failure, for example of a stop handler (protocol 5.2): uninstall returns an error then, and the snapshot lacks the module.
+// uninstall sends uninstallBiz, and requests the module list afterwards. A base may uninstall a module and report a
+// failure nevertheless, for example of a stop handler (protocol 5.2). The result is then an error and a snapshot
+// without the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
 	m.URL = "" // the log shows the installed jar, not the requested one
 	p.store.read(func() {
-		if l := p.store.lane(workerKey{b.Identity, m.Name}); l != nil {
+		if l := p.store.slot(slotKey{b.Identity, m.Name}); l != nil {
 			m.URL = l.memory.Installed[m.Version].URL
 		}
 	})
@@ -107,15 +110,15 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	if err != nil {
 		return b, err
 	}
-	if _, there := b.Module(m.Name, m.Version); there {
+	if _, exists := b.Module(m.Name, m.Version); exists {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed,
-			"base %q says that it uninstalled %s and lists it still", p.registry.Called(b.Identity), m.Identity())
+			"base %q reported that %s was uninstalled, but still lists it", p.registry.DisplayName(b.Identity), m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
 }
 
-// runAndList sends a command, waits for its answer, and requests the list of the base.
+// runAndList sends a command, waits for the answer, and requests the module list afterwards.
 func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer,
 	base.Snapshot, error) {
 	answer, err := p.runCommand(ctx, b.Identity, r, again)
@@ -126,118 +129,118 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 	return answer, b, err
 }
 
-// runCommand sends a command and waits for its answer. An error has an error code, unless ctx is done or the command is not
-// wanted any more.
+// runCommand sends a command and waits for the answer. The error has an error code, unless ctx is done or the command
+// is obsolete.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
 		return arklet.Answer{}, ctx.Err()
 	}
-	timeout, late := p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut
+	timeout, timeoutCode := p.opts.InstallTimeout, errcode.ArkletInstallModuleTimedOut
 	if r.Command == arklet.CommandUninstallBiz {
-		timeout, late = p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut
+		timeout, timeoutCode = p.opts.UninstallTimeout, errcode.ArkletUninstallBizTimedOut
 	}
 	began := time.Now()
-	asking, cancel := context.WithTimeout(ctx, timeout)
+	commandCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	asking, giveUp := context.WithCancelCause(asking)
-	defer giveUp(nil)
+	commandCtx, cancelCommand := context.WithCancelCause(commandCtx)
+	defer cancelCommand(nil)
 	if r.Command == arklet.CommandInstallBiz {
-		key := workerKey{identity, r.Module.Name}
-		note := func(i *installing) {
+		key := slotKey{identity, r.Module.Name}
+		setCurrent := func(i *pendingInstall) {
 			p.store.change(func() {
-				if l := p.store.lane(key); l != nil {
-					l.installing = i
+				if l := p.store.slot(key); l != nil {
+					l.currentInstall = i
 				}
 			})
 		}
-		note(&installing{r.Module, giveUp})
-		defer note(nil)
+		setCurrent(&pendingInstall{r.Module, cancelCommand})
+		defer setCurrent(nil)
 	}
-	p.opts.Asked(identity, r)
-	answer, err := p.dialog.Do(asking, identity, r, again)
-	o := Outcome{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
+	p.opts.CommandSent(identity, r)
+	answer, err := p.requests.Do(commandCtx, identity, r, again)
+	o := CommandResult{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
 		if !answer.Done() {
 			o.Code = answer.Classify("")
 		}
-		p.opts.Answered(o)
+		p.opts.CommandFinished(o)
 		return answer, nil
 	case ctx.Err() != nil:
 		return answer, err
-	case errors.Is(err, errSuperseded), errors.Is(err, base.ErrNotAgain):
-		o.Err, o.Code = err, late
-		p.opts.Answered(o)
+	case errors.Is(err, errUnwanted), errors.Is(err, base.ErrResendDeclined):
+		o.Err, o.Code = err, timeoutCode
+		p.opts.CommandFinished(o)
 		return answer, err
 	case errors.Is(err, base.ErrNoAnswer):
-		err = errcode.Wrap(late, err)
+		err = errcode.Wrap(timeoutCode, err)
 	default:
 		err = errcode.Wrap(transportCode(err), err)
 	}
 	o.Err, o.Code = err, errcode.Of(err)
-	p.opts.Answered(o)
+	p.opts.CommandFinished(o)
 	return answer, err
 }
 
-// errSuperseded is why an install is not waited for any more: Pods request another version.
-var errSuperseded = errors.New("a Pod came for another version")
+// errUnwanted reports that the controller stopped waiting for an install, because the Pods request another version.
+var errUnwanted = errors.New("no Pod requests this version any more")
 
-// showWithin is how long showInstall waits for the list.
-const showWithin = time.Second
+// cancelledListTimeout limits how long listCancelledInstall waits for the module list.
+const cancelledListTimeout = time.Second
 
-// showInstall requests a list that shows an install that is not waited for any more. Without the list, the same install
-// would be sent again if another Pod requests that version, and the base would refuse it.
-func (p *Provider) showInstall(ctx context.Context, b base.Snapshot) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(showWithin))
+// listCancelledInstall requests a module list after an install was cancelled, so that the list shows the install.
+// Without the list, the controller would send the same install again when another Pod requests the version, and the
+// base would refuse it.
+func (p *Provider) listCancelledInstall(ctx context.Context, b base.Snapshot) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(cancelledListTimeout))
 	defer cancel()
 	if _, err := p.listModules(ctx, b, time.Now()); err != nil {
-		p.opts.Logger.Debug("the list does not show an install yet that no Pod requests any more", "base", b.Identity,
-			"err", err)
+		p.opts.Logger.Debug("could not list the modules after a cancelled install", "base", b.Identity, "err", err)
 	}
 }
 
-// installing is an install in progress.
-type installing struct {
+// pendingInstall is an install in progress.
+type pendingInstall struct {
 	module arklet.Module
-	giveUp context.CancelCauseFunc
+	cancel context.CancelCauseFunc
 }
 
-// supersede ends the waiting for an install that no Pod requests any more, if a Pod requests another version.
-func (p *Provider) supersede(key workerKey) {
+// cancelUnwantedInstall stops waiting for an install that no Pod requests any more, if a Pod requests another version.
+func (p *Provider) cancelUnwantedInstall(key slotKey) {
 	p.store.read(func() {
-		l := p.store.lane(key)
-		if l == nil || l.installing == nil {
+		l := p.store.slot(key)
+		if l == nil || l.currentInstall == nil {
 			return
 		}
 		others := false
-		for _, v := range l.views(key.module) {
+		for _, v := range l.snapshots(key.module) {
 			if v.wants() {
-				// or the base refuses the next one, another jar or not
-				if v.module.Version == l.installing.module.Version {
+				// The base would refuse a second install of this version, even from another jar.
+				if v.module.Version == l.currentInstall.module.Version {
 					return
 				}
 				others = true
 			}
 		}
 		if others {
-			l.installing.giveUp(errSuperseded)
+			l.currentInstall.cancel(errUnwanted)
 		}
 	})
 }
 
-// listModules requests the list of the base. The list is not older than notBefore.
+// listModules requests the module list of a base, and waits for a list that is not older than notBefore.
 func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore time.Time) (base.Snapshot, error) {
-	asking, cancel := context.WithTimeout(ctx, p.opts.Speed.Of(listTimeout))
+	commandCtx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(listTimeout))
 	defer cancel()
-	fresh, err := p.dialog.Modules(asking, b.Identity, notBefore)
+	fresh, err := p.requests.Modules(commandCtx, b.Identity, notBefore)
 	if err != nil {
 		return b, errcode.Wrap(transportCode(err), err)
 	}
 	return fresh, nil
 }
 
-// transportCode returns the code of an error of the connection to a base.
+// transportCode returns the error code for a failed connection to a base.
 func transportCode(err error) errcode.Code {
 	if errors.Is(err, tunnel.ErrRefused) {
 		return errcode.ArkletArkletServiceNotFound
@@ -245,8 +248,8 @@ func transportCode(err error) errcode.Code {
 	return errcode.ArkletNetworkError
 }
 
-// answerError returns the error for an answer; nil if it reports no failure. The error has a code of the controller and wraps
-// one with a code of arklet.
+// answerError returns the error that an answer reports; nil if the command succeeded. The error has an error code of
+// the controller, and wraps an error with a code of arklet.
 func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
 	code := a.Classify(biz.State)
@@ -261,31 +264,32 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.Called(b.Identity),
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.DisplayName(b.Identity),
 		message)
-	if as(code) == code { // DiskFull is a code of both
+	if as(code) == code { // arklet and the controller share the code, for example DiskFull
 		return err
 	}
 	return errcode.Wrap(as(code), err)
 }
 
-// recordFailure records a failure and when to try again, and reports it if it is new. The number of attempts is not limited.
-func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
+// recordFailure records a failure and the time of the next attempt. It reports the failure if it differs from the
+// previous one, or if the number of attempts reaches Options.MaxAttempts. The number of attempts is not limited.
+func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	now := time.Now()
 	var before, f plan.Failure
 	p.store.change(func() {
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		if l != nil {
 			before = l.memory.Failed[a]
 		}
 		f = before
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		failures := 1
-		if !errcode.Passes(errcode.Of(err)) {
+		if !errcode.IsTransient(errcode.Of(err)) {
 			f.Attempts++
 			failures = f.Attempts
 		}
-		f.Next = now.Add(backoff(p.opts.Speed, failures))
+		f.Next = now.Add(backoff(p.opts.TimeScale, failures))
 		if lacksMetaspace(err) {
 			f.FreeMetaspace = freeMetaspace(b)
 		}
@@ -295,16 +299,16 @@ func (p *Provider) recordFailure(key workerKey, a plan.Attempt, b base.Snapshot,
 	})
 	if before.Err == nil || before.Err.Error() != err.Error() ||
 		f.Attempts == p.opts.MaxAttempts && before.Attempts < f.Attempts {
-		p.reportFailure(key, a, p.shownError(a, f))
+		p.reportFailure(key, a, p.statusError(a, f))
 	}
 }
 
-// retryAtMost is the longest delay between two attempts, as in a kubelet.
-const retryAtMost = 5 * time.Minute
+// maxRetryDelay is the maximum delay between two attempts, as in the kubelet.
+const maxRetryDelay = 5 * time.Minute
 
-// backoff returns the delay after a number of failures in a row. It doubles with each failure.
-func backoff(speed pace.Speed, failures int) time.Duration {
-	d, atMost := speed.Of(firstPause), speed.Of(retryAtMost)
+// backoff returns the delay after a number of consecutive failures. The delay doubles with each failure.
+func backoff(speed pace.TimeScale, failures int) time.Duration {
+	d, atMost := speed.Of(minRetryDelay), speed.Of(maxRetryDelay)
 	for range failures - 1 {
 		d *= 2
 		if d >= atMost {
@@ -314,15 +318,16 @@ func backoff(speed pace.Speed, failures int) time.Duration {
 	return d
 }
 
-// shownError returns a failure as the status shows it: from MaxAttempts on with the time of the next attempt.
-func (p *Provider) shownError(a plan.Attempt, f plan.Failure) error {
+// statusError returns the error that the Pod status shows for a failure. From Options.MaxAttempts on, the error
+// includes the time of the next attempt.
+func (p *Provider) statusError(a plan.Attempt, f plan.Failure) error {
 	if a.Command != arklet.CommandInstallBiz || f.Attempts < p.opts.MaxAttempts {
 		return f.Err
 	}
 	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%s: %w", api.NextAttempt(f.Attempts, f.Next), f.Err)
 }
 
-// lacksMetaspace reports whether an error is due to too little free metaspace.
+// lacksMetaspace reports whether an error was caused by too little free metaspace.
 func lacksMetaspace(err error) bool {
 	for e, ok := errors.AsType[*errcode.Error](err); ok; e, ok = errors.AsType[*errcode.Error](e.Unwrap()) {
 		if e.Code() == errcode.UserMetaspaceFull {
@@ -332,23 +337,23 @@ func lacksMetaspace(err error) bool {
 	return false
 }
 
-// freeMetaspace returns the free metaspace of a base in bytes; 0 if it is not known.
+// freeMetaspace returns the free metaspace of a base in bytes; 0 if it is unknown.
 func freeMetaspace(b base.Snapshot) int64 {
 	return max(b.Health.MetaspaceMax-b.Health.MetaspaceUsed, 0)
 }
 
-// reportFailure reports a failure in the log, by Events of the Pods that it concerns, and to Options.Failure.
-func (p *Provider) reportFailure(key workerKey, a plan.Attempt, err error) {
+// reportFailure logs a failure, records Events for the affected Pods, and calls Options.ModuleFailed.
+func (p *Provider) reportFailure(key slotKey, a plan.Attempt, err error) {
 	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command",
 		a.Command, "err", err)
-	for _, v := range p.store.views(key) {
+	for _, v := range p.store.snapshots(key) {
 		concerned := v.wants() && v.module.Module == a.Module
 		if a.Command == arklet.CommandUninstallBiz {
 			concerned = v.module.installable() && v.module.Version == a.Module.Version
 		}
 		if concerned {
 			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, errcode.Of(err).Type(), errcode.Message(err))
-			p.opts.Failure(v.pod, key.identity, a.Module, err)
+			p.opts.ModuleFailed(v.pod, key.identity, a.Module, err)
 		}
 	}
 }

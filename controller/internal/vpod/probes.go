@@ -13,15 +13,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// probe starts the probes of a module while it is active, and stops them otherwise.
-func (p *Provider) probe(ctx context.Context, v podSnapshot, name string, b base.Snapshot, before corev1.PodStatus) {
+// updateProbes starts the probes of a module if it is active, and stops them otherwise.
+func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string, b base.Snapshot,
+	before corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	c := v.pod.Spec.Containers[i]
 	if c.ReadinessProbe == nil && c.LivenessProbe == nil {
 		return
 	}
-	biz, there := b.Module(name, v.module.Version)
-	if !there || biz.State != arklet.StateActivated || !v.wants() {
+	biz, exists := b.Module(name, v.module.Version)
+	if !exists || biz.State != arklet.StateActivated || !v.wants() {
 		p.prober.Forget(v.uid, name)
 		return
 	}
@@ -29,51 +30,51 @@ func (p *Provider) probe(ctx context.Context, v podSnapshot, name string, b base
 		ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
 	t.WasReady = slices.ContainsFunc(before.ContainerStatuses,
 		func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
-	for _, of := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
-		if *of == nil || (*of).HTTPGet == nil {
-			*of = nil
+	for _, spec := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
+		if *spec == nil || (*spec).HTTPGet == nil {
+			*spec = nil
 			continue
 		}
-		address, err := probe.Address(v.pod, p.opts.Node(v.pod.Spec.NodeName), b.IP, c, (*of).HTTPGet)
+		address, err := probe.Address(v.pod, p.opts.Node(v.pod.Spec.NodeName), b.IP, c, (*spec).HTTPGet)
 		if err != nil {
-			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, api.ReasonUnhealthy, "not probed: "+err.Error())
-			*of = nil
+			p.opts.Recorder.Event(v.pod, corev1.EventTypeWarning, api.ReasonUnhealthy, "cannot probe: "+err.Error())
+			*spec = nil
 			continue
 		}
 		t.Address = address
 	}
 	p.prober.Set(t)
-	if ctx.Err() != nil { // the base is not served any more, and its Pods were forgotten before
+	if ctx.Err() != nil { // the base is not served any more: StopServing may have run before Set
 		p.prober.Forget(v.uid, name)
 	}
 }
 
-// probed handles the result of a probe. A module whose liveness probe failed is installed again.
-func (p *Provider) probed(r probe.Result) {
+// handleProbeResult handles a changed result of a probe. A module whose liveness probe failed is installed again.
+func (p *Provider) handleProbeResult(r probe.Result) {
 	e, known := p.store.get(r.Pod)
 	if !known {
 		return
 	}
-	key := workerKey{e.identity, r.Container}
+	key := slotKey{e.identity, r.Container}
 	var pod *corev1.Pod
-	unfit := false
+	unhealthy := false
 	p.store.change(func() {
 		pod = e.pod
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == r.Container })
 		if l == nil || i < 0 || r.Kind != probe.Liveness || r.Healthy {
 			return
 		}
 		l.memory.Update(e.modules[i].Version,
-			func(installed *plan.Installed) { installed.Unhealthy, unfit = true, true })
+			func(installed *plan.InstalledVersion) { installed.Unhealthy, unhealthy = true, true })
 	})
 	if !r.Healthy {
 		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnhealthy,
 			string(r.Kind)+" probe failed: "+r.Message)
 	}
-	if unfit {
+	if unhealthy {
 		p.opts.Recorder.Event(pod, corev1.EventTypeNormal, api.ReasonLivenessFailed,
-			"module "+r.Container+" failed its liveness probe: it is uninstalled and installed again")
+			"the liveness probe of module "+r.Container+" failed: the module will be uninstalled and installed again")
 	}
 	p.trigger(key)
 }

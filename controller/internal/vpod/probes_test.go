@@ -18,15 +18,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// web is a base's web listener that the probes of a world reach without a network, since theirs is
-// a time of its own.
-type web struct {
-	healthy atomic.Bool
-	asked   atomic.Int64
+// webListener is the web listener of a base. Probes reach it without a network.
+type webListener struct {
+	healthy  atomic.Bool
+	requests atomic.Int64
 }
 
-func (b *web) RoundTrip(r *http.Request) (*http.Response, error) {
-	b.asked.Add(1)
+func (b *webListener) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.requests.Add(1)
 	w := httptest.NewRecorder()
 	if !b.healthy.Load() || r.URL.Host != "198.18.0.1:8080" {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -34,10 +33,10 @@ func (b *web) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func probed(w *world, readiness, liveness bool) *web {
-	b := &web{}
+func startProbes(w *fixture, readiness, liveness bool) *webListener {
+	b := &webListener{}
 	b.healthy.Store(true)
-	w.prober = probe.New(probe.Options{Changed: w.probed, Transport: b})
+	w.prober = probe.New(probe.Options{Changed: w.handleProbeResult, Transport: b})
 	go w.prober.Start(w.t.Context())
 	c := container("biz1", "1")
 	every := &corev1.Probe{
@@ -54,84 +53,86 @@ func probed(w *world, readiness, liveness bool) *web {
 	pod := w.create("p1", c)
 	pod.Annotations = map[string]string{labels.WebPort: "8080"}
 	w.update(pod)
-	w.pass(3 * time.Second)
+	w.advance(3 * time.Second)
 	return b
 }
 
-// probeEvery has the module of Pod p1 probed in other periods.
-func (w *world) probeEvery(seconds int32) {
+// setProbePeriod changes the period of the readiness probe of Pod p1.
+func (w *fixture) setProbePeriod(seconds int32) {
 	pod := w.pod("p1")
 	pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = seconds
 	w.update(pod)
 }
 
 func TestProbes(t *testing.T) {
-	in(t, "readiness: the Pod is Ready when the base and the probe say so", Options{}, func(t *testing.T, w *world) {
-		b := probed(w, true, false)
-		w.wantShow("p1", "Running Ready")
-		b.healthy.Store(false)
-		w.pass(3 * time.Second)
-		w.wantShow("p1", "Running")
-		b.healthy.Store(true)
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
-	})
-	in(t, "liveness: the module is installed anew", Options{}, func(t *testing.T, w *world) {
-		b := probed(w, false, true)
-		w.wantShow("p1", "Running Ready")
+	runTest(t, "readiness: the Pod is Ready while the module is active and the probe succeeds", Options{},
+		func(t *testing.T, w *fixture) {
+			b := startProbes(w, true, false)
+			w.wantSummary("p1", "Running Ready")
+			b.healthy.Store(false)
+			w.advance(3 * time.Second)
+			w.wantSummary("p1", "Running")
+			b.healthy.Store(true)
+			w.advance(2 * time.Second)
+			w.wantSummary("p1", "Running Ready")
+			wantEqual(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		})
+	runTest(t, "liveness: the module is installed again", Options{}, func(t *testing.T, w *fixture) {
+		b := startProbes(w, false, true)
+		w.wantSummary("p1", "Running Ready")
 		w.base.takeCommands()
 		b.healthy.Store(false)
-		w.pass(3 * time.Second)
+		w.advance(3 * time.Second)
 		b.healthy.Store(true)
-		w.pass(5 * time.Second)
-		wantDiff(t, "readiness", []string{"p1=Ready", "p1=NotReady", "p1=Ready"}, w.readiness())
-		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
+		w.advance(5 * time.Second)
+		wantEqual(t, "readiness", []string{"p1=Ready", "p1=NotReady", "p1=Ready"}, w.readiness())
+		wantEqual(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 		w.wantRestarts("p1", 1)
-		var killing bool
+		var reported bool
 		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
-			killing = killing || strings.Contains(e, api.ReasonLivenessFailed)
+			reported = reported || strings.Contains(e, api.ReasonLivenessFailed)
 		}
-		if !killing {
-			t.Error("no Event tells of it")
+		if !reported {
+			t.Errorf("no Event with reason %s", api.ReasonLivenessFailed)
 		}
 	})
 }
 
 func TestPreStopSleep(t *testing.T) {
-	in(t, "the module stays that long", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "delays the uninstall", Options{}, func(t *testing.T, w *fixture) {
 		c := container("biz1", "1")
 		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 10}}}
 		w.create("p1", c)
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.delete("p1")
-		w.pass(9 * time.Second)
-		wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
-		w.pass(3 * time.Second)
-		w.wantShow("p1", "gone")
+		w.advance(9 * time.Second)
+		wantEqual(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.advance(3 * time.Second)
+		w.wantSummary("p1", "gone")
 	})
 }
 
-func TestVersionInAConfigMap(t *testing.T) {
-	in(t, "read when the Pod comes, and again while it is missing", Options{}, func(t *testing.T, w *world) {
-		c := container("biz1", "1")
-		c.Env = []corev1.EnvVar{{Name: labels.VersionEnv,
-			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1",
-			}}}}
-		w.create("p1", c)
-		w.pass(3 * time.Second)
-		if got := w.show("p1"); strings.Contains(got, "Ready") {
-			t.Errorf("pod p1 is %q without its ConfigMap", got)
-		}
-		versions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "versions", Namespace: "default"},
-			Data: map[string]string{"biz1": "7"}}
-		if _, err := w.api.CoreV1().ConfigMaps("default").Create(t.Context(), versions,
-			metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		w.pass(time.Minute)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "commands", []string{string(arklet.CommandInstallBiz) + " biz1:7"}, w.base.takeCommands())
-	})
+func TestVersionInConfigMap(t *testing.T) {
+	runTest(t, "read when the Pod is added, and again while the ConfigMap is missing", Options{},
+		func(t *testing.T, w *fixture) {
+			c := container("biz1", "1")
+			c.Env = []corev1.EnvVar{{Name: labels.VersionEnv,
+				ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz1",
+				}}}}
+			w.create("p1", c)
+			w.advance(3 * time.Second)
+			if got := w.summary("p1"); strings.Contains(got, "Ready") {
+				t.Errorf("status of pod p1 without its ConfigMap: %q", got)
+			}
+			versions := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "versions", Namespace: "default"},
+				Data: map[string]string{"biz1": "7"}}
+			if _, err := w.api.CoreV1().ConfigMaps("default").Create(t.Context(), versions,
+				metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(time.Minute)
+			w.wantSummary("p1", "Running Ready")
+			wantEqual(t, "commands", []string{string(arklet.CommandInstallBiz) + " biz1:7"}, w.base.takeCommands())
+		})
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// in runs a test in a bubble with a time of its own.
-func in(t *testing.T, name string, opts Options, f func(t *testing.T, w *world)) {
+// runTest runs a subtest with a fixture in a synctest bubble, which has its own time.
+func runTest(t *testing.T, name string, opts Options, f func(t *testing.T, w *fixture)) {
 	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts)) })
+		synctest.Test(t, func(t *testing.T) { f(t, newFixture(t, opts)) })
 	})
 }
 
-func wantDiff(t *testing.T, what string, want, got any) {
+func wantEqual(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -34,44 +34,44 @@ func wantDiff(t *testing.T, what string, want, got any) {
 }
 
 func TestInstallAndUninstall(t *testing.T) {
-	in(t, "a Pod becomes a module, with one write", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "one status write for an install", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		w.advance(time.Second)
+		w.wantSummary("p1", "Running Ready")
+		wantEqual(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 		if n := w.statusWrites(); n != 1 {
-			t.Errorf("%d writes of status, want 1", n)
+			t.Errorf("%d status writes, want 1", n)
 		}
 		p := w.pod("p1")
 		if got := p.Status.PodIP; got != "198.18.0.1" {
-			t.Errorf("podIP %q, want the base's", got)
+			t.Errorf("podIP %q, want the IP address of the base", got)
 		}
 		if got := p.Status.ContainerStatuses[0].ContainerID; got != "arklet://198.18.0.1:biz1:1" {
-			t.Errorf("containerID %q", got)
+			t.Errorf("containerID %q, want arklet://198.18.0.1:biz1:1", got)
 		}
 
 		w.delete("p1")
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready") // drained first
-		wantDiff(t, "modules while draining", map[string]string{"biz1:1": "activated"}, w.base.states())
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "gone")
-		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 || w.operators.Depth() != 0 {
-			t.Errorf("%d Pods and %d workers are left", w.Pods(), w.operators.Depth())
+		w.advance(time.Second)
+		w.wantSummary("p1", "Running Ready") // during the drain
+		wantEqual(t, "modules during the drain", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "gone")
+		wantEqual(t, "modules", map[string]string{}, w.base.states())
+		if w.PodCount() != 0 || w.operators.Depth() != 0 {
+			t.Errorf("%d Pods and %d workers remain", w.PodCount(), w.operators.Depth())
 		}
 	})
-	in(t, "a slow install shows that the Pod is accepted", Options{}, func(_ *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+	runTest(t, "the status shows that a slow install is in progress", Options{}, func(_ *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Pending ContainerCreating")
-		w.pass(10 * time.Second)
-		w.wantShow("p1", "Running Ready")
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "Pending ContainerCreating")
+		w.advance(10 * time.Second)
+		w.wantSummary("p1", "Running Ready")
 	})
-	in(t, "several containers are several modules", Options{}, func(_ *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(m arklet.Module) *arklet.Answer {
+	runTest(t, "each container is a module", Options{}, func(_ *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) {
+			b.installAnswer = func(m arklet.Module) *arklet.Answer {
 				if m.Name == "biz2" {
 					return &arklet.Answer{Code: "FAILED", Message: "java.io.FileNotFoundException: /m/biz2.jar"}
 				}
@@ -79,129 +79,132 @@ func TestInstallAndUninstall(t *testing.T) {
 			}
 		})
 		w.create("p1", container("biz1", "1"), container("biz2", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Pending InstallModuleFailed")
-		w.base.with(func(b *fakeBase) { b.fail = nil })
-		w.pass(time.Minute)
-		w.wantShow("p1", "Running Ready")
+		w.advance(time.Second)
+		w.wantSummary("p1", "Pending InstallModuleFailed")
+		w.base.change(func(b *fakeBase) { b.installAnswer = nil })
+		w.advance(time.Minute)
+		w.wantSummary("p1", "Running Ready")
 		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
+		w.advance(5 * time.Second)
+		w.wantSummary("p1", "gone")
 	})
-	in(t, "what is installed already is taken as it is", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "a module that is already installed is not installed again", Options{}, func(t *testing.T, w *fixture) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "1"})
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
-		// A base that was never asked before is asked first.
-		wantDiff(t, "commands", []string(nil), w.base.takeCommands())
+		w.advance(time.Second)
+		w.wantSummary("p1", "Running Ready")
+		// The controller requests the module list before it plans.
+		wantEqual(t, "commands", []string(nil), w.base.takeCommands())
 	})
-	in(t, "a module that is gone already is uninstalled", Options{}, func(_ *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.modules = nil })
-		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
-	})
-	var outcomes []string
-	note := func(o Outcome) {
-		outcomes = append(outcomes, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code))
+	runTest(t, "a module that is no longer on the base counts as uninstalled", Options{},
+		func(_ *testing.T, w *fixture) {
+			w.create("p1", container("biz1", "1"))
+			w.advance(time.Second)
+			w.base.change(func(b *fakeBase) { b.modules = nil })
+			w.delete("p1")
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "gone")
+		})
+	var results []string
+	record := func(o CommandResult) {
+		results = append(results, string(o.Request.Command)+" "+o.Answer.DataCode+string(o.Code))
 	}
-	in(t, "what the base refuses because it is done already is no failure", Options{Drain: -1, Answered: note},
-		func(t *testing.T, w *world) {
-			w.create("warm", container("other", "1")) // so that the base's list is known
-			w.pass(time.Second)
+	runTest(t, "a refused command that was already executed is not a failure",
+		Options{Drain: -1, CommandFinished: record},
+		func(t *testing.T, w *fixture) {
+			w.create("warm", container("other", "1")) // so that the module list is known
+			w.advance(time.Second)
 			w.base.install(arklet.Module{Name: "biz1", Version: "1"})
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Second)
-			w.wantShow("p1", "Running Ready")
-			w.base.with(func(b *fakeBase) { b.modules = nil })
+			w.advance(time.Second)
+			w.wantSummary("p1", "Running Ready")
+			w.base.change(func(b *fakeBase) { b.modules = nil })
 			w.delete("p1")
-			w.pass(5 * time.Second)
-			w.wantShow("p1", "gone")
-			wantDiff(t, "answers and codes",
-				[]string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, outcomes[:3])
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "gone")
+			wantEqual(t, "answers and codes",
+				[]string{"installBiz SUCCESS", "installBiz REPEAT_BIZ", "uninstallBiz NOT_FOUND_BIZ"}, results[:3])
 		})
-	in(t, "modules of others are left alone", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "modules that no Pod requested stay", Options{}, func(t *testing.T, w *fixture) {
 		w.base.install(arklet.Module{Name: "biz1", Version: "0"})
 		w.base.install(arklet.Module{Name: "other", Version: "1"})
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.delete("p1")
-		w.pass(5 * time.Second)
-		wantDiff(t, "modules", map[string]string{"biz1:0": "deactivated", "other:1": "activated"}, w.base.states())
+		w.advance(5 * time.Second)
+		wantEqual(t, "modules", map[string]string{"biz1:0": "deactivated", "other:1": "activated"}, w.base.states())
 	})
-	in(t, "two Pods with one module both get a status, and the last one takes it along", Options{},
-		func(t *testing.T, w *world) {
+	runTest(t, "two Pods with the same module: it is uninstalled with the last one", Options{},
+		func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
 			w.create("p2", container("biz1", "1"))
-			w.pass(time.Second)
-			w.wantShow("p1", "Running Ready")
-			w.wantShow("p2", "Running Ready")
-			wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+			w.advance(time.Second)
+			w.wantSummary("p1", "Running Ready")
+			w.wantSummary("p2", "Running Ready")
+			wantEqual(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 			w.delete("p1")
-			w.pass(5 * time.Second)
-			w.wantShow("p1", "gone")
-			w.wantShow("p2", "Running Ready")
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "gone")
+			w.wantSummary("p2", "Running Ready")
 			w.delete("p2")
-			w.pass(5 * time.Second)
-			wantDiff(t, "modules", map[string]string{}, w.base.states())
+			w.advance(5 * time.Second)
+			wantEqual(t, "modules", map[string]string{}, w.base.states())
 		})
 }
 
 func TestDeletion(t *testing.T) {
-	in(t, "a Pod stays until its module is uninstalled", Options{Drain: -1}, func(_ *testing.T, w *world) {
+	runTest(t, "a Pod stays until its module is uninstalled", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.delay = 10 * time.Second })
+		w.advance(time.Second)
+		w.base.change(func(b *fakeBase) { b.delay = 10 * time.Second })
 		w.delete("p1")
-		w.pass(9 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "gone")
+		w.advance(9 * time.Second)
+		w.wantSummary("p1", "Running Ready")
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "gone")
 	})
-	in(t, "or until its grace period is over; the uninstall goes on", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.mute = true })
-		w.delete("p1")
-		w.pass(29 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "gone")
-		w.base.with(func(b *fakeBase) { b.mute = false })
-		w.pass(3 * time.Minute)
-		wantDiff(t, "modules", map[string]string{}, w.base.states())
-		if w.Pods() != 0 {
-			t.Errorf("%d Pods are left", w.Pods())
-		}
-	})
-	in(t, "a stop handler that throws is told of, and does not keep the Pod", Options{Drain: -1},
-		func(t *testing.T, w *world) {
+	runTest(t, "but not after its grace period; the uninstall continues", Options{Drain: -1},
+		func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Second)
-			w.base.with(func(b *fakeBase) { b.stopFails = true })
+			w.advance(time.Second)
+			w.base.change(func(b *fakeBase) { b.ignoreAll = true })
 			w.delete("p1")
-			w.pass(time.Second)
-			w.wantShow("p1", "gone")
-			if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
-				t.Errorf("event %q", e)
+			w.advance(29 * time.Second)
+			w.wantSummary("p1", "Running Ready")
+			w.advance(2 * time.Second)
+			w.wantSummary("p1", "gone")
+			w.base.change(func(b *fakeBase) { b.ignoreAll = false })
+			w.advance(3 * time.Minute)
+			wantEqual(t, "modules", map[string]string{}, w.base.states())
+			if w.PodCount() != 0 {
+				t.Errorf("%d Pods remain, want 0", w.PodCount())
 			}
 		})
-	in(t, "a failed uninstall is tried again and told of", Options{Drain: -1}, func(t *testing.T, w *world) {
+	runTest(t, "a failed stop handler is reported, and does not block the deletion", Options{Drain: -1},
+		func(t *testing.T, w *fixture) {
+			w.create("p1", container("biz1", "1"))
+			w.advance(time.Second)
+			w.base.change(func(b *fakeBase) { b.stopFails = true })
+			w.delete("p1")
+			w.advance(time.Second)
+			w.wantSummary("p1", "gone")
+			if e := w.nextEvent(); !strings.Contains(e, "Arklet.UninstallBizFailed") {
+				t.Errorf("unexpected Event %q", e)
+			}
+		})
+	runTest(t, "a failed uninstall is reported and retried", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.mute = true })
+		w.advance(time.Second)
+		w.base.change(func(b *fakeBase) { b.ignoreAll = true })
 		w.delete("p1")
-		w.pass(70 * time.Second)
+		w.advance(70 * time.Second)
 		if e := w.nextEvent(); !strings.Contains(e, "UninstallBizTimedOut") {
-			t.Errorf("event %q", e)
+			t.Errorf("unexpected Event %q", e)
 		}
 	})
 }
 
-func (w *world) nextEvent() string {
+func (w *fixture) nextEvent() string {
 	select {
 	case e := <-w.events.Events:
 		return e
@@ -210,201 +213,209 @@ func (w *world) nextEvent() string {
 	}
 }
 
-// Logs, Events and status messages do not contain the credentials of a jar URL.
+// Logs, Events and status messages do not contain the credentials in a jar URL.
 func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	in(t, "installed, replaced, failed, refused, uninstalled", Options{Logger: logger}, func(t *testing.T, w *world) {
-		jar := func(path string) arklet.Module {
-			return arklet.Module{Name: "biz1", Version: "1", URL: "https://u:hunter2@h/" + path + "?Signature=hunter3"}
-		}
-		pod := func(m arklet.Module) corev1.Container {
-			c := container(m.Name, m.Version)
-			c.Image = m.URL
-			return c
-		}
-		update := func(m arklet.Module) {
-			p := w.pod("p1")
-			p.Spec.Containers[0] = pod(m)
-			w.update(p)
-			w.pass(time.Minute)
-			status := w.pod("p1").Status
-			for _, c := range status.ContainerStatuses {
-				log.WriteString(c.State.String() + c.LastTerminationState.String())
+	runTest(t, "install, replacement, failure, invalid URL, uninstall", Options{Logger: logger},
+		func(t *testing.T, w *fixture) {
+			jar := func(path string) arklet.Module {
+				return arklet.Module{Name: "biz1", Version: "1",
+					URL: "https://u:hunter2@h/" + path + "?Signature=hunter3"}
 			}
-			fmt.Fprintln(&log, status.Conditions)
-		}
-		w.create("p1", pod(jar("a.jar")))
-		w.pass(time.Second)
-		update(jar("b.jar"))
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(m arklet.Module) *arklet.Answer {
-				return &arklet.Answer{Code: "FAILED", Message: arklet.Text("cannot read " + m.URL)}
+			pod := func(m arklet.Module) corev1.Container {
+				c := container(m.Name, m.Version)
+				c.Image = m.URL
+				return c
 			}
-		})
-		update(jar("c.jar"))
-		update(jar("%zz"))
-		w.delete("p1")
-		w.pass(time.Minute)
-		for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
-			log.WriteString(e + "\n")
-		}
-		for _, secret := range []string{"hunter2", "hunter3"} {
-			for line := range strings.Lines(log.String()) {
-				if strings.Contains(line, secret) {
-					t.Error(line)
+			update := func(m arklet.Module) {
+				p := w.pod("p1")
+				p.Spec.Containers[0] = pod(m)
+				w.update(p)
+				w.advance(time.Minute)
+				status := w.pod("p1").Status
+				for _, c := range status.ContainerStatuses {
+					log.WriteString(c.State.String() + c.LastTerminationState.String())
+				}
+				fmt.Fprintln(&log, status.Conditions)
+			}
+			w.create("p1", pod(jar("a.jar")))
+			w.advance(time.Second)
+			update(jar("b.jar"))
+			w.base.change(func(b *fakeBase) {
+				b.installAnswer = func(m arklet.Module) *arklet.Answer {
+					return &arklet.Answer{Code: "FAILED", Message: arklet.Text("cannot read " + m.URL)}
+				}
+			})
+			update(jar("c.jar"))
+			update(jar("%zz"))
+			w.delete("p1")
+			w.advance(time.Minute)
+			for e := w.nextEvent(); e != "no event"; e = w.nextEvent() {
+				log.WriteString(e + "\n")
+			}
+			for _, secret := range []string{"hunter2", "hunter3"} {
+				for line := range strings.Lines(log.String()) {
+					if strings.Contains(line, secret) {
+						t.Error(line)
+					}
 				}
 			}
-		}
-		if n := strings.Count(log.String(), "https://***@h/"); n < 4 {
-			t.Errorf("%d jars are shown; want those of all steps:\n%s", n, log.String())
-		}
-	})
+			if n := strings.Count(log.String(), "https://***@h/"); n < 4 {
+				t.Errorf("%d masked URLs, want at least 4:\n%s", n, log.String())
+			}
+		})
 }
 
 func TestFailures(t *testing.T) {
-	in(t, "a Pod that names no version", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "Pod without a version", Options{}, func(t *testing.T, w *fixture) {
 		c := container("biz1", "1")
 		c.Env = nil
 		w.create("p1", c)
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Pending InvalidParameter")
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "Pending InvalidParameter")
 		if e := w.nextEvent(); !strings.Contains(e, "OtherUpstream.InvalidParameter") {
-			t.Errorf("event %q", e)
+			t.Errorf("unexpected Event %q", e)
 		}
-		w.pass(5 * time.Minute)
+		w.advance(5 * time.Minute)
 		if e := w.nextEvent(); e != "no event" {
-			t.Errorf("it is told of again: %q", e)
+			t.Errorf("second Event: %q", e)
 		}
 		w.delete("p1")
-		w.pass(5 * time.Second)
-		w.wantShow("p1", "gone")
+		w.advance(5 * time.Second)
+		w.wantSummary("p1", "gone")
 	})
-	in(t, "a code that arklet and the controller share is said once", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(arklet.Module) *arklet.Answer {
-				return &arklet.Answer{Code: "FAILED", Message: "java.io.IOException: No space left on device"}
+	runTest(t, "an error code that arklet and the controller share occurs once", Options{},
+		func(t *testing.T, w *fixture) {
+			w.base.change(func(b *fakeBase) {
+				b.installAnswer = func(arklet.Module) *arklet.Answer {
+					return &arklet.Answer{Code: "FAILED", Message: "java.io.IOException: No space left on device"}
+				}
+			})
+			w.create("p1", container("biz1", "1"))
+			w.advance(time.Second)
+			w.wantSummary("p1", "Pending DiskFull")
+			if e := w.nextEvent(); strings.Count(e, "User.DiskFull") != 1 {
+				t.Errorf("unexpected Event %q", e)
 			}
 		})
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.wantShow("p1", "Pending DiskFull")
-		if e := w.nextEvent(); strings.Count(e, "User.DiskFull") != 1 {
-			t.Errorf("event %q", e)
-		}
-	})
-	in(t, "a broken module is uninstalled and tried again", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
+	runTest(t, "a broken module is uninstalled and installed again", Options{}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) {
 			b.modules = []arklet.Biz{
 				{Name: "biz1", Version: "1", State: arklet.StateBroken}}
 		})
 		w.create("p1", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "Running Ready")
+		wantEqual(t, "commands", []string{"uninstallBiz biz1:1", "installBiz biz1:1"}, w.base.takeCommands())
 	})
-	in(t, "no answer within the deadline", Options{InstallTimeout: 30 * time.Second}, func(t *testing.T, w *world) {
-		w.create("warm", container("other", "1")) // so that the base's list is known
-		w.pass(time.Second)
-		w.base.with(func(b *fakeBase) { b.mute = true })
-		w.create("p1", container("biz1", "1"))
-		w.pass(31 * time.Second)
-		w.wantShow("p1", "Pending InstallModuleTimedOut")
-		w.base.with(func(b *fakeBase) { b.mute = false })
-		w.pass(time.Minute)
-		w.wantShow("p1", "Running Ready")
-		_ = t
-	})
-	in(t, "failures of versions that no Pod wants any more are dropped", Options{}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(arklet.Module) *arklet.Answer { return &arklet.Answer{Code: "FAILED", Message: "boom"} }
+	runTest(t, "no answer before the timeout", Options{InstallTimeout: 30 * time.Second},
+		func(_ *testing.T, w *fixture) {
+			w.create("warm", container("other", "1")) // so that the module list is known
+			w.advance(time.Second)
+			w.base.change(func(b *fakeBase) { b.ignoreAll = true })
+			w.create("p1", container("biz1", "1"))
+			w.advance(31 * time.Second)
+			w.wantSummary("p1", "Pending InstallModuleTimedOut")
+			w.base.change(func(b *fakeBase) { b.ignoreAll = false })
+			w.advance(time.Minute)
+			w.wantSummary("p1", "Running Ready")
 		})
-		w.create("p1", container("biz1", "1"))
-		for i := range 5 {
-			w.pass(time.Second)
-			pod := w.pod("p1")
-			pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i))
-			w.update(pod)
-		}
-		w.pass(time.Second)
-		w.store.read(func() {
-			if n := len(w.store.lane(workerKey{"a", "biz1"}).memory.Failed); n != 1 {
-				t.Errorf("%d failures; want that of the requested version", n)
+	runTest(t, "failures of versions that no Pod requests any more are removed", Options{},
+		func(t *testing.T, w *fixture) {
+			w.base.change(func(b *fakeBase) {
+				b.installAnswer = func(arklet.Module) *arklet.Answer {
+					return &arklet.Answer{Code: "FAILED",
+						Message: "boom"}
+				}
+			})
+			w.create("p1", container("biz1", "1"))
+			for i := range 5 {
+				w.advance(time.Second)
+				pod := w.pod("p1")
+				pod.Spec.Containers[0] = container("biz1", fmt.Sprint("2.", i))
+				w.update(pod)
 			}
+			w.advance(time.Second)
+			w.store.read(func() {
+				if n := len(w.store.slot(slotKey{"a", "biz1"}).memory.Failed); n != 1 {
+					t.Errorf("%d failures, want 1, of the requested version", n)
+				}
+			})
 		})
-	})
-	in(t, "a base that lost its modules gets them again", Options{}, func(t *testing.T, w *world) {
+	runTest(t, "modules are installed again after a restart of the base", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
+		w.advance(time.Second)
 		w.base.takeCommands()
-		w.base.lose()
-		w.pass(2 * time.Second)
-		w.wantShow("p1", "Running Ready")
-		wantDiff(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
+		w.base.loseModules()
+		w.advance(2 * time.Second)
+		w.wantSummary("p1", "Running Ready")
+		wantEqual(t, "commands", []string{"installBiz biz1:1"}, w.base.takeCommands())
 	})
 }
 
-func TestASilentBase(t *testing.T) {
-	in(t, "its Pods turn Not Ready at once, and Ready when it is back", Options{}, func(t *testing.T, w *world) {
+func TestUnreachableBase(t *testing.T) {
+	runTest(t, "Pods turn Not Ready immediately, and Ready when the base is reachable again", Options{},
+		func(t *testing.T, w *fixture) {
+			w.create("p1", container("biz1", "1"))
+			w.advance(time.Second)
+			w.advance(26 * time.Second)
+			w.registry.Sweep()
+			w.advance(time.Millisecond)
+			w.wantSummary("p1", "Running")
+			ready := podstatus.Condition(&w.pod("p1").Status, corev1.PodReady)
+			if ready.Reason != "BaseInstanceNotReady" ||
+				!strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
+				t.Errorf("unexpected condition %s: %s", ready.Reason, ready.Message)
+			}
+			w.sendHeartbeat()
+			w.advance(time.Second)
+			w.wantSummary("p1", "Running Ready")
+		})
+	runTest(t, "Pods are deleted with the base", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		w.pass(26 * time.Second)
-		w.registry.Sweep()
-		w.pass(time.Millisecond)
-		w.wantShow("p1", "Running")
-		ready := podstatus.Condition(&w.pod("p1").Status, corev1.PodReady)
-		if ready.Reason != "BaseInstanceNotReady" ||
-			!strings.Contains(ready.Message, "ModuleController.BaseInstanceNotReady") {
-			t.Errorf("condition %s: %s", ready.Reason, ready.Message)
-		}
-		w.hear()
-		w.pass(time.Second)
-		w.wantShow("p1", "Running Ready")
-	})
-	in(t, "its Pods go with its Node", Options{}, func(t *testing.T, w *world) {
-		w.create("p1", container("biz1", "1"))
-		w.pass(time.Second)
-		if err := w.Remove(t.Context(), "a", "vnode.a"); err != nil {
+		w.advance(time.Second)
+		if err := w.DeletePods(t.Context(), "a", "vnode.a"); err != nil {
 			t.Fatal(err)
 		}
-		w.wantShow("p1", "gone")
+		w.wantSummary("p1", "gone")
 	})
 }
 
-func TestOwnership(t *testing.T) {
-	in(t, "a base that another controller took keeps its modules, and they are taken up again", Options{},
-		func(t *testing.T, w *world) {
+func TestServeAgain(t *testing.T) {
+	runTest(t, "modules stay while another controller serves the base", Options{},
+		func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Second)
+			w.advance(time.Second)
 			w.base.takeCommands()
-			w.Leave("a", "vnode.a")
+			w.StopServing("a", "vnode.a")
 			w.create("p2", container("biz2", "1"))
-			w.pass(5 * time.Second)
-			wantDiff(t, "commands while another serves it", []string(nil), w.base.takeCommands())
-			w.delete("p1") // meanwhile
+			w.advance(5 * time.Second)
+			wantEqual(t, "commands while another controller serves the base", []string(nil), w.base.takeCommands())
+			w.delete("p1")
 			w.Serve("a", "vnode.a", "")
-			w.pass(5 * time.Second)
-			w.wantShow("p1", "gone")
-			w.wantShow("p2", "Running Ready")
-			wantDiff(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "gone")
+			w.wantSummary("p2", "Running Ready")
+			wantEqual(t, "modules", map[string]string{"biz2:1": "activated"}, w.base.states())
 		})
-	in(t, "a base that comes in mid-handover is looked at with all its Pods in view", Options{},
-		func(t *testing.T, w *world) {
+	runTest(t, "all Pods are added before the first action", Options{},
+		func(t *testing.T, w *fixture) {
 			w.create("old", container("biz1", "1"))
-			w.pass(time.Second)
-			w.Leave("a", "vnode.a")
+			w.advance(time.Second)
+			w.StopServing("a", "vnode.a")
 			w.create("new", container("biz1", "2"))
-			w.pass(time.Second)
+			w.advance(time.Second)
 			w.Serve("a", "vnode.a", "")
-			wantDiff(t, "Pods that the worker sees first", 2, w.Pods()) // nothing has been handed over yet
-			w.pass(5 * time.Second)
-			w.wantShow("old", "Running BizDeactivate")
-			w.wantShow("new", "Running Ready")
+			wantEqual(t, "Pods after Serve", 2, w.PodCount())
+			w.advance(5 * time.Second)
+			w.wantSummary("old", "Running BizDeactivate")
+			w.wantSummary("new", "Running Ready")
 		})
 }
 
 func TestTolerations(t *testing.T) {
-	in(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *world) {
+	runTest(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *fixture) {
 		virtual := corev1.Toleration{Key: "schedule.koupleless.io/virtual-node", Operator: "Equal", Value: "True",
 			Effect: "NoExecute"}
 		dev := corev1.Toleration{Key: "schedule.koupleless.io/node-env", Operator: "Equal", Value: "dev",
@@ -438,8 +449,8 @@ func TestTolerations(t *testing.T) {
 				Spec: corev1.PodSpec{NodeName: c.node, Tolerations: c.have,
 					Containers: []corev1.Container{container(name, "1")}},
 			})
-			w.pass(time.Second)
-			wantDiff(t, name, c.want, w.pod(name).Spec.Tolerations)
+			w.advance(time.Second)
+			wantEqual(t, name, c.want, w.pod(name).Spec.Tolerations)
 		}
 	})
 }

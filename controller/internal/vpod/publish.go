@@ -17,94 +17,94 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// publishAtOnce is the maximum number of concurrent writes of publishers. The API server and the connection must have room
-// for the renewal of Leases.
-const publishAtOnce = 32
+// maxConcurrentWrites is the maximum number of publishers that run concurrently. It leaves capacity of the API server
+// and the connection for Lease renewals.
+const maxConcurrentWrites = 32
 
-// publish deletes the Pods of a lane of which nothing is left on the base, and writes the status of the others. It does not
-// wait for the base.
-func (p *Provider) publish(ctx context.Context, key workerKey) (time.Duration, error) {
-	served := p.service(key.identity)
+// publish deletes the finished Pods of a module slot, and writes the status of the others. It does not wait for the
+// base. It returns when to publish again; 0 means after the next change.
+func (p *Provider) publish(ctx context.Context, key slotKey) (time.Duration, error) {
+	served := p.servedBase(key.identity)
 	b, known := p.registry.Get(key.identity)
 	if served == nil || !known {
 		return 0, nil
 	}
-	ctx, done := served.context(ctx)
+	ctx, done := served.withContext(ctx)
 	defer done()
-	views := p.store.views(key)
-	finishing := p.finishPods(ctx, views)
-	wait, err := p.publishStatuses(ctx, key, b, views)
-	return wait, whileServed(ctx, errors.Join(finishing, err))
+	snapshots := p.store.snapshots(key)
+	finishing := p.deleteFinishedPods(ctx, snapshots)
+	wait, err := p.publishStatuses(ctx, key, b, snapshots)
+	return wait, ignoreCancelled(ctx, errors.Join(finishing, err))
 }
 
-func (p *Provider) finishPods(ctx context.Context, views []podSnapshot) error {
+func (p *Provider) deleteFinishedPods(ctx context.Context, snapshots []podSnapshot) error {
 	var errs []error
-	for _, v := range views {
+	for _, v := range snapshots {
 		if v.deleting && v.finished && ctx.Err() == nil {
-			errs = append(errs, p.finishPod(ctx, v.podRecord))
+			errs = append(errs, p.deleteFinishedPod(ctx, v.podRecord))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// finishPod deletes a Pod from the API. A Pod with finalizers stays there, with the status of a Pod that has ended.
-func (p *Provider) finishPod(ctx context.Context, e *podRecord) error {
+// deleteFinishedPod deletes a Pod from the API. A Pod with finalizers remains, and gets a terminated status before.
+func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
 	if len(pod.Finalizers) > 0 {
-		if err := p.writer.ended(ctx, e, pod); err != nil {
+		if err := p.writer.writeCompleted(ctx, e, pod); err != nil {
 			return err
 		}
 	}
 	if err := p.writer.delete(ctx, pod); err != nil {
 		return err
 	}
-	p.store.remove(e)
-	names := e.names()
+	p.store.removePod(e)
+	names := e.moduleNames()
 	p.prober.Forget(e.uid, names...)
-	for _, name := range names { // the version of an older Pod may become active again
-		p.trigger(workerKey{e.identity, name})
+	for _, name := range names { // the version of an older Pod may have to become active again
+		p.trigger(slotKey{e.identity, name})
 	}
 	return nil
 }
 
-// publishStatuses writes the status of the Pods of a lane, in the order that loses no request.
-func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Snapshot,
-	views []podSnapshot) (time.Duration, error) {
-	if b.Liveness == base.Alive && unasked(views, b) {
-		return p.untilListed(ctx, views, b), nil
+// publishStatuses writes the status of the Pods of a module slot, in an order that avoids lost requests.
+func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snapshot,
+	snapshots []podSnapshot) (time.Duration, error) {
+	if b.Liveness == base.Reachable && anyStale(snapshots, b) {
+		return p.requestStaleList(ctx, snapshots, b), nil
 	}
 	now := time.Now()
-	var wait soonest
-	p.noteSwitches(key, b, &wait)
+	var wait minDelay
+	p.recordSwitches(key, b, &wait)
 	byKey := map[string]podSnapshot{}
 	var pods []handover.Pod
-	for _, v := range views {
+	for _, v := range snapshots {
 		if v.deleting {
 			continue
 		}
 		before := p.writer.status(v.podRecord, v.pod)
-		p.probe(ctx, v, key.module, b, before)
+		p.updateProbes(ctx, v, key.module, b, before)
 		target := p.desiredStatus(v.podRecord, b, before)
-		if b.Modules == nil && b.Liveness == base.Alive && podstatus.IsReady(&before) {
-			continue // this controller has no list of the base yet
+		if b.Modules == nil && b.Liveness == base.Reachable && podstatus.IsReady(&before) {
+			continue // this controller has not received the module list yet
 		}
-		if left := v.came.Add(p.acceptWithin()).Sub(now); left > 0 && onlyAccepted(&before, &target) {
-			wait.within(left)
+		if left := v.firstSeen.Add(p.currentAcceptDelay()).Sub(now); left > 0 && isOnlyWaiting(&before, &target) {
+			wait.add(left)
 			continue
 		}
 		byKey[string(v.uid)] = v
 		biz, _ := b.Module(key.module, v.module.Version)
 		pods = append(pods, handover.Pod{
 			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target),
-			Yields:  podstatus.Yields(&target),
-			Version: v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
+			Superseded: podstatus.IsSuperseded(&target),
+			Version:    v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
 			ReadySince: v.readySince,
 		})
 	}
 	pods, again := handover.Admit(pods, now)
 	if again > 0 {
-		wait.within(again)
+		wait.add(again)
 	}
 	asPlanned, err := p.writeInOrder(ctx, key, b, pods, byKey)
 	if err != nil {
@@ -114,72 +114,73 @@ func (p *Provider) publishStatuses(ctx context.Context, key workerKey, b base.Sn
 		p.publishers.Add(key)
 		return 0, nil
 	}
-	p.noteDrain(key)
-	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Yields }) {
-		wait.within(handover.YieldAfter)
+	p.startReplaceDrain(key)
+	if slices.ContainsFunc(pods, func(pod handover.Pod) bool { return pod.IsReady && pod.Superseded }) {
+		wait.add(handover.SupersedeDelay)
 	}
 	return wait.d, nil
 }
 
-// soonest is the shortest of several delays; 0 means none.
-type soonest struct{ d time.Duration }
+// minDelay is the minimum of several delays; 0 means none.
+type minDelay struct{ d time.Duration }
 
-func (s *soonest) within(d time.Duration) {
+func (s *minDelay) add(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if s.d == 0 || d < s.d {
 		s.d = d
 	}
 }
 
-// listWithin is how long the publisher waits for the operator of the lane to request the list of the base.
-const listWithin = time.Second
+// staleListDelay is how long the publisher waits for the operator of the slot to request a new module list.
+const staleListDelay = time.Second
 
-// untilListed requests the list of the base if the operator has not done so, and returns when to look again.
-func (p *Provider) untilListed(ctx context.Context, views []podSnapshot, b base.Snapshot) time.Duration {
-	within := p.opts.Speed.Of(listWithin)
-	if !slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) && time.Since(v.came) < within }) {
-		p.askForModules(ctx, b)
+// requestStaleList requests the module list if the operator did not do so in time. It returns when to publish again.
+func (p *Provider) requestStaleList(ctx context.Context, snapshots []podSnapshot, b base.Snapshot) time.Duration {
+	within := p.opts.TimeScale.Of(staleListDelay)
+	if !slices.ContainsFunc(snapshots,
+		func(v podSnapshot) bool { return v.isStale(b) && time.Since(v.firstSeen) < within }) {
+		p.requestList(ctx, b)
 	}
 	return within
 }
 
-// noteSwitches records from which versions the base has switched away, until they are active again.
-func (p *Provider) noteSwitches(key workerKey, b base.Snapshot, wait *soonest) {
+// recordSwitches records when the base switched away from versions, and removes versions that are active again.
+func (p *Provider) recordSwitches(key slotKey, b base.Snapshot, wait *minDelay) {
 	p.store.change(func() {
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		if l == nil {
 			return
 		}
 		now := time.Now()
 		for _, biz := range b.Versions(key.module) {
-			if l.switched[biz.Version].IsZero() && biz.State == arklet.StateDeactivated &&
+			if l.switchedAwayAt[biz.Version].IsZero() && biz.State == arklet.StateDeactivated &&
 				biz.Latest.Reason == arklet.ReasonSwitched {
-				l.switched[biz.Version] = now
+				l.switchedAwayAt[biz.Version] = now
 			}
 		}
-		for version, since := range l.switched {
-			left := since.Add(p.opts.Speed.Of(api.SwitchedReady)).Sub(now)
-			biz, there := b.Module(key.module, version)
-			if biz.State == arklet.StateActivated || !there && left <= 0 {
-				delete(l.switched, version)
+		for version, since := range l.switchedAwayAt {
+			left := since.Add(p.opts.TimeScale.Of(api.SwitchedReady)).Sub(now)
+			biz, exists := b.Module(key.module, version)
+			if biz.State == arklet.StateActivated || !exists && left <= 0 {
+				delete(l.switchedAwayAt, version)
 			} else if left > 0 {
-				wait.within(left)
+				wait.add(left)
 			}
 		}
 	})
 }
 
-// acceptWithin returns how long an install may take before the status shows that the Pod waits for it.
-func (p *Provider) acceptWithin() time.Duration {
+// currentAcceptDelay returns how long an install may take before the Pod status shows that the Pod waits for it.
+func (p *Provider) currentAcceptDelay() time.Duration {
 	if p.publishers.Behind() {
-		return p.opts.Speed.Of(acceptLater)
+		return p.opts.TimeScale.Of(busyAcceptDelay)
 	}
-	return p.opts.Speed.Of(acceptAfter)
+	return p.opts.TimeScale.Of(acceptDelay)
 }
 
-// onlyAccepted reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before that is
-// worth a write.
-func onlyAccepted(before, target *corev1.PodStatus) bool {
+// isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before
+// that is worth a write.
+func isOnlyWaiting(before, target *corev1.PodStatus) bool {
 	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
 		return false
 	}
@@ -190,9 +191,9 @@ func onlyAccepted(before, target *corev1.PodStatus) bool {
 	})
 }
 
-// writeInOrder writes the status of all Pods of a lane. It stops and returns false if the planned order is out of date,
-// because a Pod or a workload has changed.
-func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snapshot, pods []handover.Pod,
+// writeInOrder writes the status of all Pods of a module slot in the order of handover.Order. It stops and returns
+// false if the order is out of date because a Pod, a workload or the base has changed.
+func (p *Provider) writeInOrder(ctx context.Context, key slotKey, b base.Snapshot, pods []handover.Pod,
 	byKey map[string]podSnapshot) (asPlanned bool, err error) {
 	if len(pods) == 0 {
 		return true, nil
@@ -202,33 +203,33 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 		ready[pod.Key] = pod.Ready
 	}
 	first := byKey[pods[0].Key].pod
-	here := gap{first.Namespace, key.module, first.Spec.NodeName}
-	entered := false
-	steps := handover.Order(pods, func() bool {
-		entered = p.readyElsewhere(here, true)
-		return entered
+	current := handoverKey{first.Namespace, key.module, first.Spec.NodeName}
+	started := false
+	writes := handover.Order(pods, func() bool {
+		started = p.readyOnOtherNode(current, true)
+		return started
 	})
-	if entered {
-		defer p.gaps.leave(here)
+	if started {
+		defer p.handovers.end(current)
 	}
 	marked := false
-	for _, s := range steps {
-		v := byKey[s.Key]
-		if s.PreferDeletion {
+	for _, write := range writes {
+		v := byKey[write.Key]
+		if write.PreferDeletion {
 			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, true); err != nil {
 				return false, err
 			}
 			marked = true
 			continue
 		}
-		if marked && p.readyElsewhere(gap{v.pod.Namespace, key.module, v.pod.Spec.NodeName}, false) {
-			return false, nil // Pods turn Not Ready first again
+		if marked && p.readyOnOtherNode(handoverKey{v.pod.Namespace, key.module, v.pod.Spec.NodeName}, false) {
+			return false, nil // another Node has a Ready Pod now, so old Pods must turn Not Ready first
 		}
 		marked = false
-		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[s.Key]); !asPlanned || err != nil {
+		if asPlanned, err := p.writeStatus(ctx, v.podRecord, v.pod, b, ready[write.Key]); !asPlanned || err != nil {
 			return false, err
 		}
-		if ready[s.Key] { // after a rollback, the Pod no longer needs to be deleted first
+		if ready[write.Key] { // after a rollback, the Pod must not be the first one to be deleted
 			if err := p.writer.preferDeletion(ctx, v.podRecord, v.pod, false); err != nil {
 				return false, err
 			}
@@ -237,28 +238,28 @@ func (p *Provider) writeInOrder(ctx context.Context, key workerKey, b base.Snaps
 	return true, nil
 }
 
-// isReadyNow reports whether a Pod is Ready in the API server, according to the last write or the informer.
+// isReadyNow reports whether a Pod is Ready according to the last write or the informer, whichever is newer.
 func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 	e, known := p.store.get(pod.UID)
-	if !known || !e.written.mu.TryLock() { // it belongs to another controller, or is being written
+	if !known || !e.lastWrite.mu.TryLock() { // another controller serves the Pod, or a write is in progress
 		return podstatus.IsReady(&pod.Status)
 	}
-	defer e.written.mu.Unlock()
+	defer e.lastWrite.mu.Unlock()
 	return podstatus.IsReady(&p.writer.newest(e, pod).Status)
 }
 
-// desiredStatus returns the status that a Pod should have.
+// desiredStatus computes the status of a Pod from its current status and the state of the base.
 func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
-	return podstatus.Of(pod, b, modules, p.opts.Failed, before, time.Now())
+	return podstatus.Of(pod, b, modules, p.opts.FailedPods, before, time.Now())
 }
 
-// writeStatus writes the status of a Pod, unless its readiness is not the planned one any more. b is the base at the time of
-// the plan.
+// writeStatus writes the status of a Pod, and returns true. If the readiness of the Pod is no longer the planned one,
+// it writes nothing and returns false.
 func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot,
 	ready bool) (asPlanned bool, err error) {
 	gone, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
-		if newest, known := p.registry.Get(b.Identity); known { // the write before may have taken long
+		if newest, known := p.registry.Get(b.Identity); known { // b may be old if the previous write was slow
 			b = newest
 		}
 		status := p.desiredStatus(e, b, before)
@@ -272,10 +273,10 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 		return asPlanned, err
 	}
 	p.store.change(func() {
-		e.served = e.served || ready
+		e.wasReady = e.wasReady || ready
 		switch {
 		case gone:
-		case ready && e.deleting: // the deletion began during the write, and requests may come until now
+		case ready && e.deleting: // the deletion began during the write: requests may have been sent until now
 			e.notReadySince = time.Now()
 		case ready:
 			e.notReadySince = time.Time{}
@@ -292,11 +293,11 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 	return true, nil
 }
 
-// noteDrain records when all Pods of a version whose jar is being replaced were written Not Ready: its drain begins.
-func (p *Provider) noteDrain(key workerKey) {
+// startReplaceDrain starts the drain of a version whose jar is being replaced, once all Pods of the slot are Not Ready.
+func (p *Provider) startReplaceDrain(key slotKey) {
 	drained := false
 	p.store.change(func() {
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		if l == nil || l.memory.Replacing == nil || !l.memory.Replacing.NotReady.IsZero() {
 			return
 		}
@@ -305,22 +306,22 @@ func (p *Provider) noteDrain(key workerKey) {
 				return
 			}
 		}
-		l.memory.Replacing, drained = &plan.Replacing{Module: l.memory.Replacing.Module, NotReady: time.Now()}, true
+		l.memory.Replacing, drained = &plan.Replacement{Module: l.memory.Replacing.Module, NotReady: time.Now()}, true
 	})
 	if drained {
 		p.operators.Add(key)
 	}
 }
 
-// moduleStates returns the modules of a Pod on the base.
+// moduleStates returns a Pod and the states of its modules on the base.
 func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
 	p.store.read(func() {
 		pod = e.pod
 		for _, m := range e.modules {
 			s := podstatus.Module{Module: m.Module, Invalid: m.invalid, Origin: e.origins[m.Name]}
 			s.Biz, s.Listed = b.Module(m.Name, m.Version)
-			if l := p.store.lane(workerKey{e.identity, m.Name}); l != nil {
-				p.addLane(&s, l, e, b)
+			if l := p.store.slot(slotKey{e.identity, m.Name}); l != nil {
+				p.addSlotState(&s, l, e, b)
 			}
 			list = append(list, s)
 		}
@@ -328,83 +329,88 @@ func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod,
 	return pod, list
 }
 
-// addLane adds what is known of the lane of a module. The caller holds the lock of the store.
-func (p *Provider) addLane(s *podstatus.Module, l *lane, e *podRecord, b base.Snapshot) {
-	for _, a := range []plan.Attempt{plan.Install(s.Module), plan.Uninstall(s.Module)} {
+// addSlotState adds the state of the module slot to the state of a module. The caller holds the lock of the store.
+func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord, b base.Snapshot) {
+	for _, a := range []plan.Attempt{plan.InstallAttempt(s.Module), plan.UninstallAttempt(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
-			s.Failure = p.shownError(a, f)
+			s.Failure = p.statusError(a, f)
 		}
 	}
 	installed, known := l.memory.Installed[s.Version]
 	if installed.Unhealthy {
-		s.Unready = "its liveness probe failed: it is uninstalled and installed again"
+		s.NotReadyReason = "the liveness probe failed: the module is being uninstalled and installed again"
 	} else if ready, why := p.prober.Ready(e.uid, s.Name); !ready {
-		s.Unready = why
+		s.NotReadyReason = why
 	}
 	if !p.opts.KeepSameVersion {
 		s.InstalledURL = installed.URL
 	}
 	for version, earlier := range l.memory.Installed {
-		if biz, there := b.Module(s.Name, version); there && earlier.RequestedBy == e.uid && version != s.Version &&
+		if biz, exists := b.Module(s.Name, version); exists && earlier.RequestedBy == e.uid && version != s.Version &&
 			biz.State == arklet.StateActivated {
-			s.Previous = version
+			s.PreviousVersion = version
 		}
 	}
 	s.Replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
-	s.Uninstalling = l.removing != "" && l.removing == s.Version
-	coming, newest := false, true
-	views := l.views(s.Name)
-	mine := slices.IndexFunc(views, func(v podSnapshot) bool { return v.uid == e.uid })
-	for _, v := range views[mine+1:] { // the newer Pods
+	s.Uninstalling = l.uninstalling != "" && l.uninstalling == s.Version
+	replacementExpected, newest := false, true
+	snapshots := l.snapshots(s.Name)
+	ownIndex := slices.IndexFunc(snapshots, func(v podSnapshot) bool { return v.uid == e.uid })
+	for _, v := range snapshots[ownIndex+1:] { // the newer Pods
 		other := v.module.Module
 		if !v.wants() || other == s.Module {
 			continue
 		}
 		newest = false
-		biz, there := b.Module(s.Name, other.Version)
+		biz, exists := b.Module(s.Name, other.Version)
 		sameVersion := other.Version == s.Version
-		if there && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.URL) {
+		if exists && biz.State == arklet.StateActivated && (!sameVersion || known && installed.URL == other.URL) {
 			s.Superseded = true
 		}
-		coming = coming || !sameVersion && l.memory.Failed[plan.Install(other)].Err == nil
+		replacementExpected = replacementExpected ||
+			!sameVersion && l.memory.Failed[plan.InstallAttempt(other)].Err == nil
 	}
-	coming = coming || newest && s.Failure == nil // its own version becomes active again
-	since := l.switched[s.Version]
-	s.Overtaken = coming && !since.IsZero() && time.Since(since) < p.opts.Speed.Of(api.SwitchedReady) &&
+	// the version of this Pod becomes active again
+	replacementExpected = replacementExpected || newest && s.Failure == nil
+	since := l.switchedAwayAt[s.Version]
+	s.SwitchedAway = replacementExpected && !since.IsZero() &&
+		time.Since(since) < p.opts.TimeScale.Of(api.SwitchedReady) &&
 		slices.ContainsFunc(b.Versions(s.Name), func(biz arklet.Biz) bool {
 			_, installed := l.memory.Installed[biz.Version]
 			return biz.State == arklet.StateActivated && installed
 		})
 }
 
-// gap is a module on a Node during a handover: its old Pod is already Not Ready, and its new Pod is not Ready yet.
-type gap struct{ namespace, module, node string }
+// handoverKey identifies a handover: the old Pod of a module on a Node is Not Ready, and the new Pod is not Ready yet.
+type handoverKey struct{ namespace, module, node string }
 
-// gaps counts the open gaps. A Node with a gap does not process requests to the module.
-type gaps struct {
-	mu   sync.Mutex
-	open map[gap]int
+// openHandovers counts the handovers in progress. A Service sends no requests to a Node during one.
+type openHandovers struct {
+	mu     sync.Mutex
+	counts map[handoverKey]int
 }
 
-func (g *gaps) leave(of gap) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.open[of]--
-	if g.open[of] == 0 {
-		delete(g.open, of)
+func (h *openHandovers) end(key handoverKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counts[key]--
+	if h.counts[key] == 0 {
+		delete(h.counts, key)
 	}
 }
 
-// readyElsewhere reports whether a module has a Ready Pod on another Node that has no gap. If it has one and enter is set,
-// a gap is opened on the Node of g.
-func (p *Provider) readyElsewhere(g gap, enter bool) bool {
-	p.gaps.mu.Lock()
-	defer p.gaps.mu.Unlock()
-	ready := slices.ContainsFunc(p.informer.elsewhere(g.namespace, g.module, g.node), func(pod *corev1.Pod) bool {
-		return p.gaps.open[gap{g.namespace, g.module, pod.Spec.NodeName}] == 0 && p.isReadyNow(pod)
-	})
-	if ready && enter {
-		p.gaps.open[g]++
+// readyOnOtherNode reports whether a module has a Ready Pod on another Node without a handover in progress. If it
+// returns true and start is set, it starts the handover key; the caller must call openHandovers.end.
+func (p *Provider) readyOnOtherNode(key handoverKey, start bool) bool {
+	p.handovers.mu.Lock()
+	defer p.handovers.mu.Unlock()
+	ready := slices.ContainsFunc(p.informer.onOtherNodes(key.namespace, key.module, key.node),
+		func(pod *corev1.Pod) bool {
+			return p.handovers.counts[handoverKey{key.namespace, key.module, pod.Spec.NodeName}] == 0 &&
+				p.isReadyNow(pod)
+		})
+	if ready && start {
+		p.handovers.counts[key]++
 	}
 	return ready
 }

@@ -18,116 +18,119 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// reconcile installs and uninstalls the versions of a lane step by step, as its Pods require. It returns when to look again.
-func (p *Provider) reconcile(ctx context.Context, key workerKey) (time.Duration, error) {
-	served := p.service(key.identity)
+// reconcile plans and executes actions for a module slot until no action is left. It returns when to reconcile the slot
+// again; 0 means after the next change.
+func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, error) {
+	served := p.servedBase(key.identity)
 	if served == nil {
 		return 0, nil
 	}
-	ctx, done := served.context(ctx)
+	ctx, done := served.withContext(ctx)
 	defer done()
-	looked := false
+	relisted := false
 	for {
 		b, known := p.registry.Get(key.identity)
-		if !known || b.Liveness != base.Alive || !p.store.has(key) {
+		if !known || b.Liveness != base.Reachable || !p.store.hasSlot(key) {
 			return 0, nil
 		}
-		do := p.plan(key, b)
-		if do.Do == plan.NoAction {
-			if do.Look {
-				p.askForModules(ctx, b)
+		action := p.plan(key, b)
+		if action.Kind == plan.NoAction {
+			if action.NeedsList {
+				p.requestList(ctx, b)
 			}
-			return do.Wait, nil
+			return action.Wait, nil
 		}
-		if do.Do == plan.AskForList {
+		if action.Kind == plan.RequestList {
 			if _, err := p.listModules(ctx, b, time.Time{}); err != nil {
-				return 0, whileServed(ctx, err)
+				return 0, ignoreCancelled(ctx, err)
 			}
 			p.publishers.Add(key)
 			continue
 		}
-		if do.Do == plan.AcquireReplaceTurn {
-			if !p.beginReplacing(key, do.Module) {
-				return p.opts.Speed.Of(plan.RecheckAfter), nil
+		if action.Kind == plan.AcquireReplacePermit {
+			if !p.startReplacing(key, action.Module) {
+				return p.opts.TimeScale.Of(plan.RecheckInterval), nil
 			}
 			continue
 		}
-		if do.Again && !looked { // a base that restarts installs its baseline by itself
-			looked = true
+		if action.Retry && !relisted { // the base may have installed the module since, as part of its baseline
+			relisted = true
 			if _, err := p.listModules(ctx, b, time.Now()); err == nil {
 				continue
 			}
 		}
-		looked = false
-		if !served.slots.take(key) {
-			return 0, nil // a release adds the key again
+		relisted = false
+		if !served.commands.acquire(key) {
+			return 0, nil // the next release of a command adds the key again
 		}
-		err := p.carryOut(ctx, key, b, do)
-		for _, waiting := range served.slots.release() {
+		err := p.execute(ctx, key, b, action)
+		for _, waiting := range served.commands.release() {
 			p.operators.Add(waiting)
 		}
 		if err != nil {
-			return 0, whileServed(ctx, err)
+			return 0, ignoreCancelled(ctx, err)
 		}
 	}
 }
 
-// whileServed returns nil if the error is due to the end of ctx: the base is not served any more, or the controller stops.
-func whileServed(ctx context.Context, err error) error {
+// ignoreCancelled returns err; nil if ctx is done, because the base is not served any more or the controller stops.
+func ignoreCancelled(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// plan returns the next step for a lane, and marks the Pods that are finished.
-func (p *Provider) plan(key workerKey, b base.Snapshot) (do plan.Step) {
+// plan returns the next action for a module slot, and marks the Pods that are finished.
+func (p *Provider) plan(key slotKey, b base.Snapshot) (action plan.Action) {
 	lag := p.opts.EndpointLag()
 	p.store.change(func() {
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		if l == nil {
 			return
 		}
-		views := l.views(key.module)
-		if b.Modules == nil || unasked(views, b) {
-			do = plan.Step{Do: plan.AskForList}
+		snapshots := l.snapshots(key.module)
+		if b.Modules == nil || anyStale(snapshots, b) {
+			action = plan.Action{Kind: plan.RequestList}
 			return
 		}
-		in := p.planInput(key, l, views, b)
+		in := p.planInput(key, l, snapshots, b)
 		in.EndpointLag = lag
 		decision := plan.Next(in)
-		do = decision.Step
+		action = decision.Action
 		before := l.memory
 		l.memory = decision.Memory
-		sameVersion := func(plan.Installed, plan.Installed) bool { return true }
+		sameVersion := func(plan.InstalledVersion, plan.InstalledVersion) bool { return true }
 		if !maps.EqualFunc(before.Installed, l.memory.Installed, sameVersion) {
-			p.opts.LedgerChanged(key.identity)
+			p.opts.InstallRecordChanged(key.identity)
 		}
-		if l.memory.Replacing == nil && !decision.ReplacesJar { // otherwise the jar may be unusable for other bases too
-			p.store.leaveTurn(key)
+		// If the replacement failed, the jar may be unusable on other bases too: the slot keeps the permit.
+		if l.memory.Replacing == nil && !decision.ReplacesJar {
+			p.store.releaseReplacePermit(key)
 		}
 		removing := ""
-		if (do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting) && !in.IsWanted(do.Module.Version) {
-			removing = do.Module.Version
+		if (action.Kind == plan.DoUninstall || action.Kind == plan.UninstallConflicting) &&
+			!in.IsWanted(action.Module.Version) {
+			removing = action.Module.Version
 		}
 		shown := len(l.memory.Failed) < len(before.Failed) || before.Replacing != nil && l.memory.Replacing == nil ||
-			l.removing != removing
-		l.removing = removing
-		if finish(views, in, l.memory) || shown {
+			l.uninstalling != removing
+		l.uninstalling = removing
+		if markFinished(snapshots, in, l.memory) || shown {
 			p.publishers.Add(key)
 		}
 		p.store.dropEmpty(key)
 	})
-	return do
+	return action
 }
 
-// planInput returns the input of the planner. The caller holds the lock of the store.
-func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base.Snapshot) plan.Input {
+// planInput returns the input for plan.Next. The caller holds the lock of the store.
+func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot, b base.Snapshot) plan.Input {
 	in := plan.Input{
-		Now: time.Now(), Name: key.module, Terminating: map[string]plan.Terminating{}, Kept: map[string]bool{},
+		Now: time.Now(), Name: key.module, Terminating: map[string]plan.TerminatingVersion{}, Kept: map[string]bool{},
 		Listed: map[string]arklet.Biz{}, Memory: l.memory,
 		CanSwitch: b.Tunnel == tunnel.HTTP, KeepSameVersion: p.opts.KeepSameVersion, Drain: p.opts.Drain,
-		Speed: p.opts.Speed,
+		TimeScale: p.opts.TimeScale,
 	}
 	for _, biz := range b.Versions(key.module) {
 		in.Listed[biz.Version] = biz
@@ -136,65 +139,65 @@ func (p *Provider) planInput(key workerKey, l *lane, views []podSnapshot, b base
 		e := l.pods[installed.RequestedBy]
 		in.Kept[version] = e != nil && !e.deleting
 	}
-	wanted := slices.ContainsFunc(views, podSnapshot.wants)
-	for _, v := range slices.Backward(views) { // the newest Pod first
+	wanted := slices.ContainsFunc(snapshots, podSnapshot.wants)
+	for _, v := range slices.Backward(snapshots) { // the newest Pod first
 		m := v.module.Module
 		if !v.module.installable() {
 			continue
 		}
 		in.Requested = append(in.Requested, m)
 		if v.deleting {
-			in.Terminating[m.Version] = p.terminating(in.Terminating[m.Version], v, wanted, key, in.Now)
+			in.Terminating[m.Version] = p.addTerminating(in.Terminating[m.Version], v, wanted, key, in.Now)
 		} else if !slices.Contains(in.Wanted, m) {
 			in.Wanted = append(in.Wanted, m)
 		}
 	}
 	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
-		for _, v := range views {
-			if v.module.Version == r.Module.Version { // with any jar: requests are sent to the installed one
-				in.ReplacedEndpoints = in.ReplacedEndpoints.With(p.quietSince(v.podRecord, r.NotReady, in.Now, key))
+		for _, v := range snapshots {
+			if v.module.Version == r.Module.Version { // with any URL: the installed jar serves all of these Pods
+				in.ReplacedEndpoints = in.ReplacedEndpoints.With(
+					p.endpointsDrainedSince(v.podRecord, r.NotReady, in.Now, key))
 			}
 		}
 	}
 	return in
 }
 
-// terminating adds a Pod that is being deleted to its version. wanted is set if the lane has a Pod that is not being deleted:
-// the planner does not use SuccessorComes then. The caller holds the lock of the store.
-func (p *Provider) terminating(t plan.Terminating, v podSnapshot, wanted bool, key workerKey,
-	now time.Time) plan.Terminating {
+// addTerminating adds a Pod that is being deleted to the record of its version. wanted is set if another Pod of the
+// slot requests the module: SuccessorExpected has no effect then. The caller holds the lock of the store.
+func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, wanted bool, key slotKey,
+	now time.Time) plan.TerminatingVersion {
 	if v.notReadySince.After(t.Since) {
 		t.Since = v.notReadySince
 	}
-	t.WasReady = t.WasReady || v.served
-	pod := p.live(v.pod)
+	t.WasReady = t.WasReady || v.wasReady
+	pod := p.cachedPod(v.pod)
 	if pod == nil || pod.DeletionTimestamp == nil {
 		return t
 	}
-	if until := pod.DeletionTimestamp.Add(-plan.LastMoment); until.After(t.Until) {
+	if until := pod.DeletionTimestamp.Add(-plan.UninstallReserve); until.After(t.Until) {
 		t.Until = until
 	}
-	t.SuccessorComes = t.SuccessorComes || !wanted && p.rollouts.successorComes(pod)
+	t.SuccessorExpected = t.SuccessorExpected || !wanted && p.rollouts.mayGetSuccessor(pod)
 	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
 	if now.Before(t.Until) {
-		t.Endpoints = t.Endpoints.With(p.quietSince(v.podRecord, v.notReadySince, now, key))
+		t.Endpoints = t.Endpoints.With(p.endpointsDrainedSince(v.podRecord, v.notReadySince, now, key))
 	}
 	return t
 }
 
-// finish marks the deleted Pods of which nothing is left on the base, in this lane or another, and reports whether there
-// is one more. The last Pod of a lane also waits for the versions that Pods before it have left there. The caller holds
-// the lock of the store.
-func finish(views []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
+// markFinished marks the deleted Pods whose modules are uninstalled, and reports whether it marked any. The last Pod of
+// a slot also waits for the uninstall of earlier versions. The caller holds the lock of the store.
+func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
-	for _, v := range views {
+	for _, v := range snapshots {
 		last = last && v.deleting
 	}
 	for version := range m.Installed {
 		_, listed := in.Listed[version]
 		held = held || listed
 	}
-	for _, v := range views {
+	for _, v := range snapshots {
 		if !v.deleting {
 			continue
 		}
@@ -203,88 +206,89 @@ func finish(views []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 		if v.module.installable() && (!gone || last && held) {
 			continue
 		}
-		v.left[in.Name] = true
-		if !v.finished && len(v.left) == len(v.names()) {
+		v.removedModules[in.Name] = true
+		if !v.finished && len(v.removedModules) == len(v.moduleNames()) {
 			v.podRecord.finished, more = true, true
 		}
 	}
 	return more
 }
 
-// carryOut does one step. The list of the base shows the result, or the store has a failure.
-func (p *Provider) carryOut(ctx context.Context, key workerKey, b base.Snapshot, do plan.Step) (err error) {
-	if do.Do == plan.DoUninstall || do.Do == plan.UninstallConflicting {
+// execute executes one action. The result is in the module list of the base, and failures are in the store.
+func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, action plan.Action) (err error) {
+	if action.Kind == plan.DoUninstall || action.Kind == plan.UninstallConflicting {
 		p.publishers.Add(key)
 	}
-	m := do.Module
-	again := func() bool { return p.still(key, do) }
+	m := action.Module
+	again := func() bool { return p.isStillPlanned(key, action) }
 	var failed plan.Attempt
-	switch do.Do {
+	switch action.Kind {
 	case plan.DoInstall:
-		failed = plan.Install(m)
+		failed = plan.InstallAttempt(m)
 		b, err = p.install(ctx, key, b, m, again)
 	case plan.DoSwitch:
-		failed = plan.Install(m)
+		failed = plan.InstallAttempt(m)
 		b, err = p.switchTo(ctx, b, m, again)
 	case plan.UninstallConflicting:
-		failed = plan.Uninstall(m)
-		b, err = p.uninstall(ctx, b, do.Conflicting, again)
-		if errors.Is(err, base.ErrNotAgain) {
+		failed = plan.UninstallAttempt(m)
+		b, err = p.uninstall(ctx, b, action.Conflicting, again)
+		if errors.Is(err, base.ErrResendDeclined) {
 			break
 		}
-		if err != nil { // it is tried again later
+		if err != nil { // the planner tries again later
 			p.opts.Logger.Debug("uninstalling a conflicting version failed", "base", b.Identity, "biz",
-				do.Conflicting.Identity(), "err", err)
+				action.Conflicting.Identity(), "err", err)
 		}
 		b, err = p.uninstall(ctx, b, m, again)
 	case plan.DoUninstall:
-		failed = plan.Uninstall(m)
+		failed = plan.UninstallAttempt(m)
 		b, err = p.uninstall(ctx, b, m, again)
-	case plan.NoAction, plan.AskForList, plan.AcquireReplaceTurn: // no command
+	case plan.NoAction, plan.RequestList, plan.AcquireReplacePermit: // no command
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, base.ErrNotAgain) {
+	if errors.Is(err, base.ErrResendDeclined) {
 		return nil
 	}
-	if errors.Is(err, errSuperseded) {
-		p.showInstall(ctx, b)
+	if errors.Is(err, errUnwanted) {
+		p.listCancelledInstall(ctx, b)
 		return nil
 	}
-	_, there := b.Module(m.Name, m.Version)
-	if failed.Command == arklet.CommandUninstallBiz && err != nil && !there {
-		p.reportFailure(key, failed, err) // the base has uninstalled it nevertheless
+	_, exists := b.Module(m.Name, m.Version)
+	if failed.Command == arklet.CommandUninstallBiz && err != nil && !exists {
+		p.reportFailure(key, failed, err) // the module was uninstalled nevertheless
 		err = nil
 	}
-	p.note(key, failed, b, err)
+	p.recordResult(key, failed, b, err)
 	p.publishers.Add(key)
 	return nil
 }
 
-// still reports whether a step in progress is still the next one. Pods may have changed since it began.
-func (p *Provider) still(key workerKey, do plan.Step) bool {
+// isStillPlanned reports whether an action in progress is still the planned one: the Pods may have changed.
+func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
 		return false
 	}
 	now := p.plan(key, b)
-	conflictGone := do.Do == plan.UninstallConflicting && now.Do == plan.DoInstall && now.Module == do.Conflicting
-	return conflictGone || now.Do == do.Do && now.Module == do.Module
+	conflictGone := action.Kind == plan.UninstallConflicting && now.Kind == plan.DoInstall &&
+		now.Module == action.Conflicting
+	return conflictGone || now.Kind == action.Kind && now.Module == action.Module
 }
 
-// note records the result of an attempt.
-func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err error) {
+// recordResult records the result of an attempt, and an Event if the jar of a version was replaced.
+func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	replaced := false
 	p.store.change(func() {
-		l := p.store.lane(key)
+		l := p.store.slot(key)
 		if l == nil {
 			return
 		}
 		if err == nil {
 			delete(l.memory.Failed, a)
 		}
-		replaced = l.memory.Replacing != nil && plan.Install(l.memory.Replacing.Module) == a
+		replaced = l.memory.Replacing != nil && plan.InstallAttempt(l.memory.Replacing.Module) == a
 		if replaced {
 			l.memory.Replacing = nil
 		}
@@ -296,16 +300,17 @@ func (p *Provider) note(key workerKey, a plan.Attempt, b base.Snapshot, err erro
 	if !replaced {
 		return
 	}
-	for _, v := range p.store.views(key) {
+	for _, v := range p.store.snapshots(key) {
 		if v.wants() && v.module.Module == a.Module {
 			p.opts.Recorder.Event(v.pod, corev1.EventTypeNormal, api.ReasonReplaced,
 				"module "+a.Module.Identity()+" was uninstalled and installed again from "+redact.URL(a.Module.URL)+
-					", since the image changed and BIZ_VERSION did not; a new BIZ_VERSION is released without a gap")
+					", because the image changed and BIZ_VERSION did not; set a new BIZ_VERSION to release "+
+					"without downtime")
 		}
 	}
 }
 
-// reportInvalid reports the modules of a Pod that cannot be installed.
+// reportInvalid reports the invalid modules of a Pod, unless the Pod is being deleted.
 func (p *Provider) reportInvalid(e *podRecord) {
 	var pod *corev1.Pod
 	var modules []module
@@ -314,14 +319,14 @@ func (p *Provider) reportInvalid(e *podRecord) {
 		if m.invalid != nil && pod.DeletionTimestamp == nil {
 			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(),
 				errcode.Message(m.invalid))
-			p.opts.Failure(pod, e.identity, m.Module, m.invalid)
+			p.opts.ModuleFailed(pod, e.identity, m.Module, m.invalid)
 		}
 	}
 }
 
-// askForModules requests the list of a base without waiting for it.
-func (p *Provider) askForModules(ctx context.Context, b base.Snapshot) {
-	if err := p.dialog.Ask(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
-		p.opts.Logger.Debug("could not ask a base for its modules", "base", b.Identity, "err", err)
+// requestList requests the module list of a base, and does not wait for it.
+func (p *Provider) requestList(ctx context.Context, b base.Snapshot) {
+	if err := p.requests.Query(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
+		p.opts.Logger.Debug("could not request the module list", "base", b.Identity, "err", err)
 	}
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// rollouts counts the Pods of each Deployment. A search of the cache for each deleted Pod takes quadratic time in a
-// rolling update.
+// rollouts counts the Pods of each Deployment. Counting them for each deleted Pod would take quadratic time.
 type rollouts struct {
 	mu     sync.Mutex
-	counts map[string]*rolloutCount // by the result of deploymentOf
+	counts map[string]*rolloutCount // by namespace/name of the Deployment
 }
 
-// rolloutCount has the numbers of Pods of a Deployment that are not deleted and have not ended.
+// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted or have ended.
 type rolloutCount struct {
-	bySet                  map[string]int // by ReplicaSet
+	byReplicaSet           map[string]int // by ReplicaSet
 	unbound, unschedulable int
 }
 
@@ -41,7 +40,7 @@ func (r *rollouts) handler() cache.ResourceEventHandler {
 	}
 }
 
-// add adds n to the counts that a Pod belongs to.
+// add adds n to the counts of a Pod's Deployment.
 func (r *rollouts) add(pod *corev1.Pod, n int) {
 	deployment := deploymentOf(pod)
 	if deployment == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed ||
@@ -52,13 +51,13 @@ func (r *rollouts) add(pod *corev1.Pod, n int) {
 	defer r.mu.Unlock()
 	count := r.counts[deployment]
 	if count == nil {
-		count = &rolloutCount{bySet: map[string]int{}}
+		count = &rolloutCount{byReplicaSet: map[string]int{}}
 		r.counts[deployment] = count
 	}
 	set := metav1.GetControllerOf(pod).Name
-	count.bySet[set] += n
-	if count.bySet[set] == 0 {
-		delete(count.bySet, set)
+	count.byReplicaSet[set] += n
+	if count.byReplicaSet[set] == 0 {
+		delete(count.byReplicaSet, set)
 	}
 	if pod.Spec.NodeName == "" {
 		count.unbound += n
@@ -67,27 +66,27 @@ func (r *rollouts) add(pod *corev1.Pod, n int) {
 			count.unschedulable += n
 		}
 	}
-	if len(count.bySet) == 0 {
+	if len(count.byReplicaSet) == 0 {
 		delete(r.counts, deployment)
 	}
 }
 
-// successorComes reports whether the base of a deleted Pod may get another Pod of its Deployment: a Pod waits for a Node, or
-// an update of the Deployment is in progress. It returns false if a Pod is unschedulable, which may wait for the resources
-// of this Pod.
-func (r *rollouts) successorComes(pod *corev1.Pod) bool {
+// mayGetSuccessor reports whether the base of a deleted Pod may get another Pod of the same Deployment: a Pod waits for
+// a Node, or a rolling update is in progress. It returns false if a Pod of the Deployment is unschedulable: that Pod
+// may wait for the resources of the deleted Pod.
+func (r *rollouts) mayGetSuccessor(pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	count := r.counts[deploymentOf(pod)]
 	if count == nil || count.unschedulable > 0 {
 		return false
 	}
-	_, updating := count.bySet[metav1.GetControllerOf(pod).Name]
-	return count.unbound > 0 || updating && len(count.bySet) > 1
+	_, updating := count.byReplicaSet[metav1.GetControllerOf(pod).Name]
+	return count.unbound > 0 || updating && len(count.byReplicaSet) > 1
 }
 
-// deploymentOf returns the Deployment of a Pod as namespace/name; empty if no Deployment created the Pod. A Deployment names
-// its ReplicaSets after itself and the hash of their template, which their Pods have as a label.
+// deploymentOf returns the Deployment of a Pod as namespace/name; empty if no Deployment created the Pod. The name of a
+// ReplicaSet is the name of its Deployment and the template hash. Pods have the hash as a label.
 func deploymentOf(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]

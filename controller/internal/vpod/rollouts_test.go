@@ -16,15 +16,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// member makes a Pod of a Deployment: version 1 and 2 have a ReplicaSet each. An empty node leaves
-// it to the scheduler.
-func (w *world) member(name, deployment, version, node string, conditions ...corev1.PodCondition) {
+// createDeploymentPod creates a Pod of a Deployment. Each version has its own ReplicaSet. node may be empty.
+func (w *fixture) createDeploymentPod(name, deployment, version, node string, conditions ...corev1.PodCondition) {
 	w.t.Helper()
 	w.serial++
 	_, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(name), CreationTimestamp: metav1.Now().Rfc3339Copy(),
-			Labels: map[string]string{spellings[w.serial%2]: labels.Module,
+			Labels: map[string]string{componentLabels[w.serial%2]: labels.Module,
 				appsv1.DefaultDeploymentUniqueLabelKey: "hash" + version},
 			OwnerReferences: []metav1.OwnerReference{
 				{Kind: "ReplicaSet", Name: deployment + "-hash" + version, Controller: ptr.To(true)}},
@@ -37,19 +36,19 @@ func (w *world) member(name, deployment, version, node string, conditions ...cor
 	}
 }
 
-// bind puts a Pod on the base's Node, as the scheduler does.
-func (w *world) bind(name string) {
+// bind binds a Pod to the Node of the base, as the scheduler does.
+func (w *fixture) bind(name string) {
 	w.t.Helper()
 	pod := w.pod(name)
 	pod.Spec.NodeName = "vnode.a"
 	w.update(pod)
 }
 
-// A Deployment that may make Pods unavailable deletes an old one before its base has the new one.
-func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
+// With maxUnavailable, a Deployment deletes old Pods before their bases have new Pods.
+func TestModuleStaysUntilSuccessorIsReady(t *testing.T) {
 	const (
-		drained = api.Drain + 2*time.Second // and a look more
-		grace   = 30 * time.Second          // of the Pods
+		drained = api.Drain + 2*time.Second // includes the uninstall
+		grace   = 30 * time.Second          // the grace period of the Pods
 	)
 	only := func(id string) map[string]string { return map[string]string{id: "activated"} }
 	stuck := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
@@ -57,83 +56,83 @@ func TestModuleStaysUntilItsSuccessorServes(t *testing.T) {
 
 	for _, c := range []struct {
 		name   string
-		others func(w *world)
+		others func(w *fixture)
 		stays  bool
 	}{
-		{"nobody comes", func(*world) {}, false},
-		{"one waits for a Node", func(w *world) { w.member("new", "shop", "2", "") }, true},
-		{"one waits for this Pod to go", func(w *world) { w.member("new", "shop", "2", "", stuck) }, false},
-		{"the update has come a part of the way", func(w *world) {
-			w.member("new", "shop", "2", "vnode.b")
-			w.member("rest", "shop", "1", "vnode.c")
+		{"no other Pod", func(*fixture) {}, false},
+		{"new Pod waits for a Node", func(w *fixture) { w.createDeploymentPod("new", "shop", "2", "") }, true},
+		{"new Pod is unschedulable", func(w *fixture) { w.createDeploymentPod("new", "shop", "2", "", stuck) }, false},
+		{"update in progress", func(w *fixture) {
+			w.createDeploymentPod("new", "shop", "2", "vnode.b")
+			w.createDeploymentPod("rest", "shop", "1", "vnode.c")
 		}, true},
-		{"the update is through", func(w *world) { w.member("new", "shop", "2", "vnode.b") }, false},
-		{"the Deployment has shrunk", func(w *world) { w.member("rest", "shop", "1", "vnode.c") }, false},
-		{"another Deployment has the other version", func(w *world) {
-			w.member("new", "canary", "2", "vnode.b")
-			w.member("rest", "shop", "1", "vnode.c")
+		{"update complete", func(w *fixture) { w.createDeploymentPod("new", "shop", "2", "vnode.b") }, false},
+		{"Deployment scaled down", func(w *fixture) { w.createDeploymentPod("rest", "shop", "1", "vnode.c") }, false},
+		{"other version belongs to another Deployment", func(w *fixture) {
+			w.createDeploymentPod("new", "canary", "2", "vnode.b")
+			w.createDeploymentPod("rest", "shop", "1", "vnode.c")
 		}, false},
 	} {
-		in(t, c.name, Options{}, func(t *testing.T, w *world) {
-			w.member("old", "shop", "1", "vnode.a")
-			w.pass(time.Second)
-			w.wantShow("old", "Running Ready")
+		runTest(t, c.name, Options{}, func(t *testing.T, w *fixture) {
+			w.createDeploymentPod("old", "shop", "1", "vnode.a")
+			w.advance(time.Second)
+			w.wantSummary("old", "Running Ready")
 			c.others(w)
-			w.pass(time.Second)
+			w.advance(time.Second)
 			w.delete("old")
-			w.pass(drained)
+			w.advance(drained)
 			if c.stays {
-				wantDiff(t, "modules", only("biz1:1"), w.base.states())
-				w.pass(grace - drained - plan.LastMoment/2)
+				wantEqual(t, "modules", only("biz1:1"), w.base.states())
+				w.advance(grace - drained - plan.UninstallReserve/2)
 			}
-			w.wantShow("old", "gone")
-			wantDiff(t, "modules in the end", map[string]string{}, w.base.states())
+			w.wantSummary("old", "gone")
+			wantEqual(t, "modules after the deletion", map[string]string{}, w.base.states())
 		})
 	}
-	in(t, "the new version comes", Options{}, func(t *testing.T, w *world) {
-		w.member("old", "shop", "1", "vnode.a")
-		w.pass(time.Second)
-		w.member("new", "shop", "2", "")
+	runTest(t, "new version is installed", Options{}, func(t *testing.T, w *fixture) {
+		w.createDeploymentPod("old", "shop", "1", "vnode.a")
+		w.advance(time.Second)
+		w.createDeploymentPod("new", "shop", "2", "")
 		w.delete("old")
-		w.pass(10 * time.Second)
-		w.base.with(func(b *fakeBase) { b.delay = 5 * time.Second })
+		w.advance(10 * time.Second)
+		w.base.change(func(b *fakeBase) { b.delay = 5 * time.Second })
 		w.bind("new")
-		w.pass(4 * time.Second)
-		wantDiff(t, "modules while it is installed", only("biz1:1"), w.base.states())
-		w.pass(20 * time.Second)
-		w.wantShow("new", "Running Ready")
-		w.wantShow("old", "gone")
-		wantDiff(t, "modules", only("biz1:2"), w.base.states())
+		w.advance(4 * time.Second)
+		wantEqual(t, "modules during the install", only("biz1:1"), w.base.states())
+		w.advance(20 * time.Second)
+		w.wantSummary("new", "Running Ready")
+		w.wantSummary("old", "gone")
+		wantEqual(t, "modules", only("biz1:2"), w.base.states())
 	})
-	in(t, "the rest of the update goes elsewhere", Options{}, func(t *testing.T, w *world) {
-		w.member("old", "shop", "1", "vnode.a")
-		w.member("rest", "shop", "1", "vnode.c")
-		w.member("new", "shop", "2", "vnode.b")
-		w.pass(time.Second)
+	runTest(t, "update completes on other bases", Options{}, func(t *testing.T, w *fixture) {
+		w.createDeploymentPod("old", "shop", "1", "vnode.a")
+		w.createDeploymentPod("rest", "shop", "1", "vnode.c")
+		w.createDeploymentPod("new", "shop", "2", "vnode.b")
+		w.advance(time.Second)
 		w.delete("old")
-		w.pass(10 * time.Second)
-		wantDiff(t, "modules while it goes on", only("biz1:1"), w.base.states())
+		w.advance(10 * time.Second)
+		wantEqual(t, "modules during the update", only("biz1:1"), w.base.states())
 		w.delete("rest")
-		w.pass(drained)
-		w.wantShow("old", "gone")
+		w.advance(drained)
+		w.wantSummary("old", "gone")
 	})
-	in(t, "the new version fails", Options{MaxAttempts: 2}, func(t *testing.T, w *world) {
-		w.base.with(func(b *fakeBase) {
-			b.fail = func(m arklet.Module) *arklet.Answer {
+	runTest(t, "new version fails", Options{MaxAttempts: 2}, func(t *testing.T, w *fixture) {
+		w.base.change(func(b *fakeBase) {
+			b.installAnswer = func(m arklet.Module) *arklet.Answer {
 				if m.Version == "2" {
 					return &arklet.Answer{Code: "FAILED", Message: "boom"}
 				}
 				return nil
 			}
 		})
-		w.member("old", "shop", "1", "vnode.a")
-		w.pass(time.Second)
-		w.member("new", "shop", "2", "vnode.a")
-		w.pass(time.Second)
+		w.createDeploymentPod("old", "shop", "1", "vnode.a")
+		w.advance(time.Second)
+		w.createDeploymentPod("new", "shop", "2", "vnode.a")
+		w.advance(time.Second)
 		w.delete("old")
-		w.pass(20 * time.Second)
-		wantDiff(t, "modules", only("biz1:1"), w.base.states())
-		w.pass(grace - 20*time.Second - plan.LastMoment/2)
-		w.wantShow("old", "gone")
+		w.advance(20 * time.Second)
+		wantEqual(t, "modules", only("biz1:1"), w.base.states())
+		w.advance(grace - 20*time.Second - plan.UninstallReserve/2)
+		w.wantSummary("old", "gone")
 	})
 }

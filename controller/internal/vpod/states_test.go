@@ -7,22 +7,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// A Pod is not Ready while its base reports another state than ACTIVATED, even if the base answers no command.
+// A Pod is Not Ready while its base reports a state other than ACTIVATED, even if the base answers no commands.
 func TestReportedStates(t *testing.T) {
 	for state, want := range map[arklet.State]string{
 		arklet.StateResolved: "waiting", arklet.StateDeactivated: "waiting", arklet.StateBroken: "waiting",
 		arklet.StateStopped: "terminated",
 	} {
-		in(t, string(state), Options{}, func(t *testing.T, w *world) {
+		runTest(t, string(state), Options{}, func(t *testing.T, w *fixture) {
 			w.create("p1", container("biz1", "1"))
-			w.pass(time.Minute)
-			w.wantShow("p1", "Running Ready")
-			w.base.with(func(b *fakeBase) {
-				b.mute = true
+			w.advance(time.Minute)
+			w.wantSummary("p1", "Running Ready")
+			w.base.change(func(b *fakeBase) {
+				b.ignoreAll = true
 				b.set(0, state, "REPORTED")
 			})
-			w.base.tell()
-			w.pass(time.Second)
+			w.base.sendList()
+			w.advance(time.Second)
 			c, got := w.pod("p1").Status.ContainerStatuses[0], "running"
 			switch {
 			case c.State.Waiting != nil:
@@ -31,7 +31,7 @@ func TestReportedStates(t *testing.T) {
 				got = "terminated"
 			}
 			if c.Ready || got != want {
-				t.Errorf("the container is %s, ready %t; want %s and not ready", got, c.Ready, want)
+				t.Errorf("container is %s, ready is %t; want %s and not ready", got, c.Ready, want)
 			}
 		})
 	}

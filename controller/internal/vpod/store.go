@@ -19,88 +19,90 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// workerKey identifies a lane: a module name on a base.
-type workerKey struct{ identity, module string }
+// slotKey identifies a module slot.
+type slotKey struct{ identity, module string }
 
-func (k workerKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
+func (k slotKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
 
-// podRecord is a Pod that this controller serves. The lock of the store guards it, except for written.
+// podRecord is a Pod that this controller serves. store.mu guards it, except for lastWrite, which has its own lock.
 type podRecord struct {
 	podState
-	uid      types.UID
-	identity string // of the base
-	modules  []module
-	asked    map[string][]string // the versions that it has requested last, by module
-	stage    stage               // when it came
-	seen     uint64              // order in which the Pods came
-	came     time.Time
-	// left has the names of the modules of which nothing is left on the base, if the Pod is being deleted.
-	left map[string]bool
-	// origins are the reasons api.ReasonInstalled and api.ReasonReplacedInPlace, by module.
+	uid               types.UID
+	identity          string // of the base
+	modules           []module
+	requestedVersions map[string][]string // the last requested versions by module name
+	stage             stage               // at firstSeen
+	sequence          uint64              // numbers the Pods in the order in which they were added
+	firstSeen         time.Time
+	// removedModules has the names of the modules that are no longer on the base, if the Pod is being deleted.
+	removedModules map[string]bool
+	// origins maps module names to api.ReasonInstalled or api.ReasonReplacedInPlace.
 	origins map[string]string
-	// quiet is when the first list of endpoints began, since notReadySince, that shows that no Service sends requests to
-	// the Pod. sent is when the last list began that shows the opposite.
-	quiet, sent time.Time
-	served      bool // the Pod was Ready once, as far as is known
-	written     written
+	// endpointsDrained is the start of the first list of endpoints after notReadySince in which no Service sends
+	// requests to the Pod. endpointsServing is the start of the last list in which a Service does. Zero means none.
+	endpointsDrained, endpointsServing time.Time
+	wasReady                           bool // the Pod was Ready at least once, as far as this controller knows
+	lastWrite                          lastWrite
 }
 
 // podState is the part of a podRecord that a podSnapshot copies.
 type podState struct {
 	pod *corev1.Pod
-	// outdated is set if the workload of the Pod requests another module now.
+	// outdated is set if the template of the Pod's workload now requests another module.
 	outdated bool
 	deleting bool
-	// finished is set if nothing of the Pod is left on the base: the Pod must be deleted from the API.
+	// finished is set if the base has no module of the Pod any more: the Pod must be deleted from the API.
 	finished bool
-	// notReadySince is when the Pod was written Not Ready, or its deletion began. readySince is when it was written Ready.
+	// notReadySince is when the Pod status was written Not Ready, or when the deletion of the Pod began. readySince is
+	// when the status was written Ready. Zero means that it was not.
 	notReadySince, readySince time.Time
 }
 
-// maxAsked is the maximum number of versions of a module that are kept for the log of a Pod.
-const maxAsked = 50
+// maxRequestedVersions is the maximum number of versions of a module that are kept for kubectl logs of a Pod.
+const maxRequestedVersions = 50
 
-// lane is a module name on a base.
-type lane struct {
+// moduleSlot is a module name on a base, with the Pods that request a version of the module.
+type moduleSlot struct {
 	pods   map[types.UID]*podRecord
 	memory plan.Memory
-	// installing is the install in progress; nil if there is none.
-	installing *installing
-	// removing is the unwanted version that is being uninstalled. The base may still list it.
-	removing string
-	// switched is when the base has switched away from a version, until the version is active again.
-	switched map[string]time.Time
-	// claimed is since when the lane waits for its turn to replace a jar; see store.enterTurn.
-	claimed time.Time
+	// currentInstall is the install in progress; nil if there is none.
+	currentInstall *pendingInstall
+	// uninstalling is the unwanted version that is being uninstalled; else empty. The base may still list it.
+	uninstalling string
+	// switchedAwayAt is when the base switched away from a version. The entry is removed when it is active again.
+	switchedAwayAt map[string]time.Time
+	// waitingSince is when the slot began to wait for the replace permit; zero if it does not wait.
+	waitingSince time.Time
 }
 
-// podSnapshot is a copy of a podRecord at one moment, for one of its modules.
+// podSnapshot is a copy of the changing fields of a podRecord, for one of its modules.
 type podSnapshot struct {
 	*podRecord
 	podState
-	module module
-	since  time.Time // see older
+	module   module
+	sortTime time.Time // see older
 }
 
 // wants reports whether the Pod requires its module on the base.
 func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable() }
 
-// unasked reports whether the base has not listed its modules since a Pod came whose module it had before: the base may
-// have restarted in the meantime. It ignores Pods that were Ready when they came.
-func (v podSnapshot) unasked(b base.Snapshot) bool {
+// isStale reports whether the module list of the base is older than a new Pod, and the list already has the Pod's
+// module: the base may have restarted since. Pods that were already Ready or replaced when they were added are ignored.
+func (v podSnapshot) isStale(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
-	return listed && v.wants() && v.stage == stageNew && b.HeardAt.Before(v.came)
+	return listed && v.wants() && v.stage == stageNew && b.ListReceivedAt.Before(v.firstSeen)
 }
 
-func unasked(views []podSnapshot, b base.Snapshot) bool {
-	return slices.ContainsFunc(views, func(v podSnapshot) bool { return v.unasked(b) })
+// anyStale reports whether isStale holds for any of the Pods.
+func anyStale(snapshots []podSnapshot, b base.Snapshot) bool {
+	return slices.ContainsFunc(snapshots, func(v podSnapshot) bool { return v.isStale(b) })
 }
 
 // stage is the progress of a Pod, the furthest first.
 type stage int
 
 const (
-	stageReplaced stage = iota // another Pod serves in its place, or is about to
+	stageReplaced stage = iota // another Pod serves in its place or will soon, or the Pod is being deleted
 	stageReady
 	stageNew
 )
@@ -108,7 +110,7 @@ const (
 func stageOf(pod *corev1.Pod) stage {
 	c := podstatus.Condition(&pod.Status, corev1.PodReady)
 	switch {
-	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == preferred,
+	case pod.DeletionTimestamp != nil, pod.Annotations[corev1.PodDeletionCost] == deleteFirstCost,
 		c != nil && c.Reason == api.ReasonDeactivated:
 		return stageReplaced
 	case podstatus.IsReady(&pod.Status):
@@ -118,73 +120,75 @@ func stageOf(pod *corev1.Pod) stage {
 	}
 }
 
-// store holds the Pods of all bases.
+// store has the Pods of all served bases, by UID and by module slot.
 type store struct {
-	isOutdated func(*corev1.Pod) bool // reports whether the workload of a Pod requests another module
+	isOutdated func(*corev1.Pod) bool // reports whether the workload of a Pod now requests another module
 
-	mu     sync.RWMutex
-	next   uint64
-	byUID  map[types.UID]*podRecord
-	byBase map[string]map[string]*lane // by identity and module name
-	turns  map[string]workerKey        // see enterTurn
+	mu             sync.RWMutex
+	lastSequence   uint64
+	byUID          map[types.UID]*podRecord
+	byBase         map[string]map[string]*moduleSlot // by identity and module name
+	replacePermits map[string]slotKey                // see acquireReplacePermit
 }
 
 func newStore(isOutdated func(*corev1.Pod) bool) *store {
-	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{}, byBase: map[string]map[string]*lane{},
-		turns: map[string]workerKey{}}
+	return &store{isOutdated: isOutdated, byUID: map[types.UID]*podRecord{},
+		byBase:         map[string]map[string]*moduleSlot{},
+		replacePermits: map[string]slotKey{}}
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// lane returns a lane; nil if it does not exist. The caller holds the lock.
-func (s *store) lane(key workerKey) *lane { return s.byBase[key.identity][key.module] }
+// slot returns a module slot; nil if it does not exist. The caller holds the lock.
+func (s *store) slot(key slotKey) *moduleSlot { return s.byBase[key.identity][key.module] }
 
-// needLane returns a lane, and creates it if it does not exist. The caller holds the lock.
-func (s *store) needLane(key workerKey) *lane {
-	l := s.lane(key)
+// ensureSlot returns a module slot, and creates it if it does not exist. The caller holds the lock.
+func (s *store) ensureSlot(key slotKey) *moduleSlot {
+	l := s.slot(key)
 	if l == nil {
-		l = &lane{pods: map[types.UID]*podRecord{}, memory: plan.NewMemory(), switched: map[string]time.Time{}}
+		l = &moduleSlot{pods: map[types.UID]*podRecord{}, memory: plan.NewMemory(),
+			switchedAwayAt: map[string]time.Time{}}
 		if s.byBase[key.identity] == nil {
-			s.byBase[key.identity] = map[string]*lane{}
+			s.byBase[key.identity] = map[string]*moduleSlot{}
 		}
 		s.byBase[key.identity][key.module] = l
 	}
 	return l
 }
 
-// dropEmpty removes a lane that has neither Pods nor installed versions. The caller holds the lock.
-func (s *store) dropEmpty(key workerKey) {
-	if l := s.lane(key); l == nil || len(l.pods) > 0 || len(l.memory.Installed) > 0 {
+// dropEmpty removes a module slot that has neither Pods nor installed versions. The caller holds the lock.
+func (s *store) dropEmpty(key slotKey) {
+	if l := s.slot(key); l == nil || len(l.pods) > 0 || len(l.memory.Installed) > 0 {
 		return
 	}
-	s.leaveTurn(key)
+	s.releaseReplacePermit(key)
 	delete(s.byBase[key.identity], key.module)
 	if len(s.byBase[key.identity]) == 0 {
 		delete(s.byBase, key.identity)
 	}
 }
 
-// put adds or updates a Pod. changed are the names of the modules that have changed.
-func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podRecord, changed []string) {
+// putPod adds or updates a Pod. It returns the names of the modules that have changed.
+func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *podRecord, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, known := s.byUID[pod.UID]
 	if !known {
-		s.next++
+		s.lastSequence++
 		e = &podRecord{
-			uid: pod.UID, identity: identity, stage: stageOf(pod), seen: s.next, came: time.Now(),
-			podState: podState{notReadySince: notReadySince(pod)},
-			asked:    map[string][]string{}, left: map[string]bool{}, origins: map[string]string{},
-			served: pod.Status.Phase != corev1.PodPending, written: written{rv: pod.ResourceVersion},
+			uid: pod.UID, identity: identity, stage: stageOf(pod), sequence: s.lastSequence, firstSeen: time.Now(),
+			podState:          podState{notReadySince: notReadySince(pod)},
+			requestedVersions: map[string][]string{}, removedModules: map[string]bool{}, origins: map[string]string{},
+			wasReady: pod.Status.Phase != corev1.PodPending, lastWrite: lastWrite{resourceVersion: pod.ResourceVersion},
 		}
 		s.byUID[pod.UID] = e
 	}
 	before := e.modules
 	again := known && e.pod.Annotations[labels.Retry] != pod.Annotations[labels.Retry]
 	e.pod, e.modules, e.outdated = pod, modules, s.isOutdated(pod)
-	s.leaveLanes(e, before)
+	s.leaveSlots(e, before)
 	for _, m := range modules {
 		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
 		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending &&
@@ -192,55 +196,54 @@ func (s *store) put(pod *corev1.Pod, identity string, modules []module) (e *podR
 			continue
 		}
 		changed = append(changed, m.Name)
-		if asked := e.asked[m.Name]; m.Version != "" && !slices.Contains(asked, m.Version) {
-			e.asked[m.Name] = append(asked[max(0, len(asked)-maxAsked+1):], m.Version)
+		if asked := e.requestedVersions[m.Name]; m.Version != "" && !slices.Contains(asked, m.Version) {
+			e.requestedVersions[m.Name] = append(asked[max(0, len(asked)-maxRequestedVersions+1):], m.Version)
 		}
-		l := s.needLane(workerKey{e.identity, m.Name})
+		l := s.ensureSlot(slotKey{e.identity, m.Name})
 		l.pods[e.uid] = e
 		delete(e.origins, m.Name)
 		if i >= 0 && before[i].Version != m.Version {
-			l.memory.Update(before[i].Version, func(installed *plan.Installed) { installed.RequestedBy = e.uid })
+			l.memory.Update(before[i].Version, func(installed *plan.InstalledVersion) { installed.RequestedBy = e.uid })
 		}
-		delete(l.memory.Failed, plan.Install(m.Module)) // try again after a change
-		delete(l.memory.Failed, plan.Uninstall(m.Module))
+		delete(l.memory.Failed, plan.InstallAttempt(m.Module)) // try again after a change
+		delete(l.memory.Failed, plan.UninstallAttempt(m.Module))
 		if !known {
-			l.remember(pod, m.Name)
+			l.restoreInstalled(pod, m.Name)
 		}
 	}
 	return e, changed
 }
 
-// leaveLanes removes a Pod from the lanes of containers that are not modules any more: their image was a URL, and they
-// never had a version. The caller holds the lock.
-func (s *store) leaveLanes(e *podRecord, before []module) {
-	names := e.names()
+// leaveSlots removes a Pod from the slots of containers that are not modules any more: their image was a URL before,
+// and they never had a version. The caller holds the lock.
+func (s *store) leaveSlots(e *podRecord, before []module) {
+	names := e.moduleNames()
 	for _, m := range before {
 		if !slices.Contains(names, m.Name) {
-			s.leaveLane(e, m.Name)
+			s.leaveSlot(e, m.Name)
 		}
 	}
 }
 
-func (s *store) leaveLane(e *podRecord, name string) {
-	key := workerKey{e.identity, name}
-	if l := s.lane(key); l != nil {
+func (s *store) leaveSlot(e *podRecord, name string) {
+	key := slotKey{e.identity, name}
+	if l := s.slot(key); l != nil {
 		delete(l.pods, e.uid)
 		s.dropEmpty(key)
 	}
 }
 
-// remember reads the installed version and jar of a module from the status of a Pod, which an earlier controller may have
-// written.
-func (l *lane) remember(pod *corev1.Pod, name string) {
+// restoreInstalled reads the installed version and jar of a module from a Pod status that an earlier controller wrote.
+func (l *moduleSlot) restoreInstalled(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		version, url := podstatus.Installed(c)
 		if c.Name != name || version == "" {
 			continue
 		}
 		if _, known := l.memory.Installed[version]; !known {
-			l.memory.Installed[version] = plan.Installed{URL: url}
+			l.memory.Installed[version] = plan.InstalledVersion{URL: url}
 		} else if url != "" && c.Ready {
-			l.memory.Update(version, func(installed *plan.Installed) { installed.URL = url })
+			l.memory.Update(version, func(installed *plan.InstalledVersion) { installed.URL = url })
 		}
 	}
 }
@@ -256,7 +259,7 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// markDeleting marks a Pod as being deleted, and returns the names of its modules.
+// markDeleting marks a Pod as being deleted, and returns the names of its modules. ok is false if the Pod is not known.
 func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,11 +274,11 @@ func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bo
 			e.notReadySince = time.Now()
 		}
 	}
-	return e, e.names(), true
+	return e, e.moduleNames(), true
 }
 
-// names returns the names of the modules of a Pod without duplicates. The caller holds the lock of the store.
-func (e *podRecord) names() []string {
+// moduleNames returns the sorted module names of a Pod without duplicates. The caller holds the lock of the store.
+func (e *podRecord) moduleNames() []string {
 	var names []string
 	for _, m := range e.modules {
 		names = append(names, m.Name)
@@ -284,12 +287,12 @@ func (e *podRecord) names() []string {
 	return slices.Compact(names)
 }
 
-func (s *store) remove(e *podRecord) {
+func (s *store) removePod(e *podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byUID, e.uid)
-	for _, name := range e.names() {
-		s.leaveLane(e, name)
+	for _, name := range e.moduleNames() {
+		s.leaveSlot(e, name)
 	}
 }
 
@@ -298,9 +301,9 @@ func (s *store) removeBase(identity string) (pods []*podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range s.byBase[identity] {
-		s.leaveTurn(workerKey{identity, name})
+		s.releaseReplacePermit(slotKey{identity, name})
 		for _, e := range l.pods {
-			if s.byUID[e.uid] == e { // not seen in another lane
+			if s.byUID[e.uid] == e { // not yet removed with another slot
 				delete(s.byUID, e.uid)
 				pods = append(pods, e)
 			}
@@ -317,8 +320,8 @@ func (s *store) get(uid types.UID) (*podRecord, bool) {
 	return e, ok
 }
 
-// refersTo returns the Pods whose module versions are in a ConfigMap.
-func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
+// podsUsing returns the Pods that read a module version from a ConfigMap.
+func (s *store) podsUsing(name types.NamespacedName) (pods []*corev1.Pod) {
 	s.read(func() {
 		for _, e := range s.byUID {
 			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
@@ -332,63 +335,64 @@ func (s *store) refersTo(name types.NamespacedName) (pods []*corev1.Pod) {
 	return pods
 }
 
-// changed determines again which Pods of a workload are outdated, and returns the lanes in which this has changed.
-func (s *store) changed(workload string) (lanes []workerKey) {
+// updateOutdated updates which Pods of a workload are outdated, and returns the slots of the Pods that have changed.
+func (s *store) updateOutdated(workload string) (slots []slotKey) {
 	s.change(func() {
 		for _, e := range s.byUID {
 			if workloadOf(e.pod) != workload || e.outdated == s.isOutdated(e.pod) {
 				continue
 			}
 			e.outdated = !e.outdated
-			for _, name := range e.names() {
-				lanes = append(lanes, workerKey{e.identity, name})
+			for _, name := range e.moduleNames() {
+				slots = append(slots, slotKey{e.identity, name})
 			}
 		}
 	})
-	return lanes
+	return slots
 }
 
-// has reports whether a lane exists.
-func (s *store) has(key workerKey) bool {
+// hasSlot reports whether a module slot exists.
+func (s *store) hasSlot(key slotKey) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.lane(key) != nil
+	return s.slot(key) != nil
 }
 
-// views returns snapshots of all Pods of a lane, oldest first.
-func (s *store) views(key workerKey) (views []podSnapshot) {
+// snapshots returns snapshots of all Pods of a module slot, the oldest first.
+func (s *store) snapshots(key slotKey) (snapshots []podSnapshot) {
 	s.read(func() {
-		if l := s.lane(key); l != nil {
-			views = l.views(key.module)
+		if l := s.slot(key); l != nil {
+			snapshots = l.snapshots(key.module)
 		}
 	})
-	return views
+	return snapshots
 }
 
-// views returns snapshots of all Pods of the lane, oldest first. The caller holds the lock of the store.
-func (l *lane) views(name string) []podSnapshot {
-	outdated := map[string]time.Time{} // when the last outdated Pod was created, by workload
+// snapshots returns snapshots of all Pods of the slot, the oldest first. The caller holds the lock of the store.
+func (l *moduleSlot) snapshots(name string) []podSnapshot {
+	outdated := map[string]time.Time{} // the creation time of the last outdated Pod by workload
 	for _, e := range l.pods {
 		if created := e.pod.CreationTimestamp.Time; e.outdated && created.After(outdated[workloadOf(e.pod)]) {
 			outdated[workloadOf(e.pod)] = created
 		}
 	}
-	views := make([]podSnapshot, 0, len(l.pods))
+	snapshots := make([]podSnapshot, 0, len(l.pods))
 	for _, e := range l.pods {
 		i := slices.IndexFunc(e.modules, func(m module) bool { return m.Name == name })
-		v := podSnapshot{podRecord: e, podState: e.podState, module: e.modules[i], since: e.pod.CreationTimestamp.Time}
-		if last := outdated[workloadOf(e.pod)]; !e.outdated && last.After(v.since) {
-			v.since = last
+		v := podSnapshot{podRecord: e, podState: e.podState, module: e.modules[i],
+			sortTime: e.pod.CreationTimestamp.Time}
+		if last := outdated[workloadOf(e.pod)]; !e.outdated && last.After(v.sortTime) {
+			v.sortTime = last
 		}
-		views = append(views, v)
+		snapshots = append(snapshots, v)
 	}
-	slices.SortFunc(views, older)
-	return views
+	slices.SortFunc(snapshots, older)
+	return snapshots
 }
 
-// older compares Pods by creation. A Pod that its workload requests follows the outdated Pods of the workload. Pods of the
-// same second are compared by their progress and by the order in which they came: a controller that starts during a rollout
-// gets them in any order.
+// older compares Pods by creation time, the oldest first. A Pod that is up to date sorts after the outdated Pods of the
+// same workload. Pods of the same second are compared by their stage and by the order in which they were added: a
+// controller that starts during a rollout receives them in any order.
 func older(a, b podSnapshot) int {
 	current := func(v podSnapshot) int {
 		if v.outdated {
@@ -396,18 +400,18 @@ func older(a, b podSnapshot) int {
 		}
 		return 1
 	}
-	return cmp.Or(a.since.Compare(b.since), cmp.Compare(current(a), current(b)),
-		cmp.Compare(a.stage, b.stage), cmp.Compare(a.seen, b.seen), cmp.Compare(a.uid, b.uid))
+	return cmp.Or(a.sortTime.Compare(b.sortTime), cmp.Compare(current(a), current(b)),
+		cmp.Compare(a.stage, b.stage), cmp.Compare(a.sequence, b.sequence), cmp.Compare(a.uid, b.uid))
 }
 
-// names returns the module names of a base for which a lane exists.
-func (s *store) names(identity string) []string {
+// moduleNames returns the sorted names of the module slots of a base.
+func (s *store) moduleNames(identity string) []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.byBase[identity]))
 }
 
-// forgetFailures removes the failures on a base for which match returns true, and reports whether there are any.
+// forgetFailures removes the failures on a base for which match returns true, and reports whether it removed any.
 func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (forgot bool) {
 	s.change(func() {
 		for _, l := range s.byBase[identity] {
@@ -419,22 +423,22 @@ func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (
 	return forgot
 }
 
-// placing records an install before it is sent. Without an answer, the base may carry it out until inDoubt. placing
-// returns what was known of the version before, and false if the lane does not exist any more.
-func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (before plan.Installed, ok bool) {
+// recordInstall records an install before the command is sent. If the base does not answer, it may still install the
+// version until inDoubt. It returns the previous record, and false if the slot no longer exists.
+func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (before plan.InstalledVersion, ok bool) {
 	s.change(func() {
-		l := s.lane(key)
+		l := s.slot(key)
 		ok = l != nil
 		if !ok {
 			return
 		}
 		before = l.memory.Installed[m.Version]
-		l.memory.Installed[m.Version] = plan.Installed{URL: m.URL, InDoubtUntil: inDoubt}
+		l.memory.Installed[m.Version] = plan.InstalledVersion{URL: m.URL, InDoubtUntil: inDoubt}
 		origin := api.ReasonInstalled
 		if r := l.memory.Replacing; r != nil && r.Module == m {
 			origin = api.ReasonReplacedInPlace
 		}
-		for _, v := range l.views(key.module) {
+		for _, v := range l.snapshots(key.module) {
 			if v.wants() && v.module.Module == m {
 				v.origins[key.module] = origin
 			}
@@ -443,32 +447,33 @@ func (s *store) placing(key workerKey, m arklet.Module, inDoubt time.Time) (befo
 	return before, ok
 }
 
-// refused records that a base did not install a jar. An earlier install of another jar of the version may still end.
-func (s *store) refused(key workerKey, m arklet.Module, before plan.Installed) {
+// revertInstall restores the previous record of a version after the base refused the install. An earlier install of
+// another jar of the version may still succeed.
+func (s *store) revertInstall(key slotKey, m arklet.Module, before plan.InstalledVersion) {
 	s.change(func() {
-		if l := s.lane(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
-			l.memory.Update(m.Version, func(installed *plan.Installed) { *installed = before })
+		if l := s.slot(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
+			l.memory.Update(m.Version, func(installed *plan.InstalledVersion) { *installed = before })
 		}
 	})
 }
 
-// settled records that a list of the base shows the result of an install.
-func (s *store) settled(key workerKey, m arklet.Module) {
+// confirmInstall records that a module list shows the result of an install.
+func (s *store) confirmInstall(key slotKey, m arklet.Module) {
 	s.change(func() {
-		if l := s.lane(key); l != nil {
-			l.memory.Update(m.Version, func(installed *plan.Installed) { installed.InDoubtUntil = time.Time{} })
+		if l := s.slot(key); l != nil {
+			l.memory.Update(m.Version, func(installed *plan.InstalledVersion) { installed.InDoubtUntil = time.Time{} })
 		}
 	})
 }
 
-// read calls f with the lock held for reading.
+// read calls f with the read lock held.
 func (s *store) read(f func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	f()
 }
 
-// change calls f with the lock held for writing.
+// change calls f with the write lock held.
 func (s *store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// A controller that starts in mid-rollout gets Pods of one second in any order, and finds out which
-// one is to serve by what was written to them.
-func TestPodsOfOneSecond(t *testing.T) {
+// A controller that starts during a rollout receives Pods of the same second in any order. It finds the newer one by
+// the status and the annotations that were written to them.
+func TestOrderOfPodsOfTheSameSecond(t *testing.T) {
 	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
 	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: created}}
@@ -31,27 +31,28 @@ func TestPodsOfOneSecond(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	for _, c := range []struct {
 		name string
-		pods []*corev1.Pod // as they come
+		pods []*corev1.Pod // in the order in which they are added
 	}{
-		{"the new one is not Ready yet",
+		{"new Pod not Ready yet",
 			[]*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
-		{"the old one is not Ready any more",
+		{"old Pod no longer Ready",
 			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", no, api.ReasonDeactivated, "")}},
-		{"both are Ready, the old one is to be deleted first",
+		{"both Ready, old Pod has a low deletion cost",
 			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
-		{"nothing was written: the first one", []*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
+		{"no status was written: by the order of addition",
+			[]*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore(func(*corev1.Pod) bool { return false })
 			for _, p := range c.pods {
-				s.put(p, "base", modulesOf(p, nil))
+				s.putPod(p, "base", modulesOf(p, nil))
 			}
 			var got []string
-			for _, v := range s.views(workerKey{"base", "m"}) {
+			for _, v := range s.snapshots(slotKey{"base", "m"}) {
 				got = append(got, v.pod.Name)
 			}
 			if diff := cmp.Diff([]string{"old", "new"}, got); diff != "" {
-				t.Errorf("oldest first (-want +got):\n%s", diff)
+				t.Errorf("Pods, oldest first (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// templates knows what Deployments and DaemonSets request of their Pods now. This decides which of two Pods on a base must
-// serve: during a rollback the older one must, and a ReplicaSet that is scaled down may recreate a Pod.
+// templates compares Pods with the current templates of Deployments and DaemonSets. This decides which of two Pods on a
+// base must serve: during a rollback, it is the older one; a ReplicaSet that is scaled down may recreate a Pod.
 type templates struct{ deployments, daemonSets cache.SharedIndexInformer }
 
-// newTemplates requests the informers, so that the caller starts them.
+// newTemplates requests the informers from the factory. The caller starts the factory afterwards.
 func newTemplates(workloads appsinformers.Interface) templates {
 	return templates{workloads.Deployments().Informer(), workloads.DaemonSets().Informer()}
 }
 
-// watch calls changed with each workload that is new or whose specification has changed.
+// watch calls changed with the name of each workload that is new or whose spec has changed.
 func (t templates) watch(changed func(workload string)) error {
 	for _, informer := range []cache.SharedIndexInformer{t.deployments, t.daemonSets} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -42,38 +42,38 @@ func (t templates) watch(changed func(workload string)) error {
 	return nil
 }
 
-// daemonSet is the prefix of the names of DaemonSets. Deployments have none.
-const daemonSet = "DaemonSet "
+// daemonSetPrefix distinguishes the names of DaemonSets from those of Deployments, which have no prefix.
+const daemonSetPrefix = "DaemonSet "
 
 func workloadName(obj any) string {
 	name := cache.MetaObjectToName(obj.(metav1.Object)).String()
 	if _, is := obj.(*appsv1.DaemonSet); is {
-		return daemonSet + name
+		return daemonSetPrefix + name
 	}
 	return name
 }
 
-// workloadOf returns the name of the Deployment or DaemonSet of a Pod; empty if it has none.
+// workloadOf returns the name of a Pod's Deployment or DaemonSet, as workloadName does; empty if there is none.
 func workloadOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
-		return daemonSet + pod.Namespace + "/" + owner.Name
+		return daemonSetPrefix + pod.Namespace + "/" + owner.Name
 	}
 	return deploymentOf(pod)
 }
 
-// outdated reports whether the workload of a Pod is known and requests another module than the Pod does.
+// outdated reports whether the workload of a Pod is known and its template requests another module than the Pod does.
 func (t templates) outdated(pod *corev1.Pod) bool {
-	name, isDaemonSet := strings.CutPrefix(workloadOf(pod), daemonSet)
+	name, isDaemonSet := strings.CutPrefix(workloadOf(pod), daemonSetPrefix)
 	known := t.deployments.GetIndexer()
 	if isDaemonSet {
 		known = t.daemonSets.GetIndexer()
 	}
-	obj, _, _ := known.GetByKey(name) // an indexer in memory has no error
+	obj, _, _ := known.GetByKey(name) // an in-memory indexer returns no error
 	switch w := obj.(type) {
 	case *appsv1.Deployment:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	case *appsv1.DaemonSet:
-		return !workload.Meets(pod, &w.Spec.Template)
+		return !workload.MatchesTemplate(pod, &w.Spec.Template)
 	}
 	return false
 }

@@ -19,102 +19,100 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// halfWay has a rollout of the DaemonSet come to where a base has Pods of both versions.
-func (w *world) halfWay(m mode) {
-	w.base.with(func(b *fakeBase) { b.mode = m })
-	w.wants("1")
+// startRollout starts a rollout of the DaemonSet, so that the base has Pods of both versions.
+func (w *fixture) startRollout(m mode) {
+	w.base.change(func(b *fakeBase) { b.mode = m })
+	w.applyDaemonSet("1")
 	w.create("old", container("biz1", "1"))
-	w.pass(2 * time.Second)
-	w.wants("2")
+	w.advance(2 * time.Second)
+	w.applyDaemonSet("2")
 	w.create("new", container("biz1", "2"))
-	w.pass(2 * time.Second)
+	w.advance(2 * time.Second)
 }
 
-// A rollout is taken back while both Pods are there: the one that is wanted again serves, though it
-// is the older one.
-func TestARolloutIsTakenBack(t *testing.T) {
+// A rollback while both Pods exist: the older Pod, which the DaemonSet requests again, turns Ready.
+func TestRollback(t *testing.T) {
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
-		in(t, name, Options{Drain: -1}, func(t *testing.T, w *world) {
-			w.halfWay(m)
-			w.wantShow("old", "Running BizDeactivate")
-			w.wantShow("new", "Running Ready")
-			w.wants("1")
-			w.pass(2 * time.Second)
-			w.wantShow("old", "Running Ready")
-			w.wantShow("new", "Running BizDeactivate")
+		runTest(t, name, Options{Drain: -1}, func(t *testing.T, w *fixture) {
+			w.startRollout(m)
+			w.wantSummary("old", "Running BizDeactivate")
+			w.wantSummary("new", "Running Ready")
+			w.applyDaemonSet("1")
+			w.advance(2 * time.Second)
+			w.wantSummary("old", "Running Ready")
+			w.wantSummary("new", "Running BizDeactivate")
 			w.delete("new")
-			w.pass(2 * time.Second)
-			wantDiff(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
+			w.advance(2 * time.Second)
+			wantEqual(t, "modules", map[string]string{"biz1:1": "activated"}, w.base.states())
 		})
 	}
 }
 
-// A rollout is taken back, and the version that is wanted again takes its time to come: its Pod turns
-// Ready only then, for the other one serves.
-func TestARolloutIsTakenBackSlowly(t *testing.T) {
-	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.elsewhere()
-		w.halfWay(activateNew)
-		w.base.with(func(b *fakeBase) { b.delay = 5 * time.Second })
+// A rollback with a slow base: the newer Pod stays Ready until the version of the older Pod is active.
+func TestRollbackWithSlowBase(t *testing.T) {
+	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
+		w.createPodElsewhere()
+		w.startRollout(activateNew)
+		w.base.change(func(b *fakeBase) { b.delay = 5 * time.Second })
 		before := len(w.readiness())
-		w.wants("1")
-		w.pass(4 * time.Second)
-		wantDiff(t, "readiness meanwhile", []string{}, w.readiness()[before:])
-		w.pass(20 * time.Second)
-		wantDiff(t, "order", []string{"new=NotReady", "old=Ready"}, w.readiness()[before:])
+		w.applyDaemonSet("1")
+		w.advance(4 * time.Second)
+		wantEqual(t, "readiness before the switch", []string{}, w.readiness()[before:])
+		w.advance(20 * time.Second)
+		wantEqual(t, "order", []string{"new=NotReady", "old=Ready"}, w.readiness()[before:])
 	})
 }
 
-// A rollout is taken back during the install: the base switches to what nobody wants any more, and the
-// old Pod stays Ready meanwhile. The new one does not turn Ready beside it.
-func TestARolloutIsTakenBackDuringTheInstall(t *testing.T) {
-	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.wants("1")
+// A rollback during the install: the base switches to a version that is not requested any more. The old Pod stays Ready
+// in the meantime, and the new Pod does not turn Ready.
+func TestRollbackDuringInstall(t *testing.T) {
+	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
+		w.applyDaemonSet("1")
 		w.create("old", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.base.with(func(b *fakeBase) { b.delay = 5 * time.Second })
-		w.wants("2")
+		w.advance(2 * time.Second)
+		w.base.change(func(b *fakeBase) { b.delay = 5 * time.Second })
+		w.applyDaemonSet("2")
 		w.create("new", container("biz1", "2"))
-		w.pass(2 * time.Second)
-		w.wants("1")
-		w.pass(4 * time.Second)
-		wantDiff(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
-		w.pass(20 * time.Second)
-		wantDiff(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
-		wantDiff(t, "order", []string{"old=Ready", "new=NotReady"}, w.readiness())
+		w.advance(2 * time.Second)
+		w.applyDaemonSet("1")
+		w.advance(4 * time.Second)
+		wantEqual(t, "modules", map[string]string{"biz1:1": "deactivated", "biz1:2": "activated"}, w.base.states())
+		w.advance(20 * time.Second)
+		wantEqual(t, "modules", map[string]string{"biz1:1": "activated", "biz1:2": "deactivated"}, w.base.states())
+		wantEqual(t, "order", []string{"old=Ready", "new=NotReady"}, w.readiness())
 	})
 }
 
-// A Pod that its workload does not want any more turns Ready beside another workload's of the same version.
-func TestAnOutdatedPodOfTheSameVersion(t *testing.T) {
-	in(t, "", Options{Drain: -1}, func(_ *testing.T, w *world) {
+// An outdated Pod turns Ready although a Pod of another workload with the same version is Ready.
+func TestOutdatedPodWithTheSameVersion(t *testing.T) {
+	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.create("other", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wants("2")
+		w.advance(2 * time.Second)
+		w.applyDaemonSet("2")
 		w.create("old", container("biz1", "1"))
-		w.pass(2 * time.Second)
-		w.wantShow("other", "Running Ready")
-		w.wantShow("old", "Running Ready")
+		w.advance(2 * time.Second)
+		w.wantSummary("other", "Running Ready")
+		w.wantSummary("old", "Running Ready")
 	})
 }
 
-// A rollout that was taken back goes on after all while the old Pod is being written Ready: what was
-// planned does not count any more, and it turns Not Ready before the new one turns Ready.
-func TestARolloutGoesOnThatWasTakenBack(t *testing.T) {
-	in(t, "", Options{Drain: -1}, func(t *testing.T, w *world) {
-		w.elsewhere()
-		w.halfWay(activateMulti)
-		tried := 0
+// After a rollback, the rollout continues while the old Pod is being written Ready. The planned writes are out of date,
+// and the old Pod turns Not Ready before the new Pod turns Ready.
+func TestRolloutContinuesAfterRollback(t *testing.T) {
+	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
+		w.createPodElsewhere()
+		w.startRollout(activateMulti)
+		attempts := 0
 		w.api.PrependReactor("update", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			pod, ok := a.(clienttesting.UpdateAction).GetObject().(*corev1.Pod)
 			if !ok || pod.Name != "old" || !podstatus.IsReady(&pod.Status) {
 				return false, nil, nil
 			}
-			tried++
-			switch tried {
-			case 1: // so that the new Pod is Not Ready, and stays so by the plan
-				return true, nil, errors.New("the API server is away")
-			case 2: // somebody wants the new version again, and the controller hears it
+			attempts++
+			switch attempts {
+			case 1: // fail, so that the new Pod is Not Ready and does not change in the next order of writes
+				return true, nil, errors.New("the API server is unavailable")
+			case 2: // the DaemonSet requests the new version again, and the controller receives the event
 				ds := appsv1.SchemeGroupVersion.WithResource("daemonsets")
 				stored, err := w.api.Tracker().Get(ds, "default", "ds")
 				if err != nil {
@@ -126,38 +124,37 @@ func TestARolloutGoesOnThatWasTakenBack(t *testing.T) {
 				if err := w.api.Tracker().Update(ds, again, "default"); err != nil {
 					return true, nil, err
 				}
-				for views := w.store.views(
-					workerKey{"a", "biz1"}); views[len(views)-1].pod.Name != "new"; views = w.store.views(
-					workerKey{"a", "biz1"}) {
+				for snapshots := w.store.snapshots(
+					slotKey{"a", "biz1"}); snapshots[len(snapshots)-1].pod.Name != "new"; snapshots = w.store.snapshots(
+					slotKey{"a", "biz1"}) {
 					goruntime.Gosched()
 				}
 			}
 			return false, nil, nil
 		})
 		before := len(w.readiness())
-		w.wants("1")
-		w.pass(10 * time.Second)
-		wantDiff(t, "order", []string{"new=NotReady", "old=Ready", "old=NotReady", "new=Ready"}, w.readiness()[before:])
+		w.applyDaemonSet("1")
+		w.advance(10 * time.Second)
+		wantEqual(t, "order", []string{"new=NotReady", "old=Ready", "old=NotReady", "new=Ready"},
+			w.readiness()[before:])
 	})
 }
 
-// A Pod of the old version is deleted by somebody in mid-rollout and made anew: it is the newest one,
-// and not the one that is to serve.
-func TestAnOldPodComesAgain(t *testing.T) {
-	in(t, "", Options{Drain: -1}, func(_ *testing.T, w *world) {
-		w.halfWay(activateNew)
+// During a rollout, a Pod of the old version is deleted and recreated. It is the newest Pod, but must not serve.
+func TestRecreatedOutdatedPod(t *testing.T) {
+	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
+		w.startRollout(activateNew)
 		w.forceDelete("old")
 		w.create("again", container("biz1", "1"))
-		w.pass(5 * time.Second)
-		w.wantShow("new", "Running Ready")
+		w.advance(5 * time.Second)
+		w.wantSummary("new", "Running Ready")
 	})
 }
 
-// What a workload wants comes after what it does not want any more, and among Pods of several
-// workloads the newest still counts.
+// Up-to-date Pods of a workload sort after its outdated Pods. Otherwise, Pods sort by creation time.
 func TestOrderOfPods(t *testing.T) {
-	unwanted := map[string]bool{}
-	s := newStore(func(p *corev1.Pod) bool { return unwanted[p.Name] })
+	outdated := map[string]bool{}
+	s := newStore(func(p *corev1.Pod) bool { return outdated[p.Name] })
 	add := func(name, owner string, second int) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID(name),
@@ -165,38 +162,38 @@ func TestOrderOfPods(t *testing.T) {
 			OwnerReferences:   []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}},
 		}}
 		p.Spec.Containers = []corev1.Container{container("m", name)}
-		s.put(p, "base", modulesOf(p, nil))
+		s.putPod(p, "base", modulesOf(p, nil))
 	}
 	add("a1", "a", 1)
 	add("a3", "a", 3)
 	add("b2", "b", 2)
 	add("b4", "b", 4)
-	key := workerKey{"base", "m"}
+	key := slotKey{"base", "m"}
 	for _, c := range []struct {
 		name     string
-		unwanted []string
+		outdated []string
 		want     []string
-		lanes    int
+		slots    int
 	}{
-		{"all are wanted", nil, []string{"a1", "b2", "a3", "b4"}, 0},
-		{"a rollout of a: no other Pod is meant", []string{"a1"}, []string{"a1", "b2", "a3", "b4"}, 1},
-		{"it is taken back", []string{"a3"}, []string{"b2", "a3", "a1", "b4"}, 2},
-		{"none of a is wanted", []string{"a1", "a3"}, []string{"a1", "b2", "a3", "b4"}, 1},
+		{"all up to date", nil, []string{"a1", "b2", "a3", "b4"}, 0},
+		{"rollout of a", []string{"a1"}, []string{"a1", "b2", "a3", "b4"}, 1},
+		{"rollback of a", []string{"a3"}, []string{"b2", "a3", "a1", "b4"}, 2},
+		{"all Pods of a outdated", []string{"a1", "a3"}, []string{"a1", "b2", "a3", "b4"}, 1},
 	} {
-		unwanted = map[string]bool{}
-		for _, name := range c.unwanted {
-			unwanted[name] = true
+		outdated = map[string]bool{}
+		for _, name := range c.outdated {
+			outdated[name] = true
 		}
-		if lanes := s.changed(daemonSet + "/a"); len(lanes) != c.lanes ||
-			slices.ContainsFunc(lanes, func(k workerKey) bool { return k != key }) {
-			t.Errorf("%s: %v are to be looked at, want %d", c.name, lanes, c.lanes)
+		if slots := s.updateOutdated(daemonSetPrefix + "/a"); len(slots) != c.slots ||
+			slices.ContainsFunc(slots, func(k slotKey) bool { return k != key }) {
+			t.Errorf("%s: changed slots %v, want %d", c.name, slots, c.slots)
 		}
 		var got []string
-		for _, v := range s.views(key) {
+		for _, v := range s.snapshots(key) {
 			got = append(got, v.pod.Name)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: oldest first (-want +got):\n%s", c.name, diff)
+			t.Errorf("%s: Pods, oldest first (-want +got):\n%s", c.name, diff)
 		}
 	}
 }

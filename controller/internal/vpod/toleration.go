@@ -16,17 +16,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// tolerated is how long Pods stay on an unreachable Node by default (admission plugin DefaultTolerationSeconds).
-const tolerated = 300 * time.Second
+// defaultToleration is the limit that the admission plugin DefaultTolerationSeconds adds for unreachable Nodes.
+const defaultToleration = 300 * time.Second
 
-// tolerations returns the tolerations that a module Pod must have, and whether they are different from its own:
+// wantedTolerations returns the tolerations that a module Pod must have, and whether they differ from its current ones.
+// It adds or changes the tolerations of:
 //
-//   - The environment of this controller, if the Pod tolerates bases but no environment, as the samples of document 5.1 and
-//     5.2.
-//   - Unreachable Nodes without the default limit. While no controller renews Nodes, Kubernetes treats all of them as
-//     unreachable, and would evict Pods whose modules serve. The controller deletes the Pods of bases that do not exist any
-//     more.
-func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed bool) {
+//   - The environment of this controller, if the Pod tolerates bases but no environment, as in the samples of documents
+//     5.1 and 5.2 of Module Controller V2.
+//   - Unreachable Nodes, without the default limit. While no controller renews the Leases of Nodes, Kubernetes treats
+//     all of them as unreachable, and would evict Pods whose modules serve. The controller itself deletes the Pods of
+//     removed bases.
+func (p *Provider) wantedTolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed bool) {
 	list := slices.Clone(pod.Spec.Tolerations)
 	scheduled := pod.Spec.NodeName != ""
 	if pod.DeletionTimestamp != nil || p.opts.AddTolerationFor == "" ||
@@ -39,7 +40,7 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed 
 	}
 	for i, t := range list {
 		limit := ptr.Deref(t.TolerationSeconds, 0)
-		if t.Key == corev1.TaintNodeUnreachable && limit == int64(p.opts.Speed.Of(tolerated).Seconds()) {
+		if t.Key == corev1.TaintNodeUnreachable && limit == int64(p.opts.TimeScale.Of(defaultToleration).Seconds()) {
 			list[i].TolerationSeconds = nil
 			changed = changed || scheduled // an unscheduled Pod may belong to another controller
 		}
@@ -47,11 +48,11 @@ func (p *Provider) tolerations(pod *corev1.Pod) (_ []corev1.Toleration, changed 
 	return list, changed
 }
 
-// tolerate queues a patch if the tolerations of a Pod must change. Kubernetes allows only additional tolerations and other
-// limits.
-func (p *Provider) tolerate(pod *corev1.Pod) {
-	if _, changed := p.tolerations(pod); changed {
-		p.chores.Add(podKey(nameOf(pod)))
+// ensureTolerations queues a patch if the tolerations of a Pod must change. It does not block. The API server only
+// allows adding tolerations or changing tolerationSeconds.
+func (p *Provider) ensureTolerations(pod *corev1.Pod) {
+	if _, changed := p.wantedTolerations(pod); changed {
+		p.podWrites.Add(podKey(nameOf(pod)))
 	}
 }
 
@@ -74,15 +75,15 @@ type podKey types.NamespacedName
 func (k podKey) attrs() []any { return []any{"pod", types.NamespacedName(k).String()} }
 
 const (
-	// choresAtOnce is the maximum number of concurrent chores.
-	choresAtOnce = 8
-	// afterConflict is the delay after a conflict. The informer usually has the other write by then.
-	afterConflict = 200 * time.Millisecond
+	// maxPodWrites is the maximum number of concurrent calls of syncPod.
+	maxPodWrites = 8
+	// conflictDelay is the delay after a conflict. The informer usually has received the conflicting write by then.
+	conflictDelay = 200 * time.Millisecond
 )
 
-// tend does the writes of a Pod that no lane does: its tolerations, its deletion at the end of its grace period, and the
-// status of a Pod that is not a module.
-func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, err error) {
+// syncPod does the writes of a Pod that do not depend on a module slot: its tolerations, its deletion at the end of the
+// grace period, and the status of a Pod that is not a module. It returns the delay before the next call.
+func (p *Provider) syncPod(ctx context.Context, key podKey) (again time.Duration, err error) {
 	name := types.NamespacedName(key)
 	pod, unmanaged := p.unmanaged.Get(name)
 	if !unmanaged {
@@ -93,20 +94,20 @@ func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, e
 		}
 	}
 	if pod.Spec.NodeName != "" {
-		served := p.service(p.Identity(pod.Spec.NodeName))
+		served := p.servedBase(p.Identity(pod.Spec.NodeName))
 		if served == nil {
 			return 0, nil
 		}
 		var done func()
-		ctx, done = served.context(ctx)
+		ctx, done = served.withContext(ctx)
 		defer done()
 	}
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	list, changed := p.tolerations(pod)
+	list, changed := p.wantedTolerations(pod)
 	switch {
 	case unmanaged:
-		err = p.tendUnmanaged(ctx, pod)
+		err = p.syncUnmanaged(ctx, pod)
 	case pod.DeletionTimestamp != nil:
 		if left := time.Until(pod.DeletionTimestamp.Time); left > 0 {
 			return left, nil
@@ -116,7 +117,7 @@ func (p *Provider) tend(ctx context.Context, key podKey) (again time.Duration, e
 		err = p.patchTolerations(ctx, pod, list)
 	}
 	if apierrors.IsConflict(err) {
-		return afterConflict, nil
+		return conflictDelay, nil
 	}
 	return 0, ignoreNotFound(err)
 }

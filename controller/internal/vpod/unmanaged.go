@@ -13,31 +13,30 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// watchUnmanaged returns the watch of Pods on bases that do not have the label of modules: they tolerate the taints of bases, or
-// name a Node. No kubelet would delete them. The watch has Pods that are bound and Pending. Other Pods are in that state only
-// for a moment.
-func (p *Provider) watchUnmanaged(client kubernetes.Interface) podWatches {
+// newUnmanagedWatch returns a watch of the Pods that are on bases but do not have the module label: they tolerate the
+// taints of bases, or set spec.nodeName. No kubelet runs or deletes them. The watch selects Pods that are bound and
+// Pending, a state that Pods on other Nodes leave quickly.
+func (p *Provider) newUnmanagedWatch(client kubernetes.Interface) podWatches {
 	watch := newPodWatch(client,
 		labels.Component+"!="+labels.Module+","+labels.OlderComponent+"!="+labels.Module,
 		fields.AndSelectors(fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)),
 			fields.OneTermNotEqualSelector("spec.nodeName", "")).String())
-	_, _ = watch.AddEventHandler(cache.ResourceEventHandlerFuncs{ // it does not fail before the informer runs
-		AddFunc:    func(obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
-		UpdateFunc: func(_, obj any) { p.unmanagedChanged(obj.(*corev1.Pod)) },
+	_, _ = watch.AddEventHandler(cache.ResourceEventHandlerFuncs{ // cannot fail before the informer runs
+		AddFunc:    func(obj any) { p.enqueueUnmanaged(obj.(*corev1.Pod)) },
+		UpdateFunc: func(_, obj any) { p.enqueueUnmanaged(obj.(*corev1.Pod)) },
 	})
 	return podWatches{watch}
 }
 
-// unmanagedChanged queues a Pod that must be reported or deleted.
-func (p *Provider) unmanagedChanged(pod *corev1.Pod) {
+// enqueueUnmanaged queues a Pod that must be reported or deleted.
+func (p *Provider) enqueueUnmanaged(pod *corev1.Pod) {
 	if p.Serves(pod.Spec.NodeName) && (pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0) {
-		p.chores.Add(podKey(nameOf(pod)))
+		p.podWrites.Add(podKey(nameOf(pod)))
 	}
 }
 
-// tendUnmanaged reports a Pod once by an Event and in its status, which kubectl debug prints, and deletes a Pod that is being
-// deleted.
-func (p *Provider) tendUnmanaged(ctx context.Context, pod *corev1.Pod) error {
+// syncUnmanaged reports a Pod once, by an Event and in its status. It removes a terminating Pod from the API.
+func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return p.writer.delete(ctx, pod)
 	}
@@ -60,17 +59,19 @@ func (p *Provider) tendUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// notAModule returns why a Pod on a base does not run, and how to keep a Pod that is not a module off
-// bases. A DaemonSet that tolerates all taints usually needs its tolerations, so it gets a node affinity.
+// notAModule returns a message that explains why a Pod on a base does not run, and how to keep the Pod off bases. A
+// DaemonSet that tolerates all taints usually needs its tolerations, so the message suggests a node affinity.
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"
-	text := "this Pod is bound to a base, which runs modules only: if it is a module, its template lacks the label " +
+	text := "this Pod is bound to a base, and bases run only modules: if it is a module, add to its " +
+		"template the label " +
 		labels.Component + "=" + labels.Module
 	if isDaemonSet {
 		return text + "; otherwise keep DaemonSet " + owner.Name +
-			" off bases by a required node affinity in its template: " + labels.Component + " NotIn [" + labels.Vnode +
+			" off bases with a required node affinity in its template: " + labels.Component + " NotIn [" +
+			labels.Vnode +
 			"]"
 	}
-	return text + "; otherwise its toleration of " + labels.TaintVirtualNode + " brings it here: remove it"
+	return text + "; otherwise remove its toleration of " + labels.TaintVirtualNode
 }

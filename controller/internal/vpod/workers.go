@@ -9,31 +9,31 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// firstPause is the delay after the first failure.
-const firstPause = 500 * time.Millisecond
+// minRetryDelay is the delay after the first failure.
+const minRetryDelay = 500 * time.Millisecond
 
-// newQueue returns a queue with at most the given number of workers; 0 means no limit. maxDelay is the longest
-// delay after an error, divided by the time scale.
+// newQueue returns a queue with at most the given number of workers; 0 means no limit. maxDelay is the maximum delay
+// after consecutive errors. The caller has divided it by the time scale.
 func newQueue[K interface {
 	comparable
 	attrs() []any
 }](opts Options, workers int, maxDelay time.Duration,
 	do func(context.Context, K) (time.Duration, error)) *work.Queue[K] {
 	return work.New(work.Options[K]{
-		Do: do, Workers: workers, MinDelay: opts.Speed.Of(firstPause), MaxDelay: maxDelay,
-		Message: "a worker failed and tries again", Attrs: K.attrs, Logger: opts.Logger,
+		Do: do, Workers: workers, MinDelay: opts.TimeScale.Of(minRetryDelay), MaxDelay: maxDelay,
+		Message: "a worker failed and will retry", Attrs: K.attrs, Logger: opts.Logger,
 	})
 }
 
-// slots limits the concurrent commands of a base (VNODE_WORKER_NUM).
-type slots struct {
+// commandLimiter limits the concurrent commands of a base (VNODE_WORKER_NUM). Its zero value allows none.
+type commandLimiter struct {
 	mu      sync.Mutex
 	free    int
-	waiting []workerKey // lanes that did not get a slot, in the order of their attempts
+	waiting []slotKey // module slots that were refused, in the order of their attempts
 }
 
-// take takes a slot for a lane and reports whether one was free.
-func (s *slots) take(key workerKey) bool {
+// acquire acquires a command for a module slot, and reports whether the limit allows it. It does not block.
+func (s *commandLimiter) acquire(key slotKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.free > 0 {
@@ -46,8 +46,8 @@ func (s *slots) take(key workerKey) bool {
 	return false
 }
 
-// release frees a slot, and returns the lanes that must try again.
-func (s *slots) release() (waiting []workerKey) {
+// release ends a command, and returns the module slots that must try to acquire again.
+func (s *commandLimiter) release() (waiting []slotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++
@@ -55,7 +55,7 @@ func (s *slots) release() (waiting []workerKey) {
 	return waiting
 }
 
-func (s *slots) countWaiting() int {
+func (s *commandLimiter) countWaiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting)

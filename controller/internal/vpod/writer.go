@@ -20,45 +20,46 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// apiTimeout is the maximum duration of a write. The API server's own limit is 60 s.
+// apiTimeout limits the duration of an API request. The API server itself allows 60 s.
 const apiTimeout = 30 * time.Second
 
-// written is the result of the last write of a Pod.
-type written struct {
-	mu  sync.Mutex  // held during a write
-	pod *corev1.Pod // as the API server has returned it; nil if the informer has it, or before the first write
-	rv  string      // its resource version
+// lastWrite is the result of the last write of a Pod.
+type lastWrite struct {
+	mu sync.Mutex // held during a write
+	// the Pod that the API server returned; nil before the first write, and once the informer has it
+	pod             *corev1.Pod
+	resourceVersion string // the resource version of the last write
 }
 
-// acknowledged records the result of a write. The caller holds mu.
-func (w *written) acknowledged(pod *corev1.Pod) { w.pod, w.rv = pod, pod.ResourceVersion }
+// set records a Pod that the API server returned. The caller holds mu.
+func (w *lastWrite) set(pod *corev1.Pod) { w.pod, w.resourceVersion = pod, pod.ResourceVersion }
 
-// shown records that the informer has a Pod. foreign reports whether another client may have written it.
-func (w *written) shown(pod *corev1.Pod) (foreign bool) {
-	if !w.mu.TryLock() { // the result of the current write may be older or newer
+// observe records a Pod that the informer has received. foreign reports whether another client may have written it.
+func (w *lastWrite) observe(pod *corev1.Pod) (foreign bool) {
+	if !w.mu.TryLock() { // a write is in progress: its result may be older or newer than the Pod
 		return true
 	}
 	defer w.mu.Unlock()
-	if !newer(w.rv, pod.ResourceVersion) {
+	if !newer(w.resourceVersion, pod.ResourceVersion) {
 		w.pod = nil
 	}
-	return newer(pod.ResourceVersion, w.rv)
+	return newer(pod.ResourceVersion, w.resourceVersion)
 }
 
-// writer writes Pods. Its methods return after the API server has acknowledged the write.
+// writer writes Pods. Its methods block until the API server has acknowledged the write.
 type writer struct {
 	client kubernetes.Interface
 	pods   *Informer
 }
 
-// write writes the status that compute returns for the current one, if they differ. gone reports whether the Pod does not
-// exist any more.
+// write replaces the status of a Pod by the result of compute, if they differ. compute gets the current status, and is
+// called again after a conflict. gone reports whether the Pod does not exist any more.
 func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 	compute func(before corev1.PodStatus) corev1.PodStatus) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	e.written.mu.Lock()
-	defer e.written.mu.Unlock()
+	e.lastWrite.mu.Lock()
+	defer e.lastWrite.mu.Unlock()
 	live := w.newest(e, pod)
 	for range 3 {
 		status := compute(live.Status)
@@ -70,12 +71,12 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 		updated, err := w.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, update, metav1.UpdateOptions{})
 		switch {
 		case err == nil:
-			e.written.acknowledged(updated)
+			e.lastWrite.set(updated)
 			return false, nil
 		case apierrors.IsNotFound(err):
 			return true, nil
 		case !apierrors.IsConflict(err):
-			return false, fmt.Errorf("writing the status of pod %s: %w", nameOf(pod), err)
+			return false, fmt.Errorf("updating the status of pod %s: %w", nameOf(pod), err)
 		}
 		live, err = w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if err != nil {
@@ -85,7 +86,7 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("writing the status of pod %s: 3 conflicts", nameOf(pod))
+	return false, fmt.Errorf("updating the status of pod %s: 3 conflicts", nameOf(pod))
 }
 
 // newest returns the Pod of the last write or of the informer, whichever is newer. The caller holds written.mu.
@@ -94,47 +95,47 @@ func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
 		live = cached
 	}
-	if e.written.pod != nil && !newer(live.ResourceVersion, e.written.rv) {
-		return e.written.pod
+	if e.lastWrite.pod != nil && !newer(live.ResourceVersion, e.lastWrite.resourceVersion) {
+		return e.lastWrite.pod
 	}
 	return live
 }
 
-// status returns the status of a Pod in the API server.
+// status returns the newest known status of a Pod.
 func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
-	e.written.mu.Lock()
-	defer e.written.mu.Unlock()
+	e.lastWrite.mu.Lock()
+	defer e.lastWrite.mu.Unlock()
 	return w.newest(e, pod).Status
 }
 
-// ended writes that the containers of a Pod have ended, as a kubelet does before it deletes a Pod.
-func (w *writer) ended(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
+// writeCompleted writes a status in which all containers have terminated, as the kubelet does before it deletes a Pod.
+func (w *writer) writeCompleted(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
 	now := time.Now()
 	_, err := w.write(ctx, e, pod,
-		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Ended(before, now) })
+		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Completed(before, now) })
 	return err
 }
 
-// preferred is the deletion cost of a Pod that is to be deleted before others.
-const preferred = "-1"
+// deleteFirstCost is the deletion cost of a Pod that must be deleted before others.
+const deleteFirstCost = "-1"
 
-// preferDeletion sets the deletion cost of a Pod to preferred, so that it is the first Pod of its ReplicaSet to be
-// deleted, or restores the previous value.
+// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If prefer
+// is false, it restores the previous value.
 func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
-	e.written.mu.Lock()
-	defer e.written.mu.Unlock()
+	e.lastWrite.mu.Lock()
+	defer e.lastWrite.mu.Unlock()
 	have := w.newest(e, pod).Annotations
 	previous, marked := have[labels.DeletionCost]
 	if marked == prefer {
 		return nil
 	}
-	if prefer || have[corev1.PodDeletionCost] != preferred { // a user has set the value
+	if prefer || have[corev1.PodDeletionCost] != deleteFirstCost { // a user has set the value
 		previous = have[corev1.PodDeletionCost]
 	}
 	annotations := map[string]any{corev1.PodDeletionCost: nil, labels.DeletionCost: nil}
 	switch {
 	case prefer:
-		annotations = map[string]any{corev1.PodDeletionCost: preferred, labels.DeletionCost: previous}
+		annotations = map[string]any{corev1.PodDeletionCost: deleteFirstCost, labels.DeletionCost: previous}
 	case previous != "":
 		annotations[corev1.PodDeletionCost] = previous
 	}
@@ -144,17 +145,17 @@ func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.P
 	}
 	patched, err := w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{})
-	if apierrors.IsInvalid(err) { // the UID is immutable, so another Pod has this name now
+	if apierrors.IsInvalid(err) { // the UID does not match: another Pod has this name now
 		return nil
 	}
 	if err != nil {
 		return ignoreNotFound(fmt.Errorf("writing the deletion cost of pod %s: %w", nameOf(pod), err))
 	}
-	e.written.acknowledged(patched)
+	e.lastWrite.set(patched)
 	return nil
 }
 
-// delete deletes a Pod from the API without a grace period.
+// delete deletes a Pod from the API without a grace period. It returns nil if the Pod does not exist any more.
 func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -162,7 +163,7 @@ func (w *writer) delete(ctx context.Context, pod *corev1.Pod) error {
 		GracePeriodSeconds: ptr.To[int64](0),
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if apierrors.IsConflict(err) { // another Pod has its name, or the API server was busy
+	if apierrors.IsConflict(err) { // another Pod has this name, or a concurrent write won
 		if live, reading := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name,
 			metav1.GetOptions{}); reading == nil && live.UID != pod.UID {
 			return nil
@@ -181,7 +182,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// newer reports whether a resource version of an object is newer than another one.
+// newer reports whether the resource version a of an object is newer than b.
 func newer(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c > 0

@@ -1,4 +1,4 @@
-// Package work runs a function for the keys of a client-go work queue.
+// Package work calls a function for the keys of a client-go work queue.
 package work
 
 import (
@@ -15,15 +15,16 @@ import (
 
 // Options configure a Queue. Do and MaxDelay are required.
 type Options[K comparable] struct {
-	// Do handles a key. It returns after what time to handle the key again; 0 waits for the next Add.
-	// Calls for the same key do not overlap.
+	// Do handles a key, and returns the delay before the next call; 0 waits for the next Add. Calls for a key do not
+	// overlap.
 	Do func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int
-	// MinDelay and MaxDelay bound the delay after an error, which doubles with each error in a row. MinDelay 0
-	// means 500 ms, but at most MaxDelay.
+	// MinDelay and MaxDelay limit the delay after an error, which doubles with each consecutive error. The default of
+	// MinDelay is 500 ms, but at most MaxDelay.
 	MinDelay, MaxDelay time.Duration
-	// Message and Attrs describe an error of Do in the log. The first error in a row is a warning.
+	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of consecutive
+	// errors is logged as a warning, the others at debug level.
 	Message string
 	Attrs   func(key K) []any
 	// Clock defaults to the real clock.
@@ -38,7 +39,7 @@ type Queue[K comparable] struct {
 	busy atomic.Int64
 }
 
-// New returns a Queue. It keeps the keys until Run handles them.
+// New returns a Queue. Keys are queued until Run handles them.
 func New[K comparable](o Options[K]) *Queue[K] {
 	o.MinDelay = min(cmp.Or(o.MinDelay, 500*time.Millisecond), o.MaxDelay)
 	return &Queue[K]{o: o, keys: workqueue.NewTypedRateLimitingQueueWithConfig(

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// run runs a queue that records its keys, for a test in a synctest bubble.
-func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
+// startQueue starts a queue in a synctest bubble. handled returns the keys that were handled so far.
+func startQueue(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var keys []string
@@ -43,10 +43,10 @@ func run(t *testing.T, o Options[string]) (q *Queue[string], handled func() []st
 	return q, start
 }
 
-func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
+func TestQueueDoesNotHandleAKeyConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, handled := run(t, Options[string]{
+		q, handled := startQueue(t, Options[string]{
 			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestQueueHandlesAKeyOnceAtATime(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if got := handled(); !slices.Equal(got, []string{"a", "b", "a"}) || q.Depth() != 0 {
-			t.Errorf("handled %q, depth %d; want a a second time for both Adds", got, q.Depth())
+			t.Errorf("handled %q, depth %d; want a, b and a, depth 0", got, q.Depth())
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestQueueDelays(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		failures := 4
-		q, _ := run(t, Options[string]{MaxDelay: 2 * time.Second,
+		q, _ := startQueue(t, Options[string]{MaxDelay: 2 * time.Second,
 			Do: func(context.Context, string) (time.Duration, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -100,19 +100,19 @@ func TestQueueDelays(t *testing.T) {
 func TestQueueBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		q, _ := run(t, Options[string]{Workers: 1,
+		q, _ := startQueue(t, Options[string]{Workers: 1,
 			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
 		if q.Behind() {
-			t.Error("a queue is behind though no key waits")
+			t.Error("Behind returns true although no key waits")
 		}
 		for _, key := range []string{"b", "c"} {
 			q.Add(key)
 			synctest.Wait()
 		}
 		if !q.Behind() {
-			t.Error("a queue is not behind though keys wait")
+			t.Error("Behind returns false although keys wait")
 		}
 		close(release)
 	})

@@ -144,7 +144,7 @@ func (l *Log) read(file string, g *Grants) error {
 		}
 		l.Events++
 		l.Bytes += len(line)
-		if e.ObjectRef == nil { // as /version, which Kubernetes lets every user ask, and in its first second nobody
+		if e.ObjectRef == nil { // such as /version, which every user may read, except in the first second of the API server
 			continue
 		}
 		kind := e.kind(g.namespaced)

@@ -31,7 +31,7 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
 			continue // a component in the daemon; the daemon is the first component
 		}
-		if p, err := byPID(ctx, c.Name, pid); err == nil && p.Alive(ctx) {
+		if p, err := byPID(ctx, c.Name, pid); err == nil && p.Running(ctx) {
 			list = append(list, p)
 		}
 	}
@@ -60,8 +60,8 @@ func Find(list []Process, component string) (Process, error) {
 	return Process{}, fmt.Errorf("the sandbox has no running process of %s", component)
 }
 
-// Alive reports whether the process runs. A zombie does not.
-func (p Process) Alive(ctx context.Context) bool {
+// Running reports whether the process runs and is not a zombie.
+func (p Process) Running(ctx context.Context) bool {
 	found, ok := p.find(ctx)
 	if !ok {
 		return false

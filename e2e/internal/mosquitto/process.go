@@ -87,7 +87,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	me, err := user.Current() // root would become another user, who cannot read the folder
+	me, err := user.Current() // as root, Mosquitto would switch to another user that cannot read the directory
 	if err != nil {
 		return nil, fmt.Errorf("starting mosquitto: %w", err)
 	}
@@ -109,7 +109,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 			return nil, fmt.Errorf("starting mosquitto: %w", err)
 		}
 		go func() {
-			_ = p.cmd.Wait() // whoever misses it says what it printed
+			_ = p.cmd.Wait() // callers that need the broker print its log
 			close(p.done)
 		}()
 		err = p.listens(ctx)
@@ -127,7 +127,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 func (p *Process) listens(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it is only seen whether somebody is there
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // this only checks whether a server accepts connections
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -145,8 +145,8 @@ func (p *Process) listens(ctx context.Context) error {
 	}
 }
 
-// Alive returns an error with the log if the broker has ended.
-func (p *Process) Alive() error {
+// Check returns an error with the log if the broker has ended.
+func (p *Process) Check() error {
 	select {
 	case <-p.done:
 		return fmt.Errorf("mosquitto has ended: %s", p.log.String())

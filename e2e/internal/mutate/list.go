@@ -14,33 +14,33 @@ var All = []Mutation{
 		Name: "early-handover", What: "The old Pod turns Not Ready before the new version is active",
 		Edits: []Edit{{
 			"controller/internal/vpod/publish.go",
-			`if there && biz.State == arklet.StateActivated && (`,
-			`if !there || biz.State != "" || (`,
+			`if exists && biz.State == arklet.StateActivated && (`,
+			`if !exists || biz.State != "" || (`,
 		}},
 	},
 	{
 		Name: "ready-unlisted", What: "A Pod is Ready as soon as its install command is sent",
 		Edits: []Edit{{
 			"controller/internal/vpod/publish.go",
-			`				p.addLane(&s, l, e, b)
+			`				p.addSlotState(&s, l, e, b)
 `,
 			`				if _, sent := l.memory.Installed[m.Version]; sent {
 					s.Listed, s.Biz.State = true, arklet.StateActivated
 				}
-				p.addLane(&s, l, e, b)
+				p.addSlotState(&s, l, e, b)
 `,
 		}},
 	},
 	{
 		Name: "forget-ready", What: "Pods turn Not Ready until their base has listed its modules",
 		Rare: "bases must be slow to list their modules when a controller starts",
-		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Alive`,
+		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Reachable`,
 			`if b.Modules != nil && b.Modules == nil`}},
 	},
 	{
 		Name: "assume-empty", What: "A base that has not listed its modules is treated as empty",
-		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || unasked`,
-			`if b.Modules != nil && unasked`}},
+		Edits: []Edit{{"controller/internal/vpod/reconcile.go", `if b.Modules == nil || anyStale`,
+			`if b.Modules != nil && anyStale`}},
 	},
 	{
 		Name: "replace-first", What: "All versions of a module are uninstalled before another one is installed",
@@ -76,8 +76,8 @@ var All = []Mutation{
 		Name: "drain-alone", What: "The active version is uninstalled while it receives requests through the Pod of " +
 			"another version",
 		Rare: "a Pod must be deleted while its version is being installed, and the previous one right after it",
-		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // also`,
-			`	if p.receivesRequests(biz) && p.Name == "" { // also`}},
+		Edits: []Edit{{"controller/internal/plan/plan.go", `	if p.receivesRequests(biz) { // including`,
+			`	if p.receivesRequests(biz) && p.Name == "" { // including`}},
 	},
 	{
 		Name: "believe-the-drain",
@@ -101,13 +101,13 @@ var All = []Mutation{
 		Edits: []Edit{
 			{
 				"controller/internal/base/sweep.go",
-				`slept := r.awake.look(now, now.Round(0)); slept > 0 {`,
-				`slept := r.awake.look(now, now.Round(0)); slept < 0 {`,
+				`slept := r.suspension.check(now, now.Round(0)); slept > 0 {`,
+				`slept := r.suspension.check(now, now.Round(0)); slept < 0 {`,
 			},
-			{"controller/internal/base/sweep.go", `down := !r.opts.Sees(key)`, `down := r.opts.Sees(key) && false`},
+			{"controller/internal/base/sweep.go", `down := !r.opts.Connected(key)`, `down := r.opts.Connected(key) && false`},
 			{
 				"controller/internal/base/sweep.go",
-				`	held := r.held(bases, now)
+				`	held := r.inMassOutage(bases, now)
 `,
 				`	var held map[string]bool
 `,
@@ -120,7 +120,7 @@ var All = []Mutation{
 		What: "A controller whose tunnel is down keeps its bases, although another controller receives " +
 			"their heartbeats",
 		Rare: "there must be two controllers, and one of them must lose its tunnel for longer than a Lease is valid",
-		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.member.blindFor(b.Tunnel)`,
-			`if r.opts.Cluster || r.member.blindFor(b.Tunnel)`}},
+		Edits: []Edit{{"controller/internal/vnode/owner.go", `if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`,
+			`if r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel)`}},
 	},
 }

@@ -1,5 +1,4 @@
-// Command fakebase runs simulated Koupleless bases against any module
-// controller, until it is interrupted.
+// Command fakebase runs simulated Koupleless bases for any module controller until it receives a signal.
 package main
 
 import (
@@ -17,7 +16,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := app.New(version, os.Stdout, os.Stderr).RunContext(ctx, os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "fakebase:", err)
 		os.Exit(1)

@@ -1,10 +1,5 @@
-// Package ark is the part of a base that keeps its modules: which are
-// installed, in which state, how they got there, and which version of a name
-// takes the traffic. It is pure: it does no I/O, takes every time as an
-// argument and never blocks, so that its rules can be tested by themselves.
-//
-// The rules are those of sofa-ark (protocol 5). The type Container holds the
-// modules of one process; it is not safe for concurrent use, its owner locks.
+// Package ark keeps the modules of a base: their states, their histories, and the active version of each module. It
+// implements the rules of sofa-ark (protocol 5). The functions do no I/O, get the time as an argument, and never block.
 package ark
 
 import (
@@ -13,12 +8,11 @@ import (
 	"time"
 )
 
-// State is where a biz stands in its life, spelled as Java's enum constant
-// (BizState, protocol 5.1). The zero value is no state.
+// State is the state of a biz. The values are the names of Java's enum BizState (protocol 5.1). The zero value is not a
+// state.
 type State string
 
-// The states of protocol 5.1. Unresolved and Stopped are never listed: a biz
-// in them is not registered.
+// The states of protocol 5.1. A biz in the state Unresolved or Stopped is not registered, so it is never listed.
 const (
 	Unresolved  State = "UNRESOLVED"
 	Resolved    State = "RESOLVED"
@@ -28,11 +22,11 @@ const (
 	Stopped     State = "STOPPED"
 )
 
-// Lower returns the spelling that Java's BizState.toString gives, which the
-// HTTP tunnel and simpleBiz carry (protocol 4.3): the lower-case name.
+// Lower returns the result of Java's BizState.toString, the name in lower case. The HTTP tunnel and simpleBiz use it
+// (protocol 4.3).
 func (s State) Lower() string { return strings.ToLower(string(s)) }
 
-// Reason says why a state record was written, spelled as Java's enum constant.
+// Reason is the reason of a state change. The values are the names of Java's enum StateChangeReason.
 type Reason string
 
 // The reasons of protocol 4.3.
@@ -46,8 +40,7 @@ const (
 	Terminated      Reason = "STOPPED"
 )
 
-// Text returns the spelling that Java's StateChangeReason.toString gives,
-// which the HTTP tunnel carries (protocol 4.3).
+// Text returns the result of Java's StateChangeReason.toString. The HTTP tunnel uses it (protocol 4.3).
 func (r Reason) Text() string {
 	switch r {
 	case Created:
@@ -69,7 +62,7 @@ func (r Reason) Text() string {
 	}
 }
 
-// Record is one entry of a biz's history.
+// Record is an entry in the history of a biz.
 type Record struct {
 	ChangeTime time.Time `json:"changeTime"`
 	State      State     `json:"state"`
@@ -77,70 +70,65 @@ type Record struct {
 	Message    string    `json:"message"`
 }
 
-// Spec is what a jar's manifest says about the biz in it.
+// Spec describes a biz as the manifest of its jar does.
 type Spec struct {
 	Name           string `json:"name"`
 	Version        string `json:"version"`
 	Priority       int    `json:"priority"`
 	WebContextPath string `json:"webContextPath"`
 	MainClass      string `json:"mainClass"`
-	// URL is where the jar came from, as the request gave it.
+	// URL of the jar, as in the request.
 	URL string `json:"url,omitempty"`
-	// Metaspace is what the biz occupies while it is installed, in bytes.
+	// Metaspace is the number of bytes that the installed biz uses.
 	Metaspace int64 `json:"metaspace"`
 }
 
 // ID is the biz identity, name:version.
 func (s Spec) ID() string { return ID(s.Name, s.Version) }
 
-// ID joins a name and a version into a biz identity.
+// ID returns the biz identity of a name and a version.
 func ID(name, version string) string { return name + ":" + version }
 
-// Biz is one installed module.
+// Biz is an installed module.
 type Biz struct {
 	Spec
 	State   State    `json:"state"`
 	Records []Record `json:"records"`
-	// Origin says which of the three ways of deployment brought it.
+	// Origin is how the biz was deployed.
 	Origin Origin `json:"origin"`
 
 	seq       uint64 // order of registration
 	activated uint64 // order of activation; 0 = never
 }
 
-// Origin is how a biz came to be installed. Health treats them differently
-// (protocol 8.4).
+// Origin is how a biz was deployed. The health of a base depends on it (protocol 8.4).
 type Origin string
 
-// The three ways a module is deployed.
+// The origins of modules.
 const (
-	// Hot is an install command to a running base.
+	// Hot is a module that a command has installed on a running base.
 	Hot Origin = "hot"
-	// Static is a module that the base carries and starts with itself.
+	// Static is a module that is part of the base and starts together with it.
 	Static Origin = "static"
-	// Replay is a module from the baseline that a starting base asked for.
+	// Replay is a module of the baseline that the base requested when it started.
 	Replay Origin = "replay"
 )
 
-// Activation is the rule for a version that starts while another version of
-// the same name is active (protocol 5.3).
+// Activation is the rule for a version that starts while another version of the same module is active (protocol 5.3).
 type Activation int
 
 const (
-	// ActivateDefault leaves the old version active; the new one becomes
-	// deactivated. It is what a real base does without further flags.
+	// ActivateDefault keeps the old version active and deactivates the new one. It is the default of a real base.
 	ActivateDefault Activation = iota
-	// ActivateNewModule makes the new version active and deactivates the old
-	// one, like -Dactivate.new.module=true.
+	// ActivateNewModule activates the new version and deactivates the old one, like -Dactivate.new.module=true.
 	ActivateNewModule
-	// ActivateMulti makes every version active, like
-	// -Dsofa.ark.activate.multi.biz.version.enable=true.
+	// ActivateMulti keeps all versions active, like -Dsofa.ark.activate.multi.biz.version.enable=true.
 	ActivateMulti
 )
 
-// Change is one step of one biz. The changes of one transition (a switch
-// changes two biz) carry the same time: there is no instant between them.
-type Change struct {
+// StateChange is a change of the state of a biz. Changes that happen together have the same time. For example, a switch
+// changes two biz.
+type StateChange struct {
 	Name, Version string
 	From, To      State
 	Reason        Reason
@@ -148,12 +136,12 @@ type Change struct {
 	Time          time.Time
 }
 
-// Errors that a container answers with; test with errors.Is.
+// The errors of a Container, wrapped.
 var (
 	// ErrRegistered: a biz of this identity is already registered.
 	ErrRegistered = errors.New("has been installed or registered")
 	// ErrNotFound: no biz of this identity is registered.
 	ErrNotFound = errors.New("not found")
-	// ErrState: the biz is in a state that does not allow the step.
+	// ErrState: the state of the biz does not allow the operation.
 	ErrState = errors.New("illegal state")
 )

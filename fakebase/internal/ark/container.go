@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Options are the flags of a Container.
+// Options of a Container.
 type Options struct {
-	// Activation is the rule of protocol 5.3; zero = ActivateDefault.
+	// Activation is the activation rule. Default: ActivateDefault.
 	Activation Activation
-	// KeepFailed leaves a biz whose start failed registered and broken, like
-	// sofa.ark.auto.uninstall.when.failed.enable=false; false = it is removed.
+	// KeepFailed keeps a biz that failed to start, in the state Broken, like
+	// sofa.ark.auto.uninstall.when.failed.enable=false. Default: the biz is removed.
 	KeepFailed bool
-	// KeepUnstoppable leaves a biz whose stop failed registered and broken, like
-	// sofa.ark.remove.biz.instance.when.stop.failed.enable=false; false = it is removed.
+	// KeepUnstoppable keeps a biz that failed to stop, in the state Broken, like
+	// sofa.ark.remove.biz.instance.when.stop.failed.enable=false. Default: the biz is removed.
 	KeepUnstoppable bool
-	// Observe is called with every change, in order; nil = nobody looks.
-	Observe func(Change)
+	// Observe is called with each change, in order. Default: none.
+	Observe func(StateChange)
 }
 
-// Container holds the registered biz of one process.
+// Container has the registered biz of one process. It is not safe for concurrent use.
 type Container struct {
 	opts Options
 	biz  map[string]*Biz
@@ -33,8 +33,7 @@ func NewContainer(opts Options) *Container {
 	return &Container{opts: opts, biz: map[string]*Biz{}}
 }
 
-// Register adds a biz that was read from a jar, in state resolved. It fails
-// with ErrRegistered when the identity is taken.
+// Register adds a biz in the state Resolved. It returns ErrRegistered if a biz with this identity is registered.
 func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 	id := spec.ID()
 	if c.biz[id] != nil {
@@ -47,7 +46,7 @@ func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 	return nil
 }
 
-// Started ends a successful start: the activation rule decides who is active.
+// Started completes a successful start. The activation rule decides which version is active.
 func (c *Container) Started(id string, now time.Time) error {
 	b, err := c.find(id, "starting", Resolved)
 	if err != nil {
@@ -66,8 +65,8 @@ func (c *Container) Started(id string, now time.Time) error {
 	return nil
 }
 
-// StartFailed ends a failed start; trace is the stack trace. The biz is
-// broken and then, unless the container keeps failed biz, removed.
+// StartFailed completes a failed start. The biz becomes Broken, and is then removed unless KeepFailed is set. trace is
+// the stack trace.
 func (c *Container) StartFailed(id, trace string, now time.Time) error {
 	b, err := c.find(id, "failing", Resolved)
 	if err != nil {
@@ -80,8 +79,7 @@ func (c *Container) StartFailed(id, trace string, now time.Time) error {
 	return nil
 }
 
-// Stopping begins an uninstall: an active biz takes no more traffic. It
-// fails with ErrState while the biz starts.
+// Stopping begins an uninstallation. An active biz is deactivated. Stopping returns ErrState while the biz is starting.
 func (c *Container) Stopping(id string, now time.Time) error {
 	b, err := c.find(id, "stopping", Activated, Deactivated, Broken)
 	if err != nil {
@@ -93,7 +91,7 @@ func (c *Container) Stopping(id string, now time.Time) error {
 	return nil
 }
 
-// Stopped ends an uninstall: the biz is gone.
+// Stopped completes an uninstallation and removes the biz.
 func (c *Container) Stopped(id string, now time.Time) error {
 	b, err := c.find(id, "removing", Deactivated, Broken)
 	if err != nil {
@@ -103,8 +101,8 @@ func (c *Container) Stopped(id string, now time.Time) error {
 	return nil
 }
 
-// StopFailed ends an uninstall whose stop handler threw: the biz is broken
-// and then, unless the container keeps unstoppable biz, removed all the same.
+// StopFailed completes an uninstallation whose stop handler has failed. The biz becomes Broken, and is then removed
+// unless KeepUnstoppable is set.
 func (c *Container) StopFailed(id string, now time.Time) error {
 	b, err := c.find(id, "breaking", Deactivated, Broken)
 	if err != nil {
@@ -118,8 +116,8 @@ func (c *Container) StopFailed(id string, now time.Time) error {
 	return nil
 }
 
-// Switch makes a deactivated version the active one of its name. Switching
-// to the active version changes nothing; any other state is ErrState.
+// Switch activates a deactivated version and deactivates the active version of the same module. It has no effect on an
+// active version, and returns ErrState in any other state.
 func (c *Container) Switch(id string, now time.Time) error {
 	b, err := c.find(id, "switching to", Activated, Deactivated)
 	if err != nil || b.State == Activated {
@@ -134,13 +132,13 @@ func (c *Container) Switch(id string, now time.Time) error {
 	return nil
 }
 
-func (c *Container) find(id, doing string, states ...State) (*Biz, error) {
+func (c *Container) find(id, operation string, states ...State) (*Biz, error) {
 	b := c.biz[id]
 	switch {
 	case b == nil:
-		return nil, fmt.Errorf("%s biz %q: %w", doing, id, ErrNotFound)
+		return nil, fmt.Errorf("%s biz %q: %w", operation, id, ErrNotFound)
 	case !slices.Contains(states, b.State):
-		return nil, fmt.Errorf("%s biz %q in state %s: %w", doing, id, b.State, ErrState)
+		return nil, fmt.Errorf("%s biz %q in state %s: %w", operation, id, b.State, ErrState)
 	}
 	return b, nil
 }
@@ -154,8 +152,7 @@ func (c *Container) Get(id string) (Biz, bool) {
 	return b.clone(), true
 }
 
-// List returns copies of all biz, ascending by priority and, within one, in
-// order of registration.
+// List returns copies of all biz, sorted by ascending priority and then by the order of registration.
 func (c *Container) List() []Biz {
 	out := make([]Biz, 0, len(c.biz))
 	for _, b := range c.biz {
@@ -165,16 +162,16 @@ func (c *Container) List() []Biz {
 	return out
 }
 
-// Len is the number of registered biz.
+// Len returns the number of registered biz.
 func (c *Container) Len() int { return len(c.biz) }
 
-// Versions returns the registered biz of one name, ordered as by List.
+// Versions returns the registered biz of a name, in the order of List.
 func (c *Container) Versions(name string) []Biz {
 	return slices.DeleteFunc(c.List(), func(b Biz) bool { return b.Name != name })
 }
 
-// Serving returns the biz that answers requests under a web context path: the
-// one of its active biz that was activated last.
+// Serving returns the biz that serves a web context path: of the active biz with this path, the one that was activated
+// last. It returns false if there is none.
 func (c *Container) Serving(path string) (Biz, bool) {
 	b := c.newestActive(func(b *Biz) bool { return b.WebContextPath == path })
 	if b == nil {
@@ -187,7 +184,7 @@ func (c *Container) active(name string) *Biz {
 	return c.newestActive(func(b *Biz) bool { return b.Name == name })
 }
 
-// newestActive returns the active biz that was activated last of those that match; nil if there is none.
+// newestActive returns the matching active biz that was activated last, or nil.
 func (c *Container) newestActive(match func(*Biz) bool) (newest *Biz) {
 	for _, b := range c.biz {
 		if b.State == Activated && match(b) && (newest == nil || b.activated > newest.activated) {
@@ -197,10 +194,10 @@ func (c *Container) newestActive(match func(*Biz) bool) (newest *Biz) {
 	return newest
 }
 
-func (c *Container) activate(b *Biz, why Reason, message string, now time.Time) {
+func (c *Container) activate(b *Biz, reason Reason, message string, now time.Time) {
 	c.seq++
 	b.activated = c.seq
-	c.record(b, Activated, why, message, now)
+	c.record(b, Activated, reason, message, now)
 }
 
 func (c *Container) remove(b *Biz, now time.Time) {
@@ -208,24 +205,24 @@ func (c *Container) remove(b *Biz, now time.Time) {
 	c.record(b, Stopped, Terminated, "", now)
 }
 
-func (c *Container) record(b *Biz, to State, why Reason, message string, now time.Time) {
+func (c *Container) record(b *Biz, to State, reason Reason, message string, now time.Time) {
 	from := b.State
 	b.State = to
-	b.Records = append(b.Records, Record{ChangeTime: now, State: to, Reason: why, Message: message})
-	c.observe(b, from, to, why, message, now)
+	b.Records = append(b.Records, Record{ChangeTime: now, State: to, Reason: reason, Message: message})
+	c.observe(b, from, to, reason, message, now)
 }
 
-func (c *Container) observe(b *Biz, from, to State, why Reason, message string, now time.Time) {
+func (c *Container) observe(b *Biz, from, to State, reason Reason, message string, now time.Time) {
 	if c.opts.Observe != nil {
-		c.opts.Observe(Change{
+		c.opts.Observe(StateChange{
 			Name: b.Name, Version: b.Version, From: from, To: to,
-			Reason: why, Message: message, Time: now,
+			Reason: reason, Message: message, Time: now,
 		})
 	}
 }
 
-// clone shares the history: records are only ever appended, and the copy's
-// capacity ends where its records end.
+// clone returns a copy that shares the history with b. Records are only appended, and slices.Clip makes both append to
+// different arrays.
 func (b *Biz) clone() Biz {
 	out := *b
 	out.Records = slices.Clip(b.Records)

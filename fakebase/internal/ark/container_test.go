@@ -15,7 +15,7 @@ func spec(name, version string) Spec {
 	return Spec{Name: name, Version: version, Priority: 100, WebContextPath: name}
 }
 
-// change is a Change without its time, short enough for a table.
+// change is a StateChange without the time.
 type change struct {
 	ID       string
 	From, To State
@@ -23,20 +23,20 @@ type change struct {
 	Message  string
 }
 
-// script runs steps on a container and returns all changes.
-func script(t *testing.T, o Options, steps ...func(*Container) error) ([]change, *Container) {
+// runOperations calls operations with a new container and returns all changes.
+func runOperations(t *testing.T, o Options, operations ...func(*Container) error) ([]change, *Container) {
 	t.Helper()
 	var got []change
-	o.Observe = func(c Change) {
+	o.Observe = func(c StateChange) {
 		if !c.Time.Equal(epoch) {
-			t.Errorf("change of %s:%s at %s, want %s", c.Name, c.Version, c.Time, epoch)
+			t.Errorf("time of the change of %s:%s = %s, want %s", c.Name, c.Version, c.Time, epoch)
 		}
 		got = append(got, change{ID(c.Name, c.Version), c.From, c.To, c.Reason, c.Message})
 	}
 	c := NewContainer(o)
-	for i, step := range steps {
-		if err := step(c); err != nil {
-			t.Fatalf("step %d: %v", i, err)
+	for i, operation := range operations {
+		if err := operation(c); err != nil {
+			t.Fatalf("operation %d: %v", i, err)
 		}
 	}
 	return got, c
@@ -64,144 +64,144 @@ func switchTo(version string) func(*Container) error {
 	return func(c *Container) error { return c.Switch(ID("biz1", version), epoch) }
 }
 
-// TestSequences is the table of protocol 5.2.
-func TestSequences(t *testing.T) {
-	parsed := func(id string) change { return change{id, Unresolved, Resolved, Created, ""} }
-	first := []change{parsed("biz1:1"), {"biz1:1", Resolved, Activated, Started, ""}}
-	second := append(first[:2:2], parsed("biz1:2"))
+// TestStateChanges tests the state changes of protocol 5.2.
+func TestStateChanges(t *testing.T) {
+	registered := func(id string) change { return change{id, Unresolved, Resolved, Created, ""} }
+	first := []change{registered("biz1:1"), {"biz1:1", Resolved, Activated, Started, ""}}
+	second := append(first[:2:2], registered("biz1:2"))
 	tests := []struct {
-		name  string
-		opts  Options
-		steps []func(*Container) error
-		want  []change
-		left  map[string]State
+		name       string
+		opts       Options
+		operations []func(*Container) error
+		want       []change
+		states     map[string]State
 	}{
 		{
-			name:  "start, no active version of this name",
-			steps: []func(*Container) error{register("1"), started("1")},
-			want:  first, left: map[string]State{"biz1:1": Activated},
+			name:       "start, no active version of this name",
+			operations: []func(*Container) error{register("1"), started("1")},
+			want:       first, states: map[string]State{"biz1:1": Activated},
 		}, {
-			name:  "start, other active version, default flags",
-			steps: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
-			want:  append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"}),
-			left:  map[string]State{"biz1:1": Activated, "biz1:2": Deactivated},
+			name:       "start, other active version, default flags",
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
+			want:       append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"}),
+			states:     map[string]State{"biz1:1": Activated, "biz1:2": Deactivated},
 		}, {
 			name: "start, activate.new.module", opts: Options{Activation: ActivateNewModule},
-			steps: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
 			want: append(second[:3:3],
 				change{"biz1:1", Activated, Deactivated, Switched, "switch to new biz biz1:2"},
 				change{"biz1:2", Resolved, Activated, Started, "switch from old biz: biz1:1"}),
-			left: map[string]State{"biz1:1": Deactivated, "biz1:2": Activated},
+			states: map[string]State{"biz1:1": Deactivated, "biz1:2": Activated},
 		}, {
 			name: "start, multi-version flag", opts: Options{Activation: ActivateMulti},
-			steps: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
-			want:  append(second[:3:3], change{"biz1:2", Resolved, Activated, Started, ""}),
-			left:  map[string]State{"biz1:1": Activated, "biz1:2": Activated},
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2")},
+			want:       append(second[:3:3], change{"biz1:2", Resolved, Activated, Started, ""}),
+			states:     map[string]State{"biz1:1": Activated, "biz1:2": Activated},
 		}, {
-			name:  "start fails, auto-uninstall",
-			steps: []func(*Container) error{register("1"), startFails("1")},
-			want: []change{parsed("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"},
+			name:       "start fails, auto-uninstall",
+			operations: []func(*Container) error{register("1"), startFails("1")},
+			want: []change{registered("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"},
 				{"biz1:1", Broken, Stopped, Terminated, ""}},
-			left: map[string]State{},
+			states: map[string]State{},
 		}, {
-			name: "start fails, kept", opts: Options{KeepFailed: true},
-			steps: []func(*Container) error{register("1"), startFails("1")},
-			want:  []change{parsed("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"}},
-			left:  map[string]State{"biz1:1": Broken},
+			name: "start fails, KeepFailed", opts: Options{KeepFailed: true},
+			operations: []func(*Container) error{register("1"), startFails("1")},
+			want:       []change{registered("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"}},
+			states:     map[string]State{"biz1:1": Broken},
 		}, {
-			name:  "switch",
-			steps: []func(*Container) error{register("1"), started("1"), register("2"), started("2"), switchTo("2")},
+			name:       "switch",
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2"), switchTo("2")},
 			want: append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"},
 				change{"biz1:1", Activated, Deactivated, Switched, "switch to new version biz1:2"},
 				change{"biz1:2", Deactivated, Activated, Switched, "switch from old version: biz1:1"}),
-			left: map[string]State{"biz1:1": Deactivated, "biz1:2": Activated},
+			states: map[string]State{"biz1:1": Deactivated, "biz1:2": Activated},
 		}, {
-			name:  "switch to the active version changes nothing",
-			steps: []func(*Container) error{register("1"), started("1"), switchTo("1")},
-			want:  first, left: map[string]State{"biz1:1": Activated},
+			name:       "switch to the active version changes nothing",
+			operations: []func(*Container) error{register("1"), started("1"), switchTo("1")},
+			want:       first, states: map[string]State{"biz1:1": Activated},
 		}, {
-			name: "switch when none is active",
-			steps: []func(*Container) error{register("1"), started("1"), register("2"), started("2"),
+			name: "switch without an active version",
+			operations: []func(*Container) error{register("1"), started("1"), register("2"), started("2"),
 				stopping("1"), stopped("1"), switchTo("2")},
 			want: append(second[:3:3], change{"biz1:2", Resolved, Deactivated, Started, "start but is deactivated"},
 				change{"biz1:1", Activated, Deactivated, Killing, ""},
 				change{"biz1:1", Deactivated, Stopped, Terminated, ""},
 				change{"biz1:2", Deactivated, Activated, Switched, ""}),
-			left: map[string]State{"biz1:2": Activated},
+			states: map[string]State{"biz1:2": Activated},
 		}, {
-			name:  "uninstall",
-			steps: []func(*Container) error{register("1"), started("1"), stopping("1"), stopped("1")},
+			name:       "uninstall",
+			operations: []func(*Container) error{register("1"), started("1"), stopping("1"), stopped("1")},
 			want: append(first[:2:2], change{"biz1:1", Activated, Deactivated, Killing, ""},
 				change{"biz1:1", Deactivated, Stopped, Terminated, ""}),
-			left: map[string]State{},
+			states: map[string]State{},
 		}, {
-			name: "uninstall of a broken one", opts: Options{KeepFailed: true},
-			steps: []func(*Container) error{register("1"), startFails("1"), stopping("1"), stopped("1")},
-			want: []change{parsed("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"},
+			name: "uninstall a broken biz", opts: Options{KeepFailed: true},
+			operations: []func(*Container) error{register("1"), startFails("1"), stopping("1"), stopped("1")},
+			want: []change{registered("biz1:1"), {"biz1:1", Resolved, Broken, InstallFailed, "the trace"},
 				{"biz1:1", Broken, Stopped, Terminated, ""}},
-			left: map[string]State{},
+			states: map[string]State{},
 		}, {
-			name:  "stop handler throws",
-			steps: []func(*Container) error{register("1"), started("1"), stopping("1"), stopFails("1")},
+			name:       "stop handler throws",
+			operations: []func(*Container) error{register("1"), started("1"), stopping("1"), stopFails("1")},
 			want: append(first[:2:2], change{"biz1:1", Activated, Deactivated, Killing, ""},
 				change{"biz1:1", Deactivated, Broken, UninstallFailed, ""},
 				change{"biz1:1", Broken, Unresolved, UninstallFailed, ""}),
-			left: map[string]State{},
+			states: map[string]State{},
 		}, {
-			name: "stop handler throws, kept", opts: Options{KeepUnstoppable: true},
-			steps: []func(*Container) error{register("1"), started("1"), stopping("1"), stopFails("1")},
+			name: "stop handler throws, KeepUnstoppable", opts: Options{KeepUnstoppable: true},
+			operations: []func(*Container) error{register("1"), started("1"), stopping("1"), stopFails("1")},
 			want: append(first[:2:2], change{"biz1:1", Activated, Deactivated, Killing, ""},
 				change{"biz1:1", Deactivated, Broken, UninstallFailed, ""}),
-			left: map[string]State{"biz1:1": Broken},
+			states: map[string]State{"biz1:1": Broken},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, c := script(t, tt.opts, tt.steps...)
+			got, c := runOperations(t, tt.opts, tt.operations...)
 			if d := cmp.Diff(tt.want, got); d != "" {
 				t.Errorf("changes (-want +got):\n%s", d)
 			}
-			left := map[string]State{}
+			states := map[string]State{}
 			for _, b := range c.List() {
-				left[b.ID()] = b.State
+				states[b.ID()] = b.State
 			}
-			if d := cmp.Diff(tt.left, left); d != "" {
-				t.Errorf("left (-want +got):\n%s", d)
+			if d := cmp.Diff(tt.states, states); d != "" {
+				t.Errorf("states (-want +got):\n%s", d)
 			}
 		})
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejectedOperations(t *testing.T) {
 	tests := []struct {
-		name  string
-		steps []func(*Container) error
-		last  func(*Container) error
-		want  error
+		name       string
+		operations []func(*Container) error
+		last       func(*Container) error
+		want       error
 	}{
 		{"register twice", []func(*Container) error{register("1")}, register("1"), ErrRegistered},
 		{"start unknown", nil, started("1"), ErrNotFound},
 		{"start twice", []func(*Container) error{register("1"), started("1")}, started("1"), ErrState},
-		{"fail what runs", []func(*Container) error{register("1"), started("1")}, startFails("1"), ErrState},
+		{"fail an active biz", []func(*Container) error{register("1"), started("1")}, startFails("1"), ErrState},
 		{"fail unknown", nil, startFails("1"), ErrNotFound},
 		{"stop unknown", nil, stopping("1"), ErrNotFound},
-		{"stop while it starts", []func(*Container) error{register("1")}, stopping("1"), ErrState},
-		{"remove what is active", []func(*Container) error{register("1"), started("1")}, stopped("1"), ErrState},
+		{"stop while starting", []func(*Container) error{register("1")}, stopping("1"), ErrState},
+		{"remove an active biz", []func(*Container) error{register("1"), started("1")}, stopped("1"), ErrState},
 		{"remove unknown", nil, stopped("1"), ErrNotFound},
-		{"break what is active", []func(*Container) error{register("1"), started("1")}, stopFails("1"), ErrState},
+		{"break an active biz", []func(*Container) error{register("1"), started("1")}, stopFails("1"), ErrState},
 		{"break unknown", nil, stopFails("1"), ErrNotFound},
 		{"switch unknown", nil, switchTo("1"), ErrNotFound},
-		{"switch while it starts", []func(*Container) error{register("1")}, switchTo("1"), ErrState},
+		{"switch while starting", []func(*Container) error{register("1")}, switchTo("1"), ErrState},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, c := script(t, Options{}, tt.steps...)
+			_, c := runOperations(t, Options{}, tt.operations...)
 			before := c.List()
 			if err := tt.last(c); !errors.Is(err, tt.want) {
-				t.Errorf("error %v, want %v", err, tt.want)
+				t.Errorf("error = %v, want %v", err, tt.want)
 			}
 			if d := cmp.Diff(before, c.List(), cmpopts.IgnoreUnexported(Biz{})); d != "" {
-				t.Errorf("a refused step changed something (-before +after):\n%s", d)
+				t.Errorf("container after a rejected operation (-before +after):\n%s", d)
 			}
 		})
 	}
@@ -224,34 +224,34 @@ func TestListIsOrderedByPriority(t *testing.T) {
 	}
 }
 
-func TestCopiesDoNotShareTheFuture(t *testing.T) {
-	_, c := script(t, Options{}, register("1"), started("1"))
+func TestCopiesDoNotShareNewRecords(t *testing.T) {
+	_, c := runOperations(t, Options{}, register("1"), started("1"))
 	before, _ := c.Get("biz1:1")
 	if err := c.Stopping("biz1:1", epoch); err != nil {
 		t.Fatal(err)
 	}
 	want := []Record{{epoch, Resolved, Created, ""}, {epoch, Activated, Started, ""}}
 	if d := cmp.Diff(want, append(before.Records, Record{})[:2]); d != "" {
-		t.Errorf("records of an old copy (-want +got):\n%s", d)
+		t.Errorf("records of the earlier copy (-want +got):\n%s", d)
 	}
 	after, _ := c.Get("biz1:1")
 	if after.Records[2] != (Record{epoch, Deactivated, Killing, ""}) {
-		t.Errorf("a copy overwrote the history: %+v", after.Records)
+		t.Errorf("records after a change of the copy = %+v", after.Records)
 	}
 }
 
 func TestServing(t *testing.T) {
-	_, c := script(t, Options{Activation: ActivateMulti}, register("1"), started("1"), register("2"), started("2"))
+	_, c := runOperations(t, Options{Activation: ActivateMulti}, register("1"), started("1"), register("2"), started("2"))
 	if b, ok := c.Serving("biz1"); !ok || b.Version != "2" {
-		t.Errorf("serving %q %v, want the version activated last", b.Version, ok)
+		t.Errorf("Serving() = %q, %v; want version 2, which was activated last", b.Version, ok)
 	}
 	if err := c.Stopping("biz1:2", epoch); err != nil {
 		t.Fatal(err)
 	}
 	if b, ok := c.Serving("biz1"); !ok || b.Version != "1" {
-		t.Errorf("serving %q %v after the other stops", b.Version, ok)
+		t.Errorf("Serving() after version 2 stops = %q, %v; want version 1", b.Version, ok)
 	}
 	if _, ok := c.Serving("other"); ok {
-		t.Error("a path that nobody has is served")
+		t.Error("Serving() returned a biz for an unknown path")
 	}
 }

@@ -1,4 +1,4 @@
-// Package jar reads what a base needs to know of a biz jar: its manifest.
+// Package jar reads the manifests of biz jars.
 package jar
 
 import (
@@ -23,10 +23,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultPriority is that of a manifest without one (protocol 3.6).
+// DefaultPriority is the priority of a biz whose manifest has none (protocol 3.6).
 const DefaultPriority = 100
 
-// Manifest is what the manifest of a biz jar says (protocol 9.3).
+// Manifest has the attributes of a biz jar (protocol 9.3).
 type Manifest struct {
 	Name, Version  string
 	MainClass      string
@@ -34,23 +34,23 @@ type Manifest struct {
 	Priority       int
 }
 
-// Kind says why a jar could not be read.
-type Kind int
+// ErrorKind is the reason why a jar could not be read.
+type ErrorKind int
 
-// The kinds of errors, as far as Java tells them apart.
+// The kinds of errors, which Java reports with different exceptions.
 const (
-	Other       Kind = iota // another I/O error
-	NotFound                // no such file, or 404
-	Refused                 // connection refused
-	UnknownHost             // Detail is the host
-	TimedOut                // a limit of time was reached
-	NotZip                  // not a zip archive
-	NotBiz                  // an archive, but not of a biz; Detail says why
+	Other       ErrorKind = iota // another I/O error
+	NotFound                     // no such file, or HTTP status 404 or 410
+	Refused                      // connection refused
+	UnknownHost                  // Detail is the host
+	TimedOut                     // the connection or the download timed out
+	NotZip                       // not a zip archive
+	NotBiz                       // a zip archive, but not a valid biz; Detail has the reason
 )
 
-// Error is what Read returns.
+// Error is the error of Read.
 type Error struct {
-	Kind   Kind
+	Kind   ErrorKind
 	Detail string
 	// Answer is a suffix for error messages: ": " and a description of the HTTP response that returned the content,
 	// such as an error page of a proxy. It is empty for a file.
@@ -67,32 +67,32 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.err }
 
-// IsMalformed tells whether there is a file and it is no biz jar.
+// IsMalformed reports whether the file was read but is not a biz jar.
 func IsMalformed(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Kind == NotZip || e.Kind == NotBiz)
 }
 
-// Limits bound a read.
+// Limits of a Reader.
 type Limits struct {
-	// Size is the largest jar, in bytes; zero = 256 MiB.
+	// Size is the maximum size of a jar in bytes. Default: 256 MiB.
 	Size int64
-	// Connect and Total bound the time of a download; zero = 2 s and 30 s.
+	// Connect is the timeout of the connection, and Total the timeout of the download. Default: 2 s and 30 s.
 	Connect, Total time.Duration
 }
 
-// Reader reads manifests and remembers those of URLs over HTTP, so that a
-// thousand bases download a jar once. Safe for concurrent use.
+// Reader reads manifests. It caches the manifests of HTTP URLs, so that many bases download a jar only once. It is safe
+// for concurrent use.
 type Reader struct {
 	limits Limits
 	client *http.Client
 	flight singleflight.Group
 
-	mu   sync.Mutex
-	seen map[string]Manifest // by URL
+	mu    sync.Mutex
+	cache map[string]Manifest // by URL
 }
 
-// NewReader returns a Reader with an empty memory.
+// NewReader returns a Reader with an empty cache.
 func NewReader(l Limits) *Reader {
 	l.Size = cmp.Or(l.Size, 256<<20)
 	l.Connect = cmp.Or(l.Connect, 2*time.Second)
@@ -104,12 +104,12 @@ func NewReader(l Limits) *Reader {
 			Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true},
 			Timeout:   l.Total,
 		},
-		seen: map[string]Manifest{},
+		cache: map[string]Manifest{},
 	}
 }
 
-// Read opens a file or downloads an http or https URL and reads its manifest.
-// Every error is an *Error. It blocks for Limits.Total at most.
+// Read reads the manifest of the jar at a file, http or https URL. Every error is an *Error. Read blocks for at most
+// Limits.Total.
 func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 	switch u.Scheme {
 	case "file":
@@ -120,24 +120,24 @@ func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 	}
 	key := u.String()
 	r.mu.Lock()
-	known, ok := r.seen[key]
+	known, ok := r.cache[key]
 	r.mu.Unlock()
 	if ok {
 		return known, nil
 	}
 	done := r.flight.DoChan(key, func() (any, error) {
-		// The download is for all callers, so it does not end with the first one. The timeout of the client bounds it.
+		// All callers share the download, so the context of the first caller does not cancel it. The client has a timeout.
 		m, err := r.download(context.WithoutCancel(ctx), key)
 		if err == nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.seen[key] = m
+			r.cache[key] = m
 		}
 		return m, err
 	})
 	select {
 	case <-ctx.Done():
-		return Manifest{}, &Error{Kind: Other, Detail: "download was given up", err: ctx.Err()}
+		return Manifest{}, &Error{Kind: Other, Detail: "download was canceled", err: ctx.Err()}
 	case res := <-done:
 		m, _ := res.Val.(Manifest)
 		return m, res.Err
@@ -145,7 +145,7 @@ func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 }
 
 func (r *Reader) readFile(name string) (Manifest, error) {
-	f, err := os.Open(name) //nolint:gosec // the jar that a base is told to install
+	f, err := os.Open(name) //nolint:gosec // the user selects the jar
 	if err != nil {
 		return Manifest{}, classify(err)
 	}
@@ -174,10 +174,10 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	defer func() { _ = resp.Body.Close() }()
 	switch {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
-		return Manifest{}, &Error{Kind: NotFound, Detail: Shown(resp.Request.URL)}
+		return Manifest{}, &Error{Kind: NotFound, Detail: Redact(resp.Request.URL)}
 	case resp.StatusCode != http.StatusOK:
 		return Manifest{}, &Error{Kind: Other, Detail: fmt.Sprintf(
-			"Server returned HTTP response code: %d for URL: %s", resp.StatusCode, Shown(resp.Request.URL))}
+			"Server returned HTTP response code: %d for URL: %s", resp.StatusCode, Redact(resp.Request.URL))}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, r.limits.Size+1))
 	switch {
@@ -189,15 +189,14 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	m, err := parse(bytes.NewReader(body), int64(len(body)))
 	var malformed *Error
 	if errors.As(err, &malformed) {
-		malformed.Answer = fmt.Sprintf(": %s answered %s with content type %.100q", Shown(resp.Request.URL),
+		malformed.Answer = fmt.Sprintf(": %s answered %s with content type %.100q", Redact(resp.Request.URL),
 			resp.Status, resp.Header.Get("Content-Type"))
 	}
 	return m, err
 }
 
-// Shown returns a URL as errors show it: without credentials and without the query, which may have a
-// signature.
-func Shown(u *url.URL) string {
+// Redact returns a URL for error messages, without the credentials and the query, which may contain a signature.
+func Redact(u *url.URL) string {
 	shown := *u
 	if shown.User != nil {
 		shown.User = url.User("***")
@@ -212,7 +211,7 @@ func tooLarge(limit int64) error {
 	return &Error{Kind: Other, Detail: fmt.Sprintf("jar is larger than %d bytes", limit)}
 }
 
-// classify turns an I/O error into the kind that Java would throw.
+// classify returns an *Error with the kind of an I/O error.
 func classify(err error) error {
 	var dns *net.DNSError
 	var netErr net.Error
@@ -230,7 +229,7 @@ func classify(err error) error {
 	}
 }
 
-// maxManifest bounds the manifest: real ones have a few kilobytes.
+// maxManifest is the maximum size of a manifest in bytes. Real manifests have a few kilobytes.
 const maxManifest = 1 << 20
 
 func parse(r io.ReaderAt, size int64) (Manifest, error) {
@@ -274,11 +273,11 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 	return m, nil
 }
 
-// attributes returns the main attributes of a manifest: "Key: value" lines, where a line that begins with a blank
-// continues the one before. Keys are lower-cased.
+// attributes returns the main attributes of a manifest, with keys in lower case. An attribute is a line "Key: value". A
+// line that begins with a space continues the previous line.
 func attributes(text string) (map[string]string, error) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n ", "")
-	main, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n\n") // sections of single entries follow
+	main, _, _ := strings.Cut(strings.TrimLeft(text, "\n"), "\n\n") // the sections of entries follow
 	attrs := map[string]string{}
 	for line := range strings.Lines(main) {
 		key, value, ok := strings.Cut(line, ":")

@@ -21,8 +21,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// build makes a jar with a manifest; an empty one makes a jar without.
-func build(t *testing.T, manifest string) []byte {
+// buildJar returns a jar with a manifest; an empty manifest is omitted.
+func buildJar(t *testing.T, manifest string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	z := zip.NewWriter(&buf)
@@ -41,7 +41,7 @@ func build(t *testing.T, manifest string) []byte {
 	return buf.Bytes()
 }
 
-const whole = "Manifest-Version: 1.0\r\nArk-Biz-Name: biz1\r\nArk-Biz-Version: " +
+const completeManifest = "Manifest-Version: 1.0\r\nArk-Biz-Name: biz1\r\nArk-Biz-Version: " +
 	"0.0.1-SNAPSHOT\r\nMain-Class: loader\r\n" +
 	"Start-Class: com.x.\r\n Biz1Application\r\npriority: 7\r\nweb-context-path: biz1\r\n\r\nName: " +
 	"other/entry\r\nArk-Biz-Name: wrong\r\n"
@@ -51,25 +51,25 @@ func TestManifests(t *testing.T) {
 		name     string
 		content  []byte
 		want     Manifest
-		kind     Kind
+		kind     ErrorKind
 		wantText string
 	}{
-		{name: "whole", content: build(t, whole),
+		{name: "complete", content: buildJar(t, completeManifest),
 			want: Manifest{"biz1", "0.0.1-SNAPSHOT", "com.x.Biz1Application", "biz1", 7}},
-		{name: "least", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\n"),
+		{name: "minimal", content: buildJar(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\n"),
 			want: Manifest{"a", "1", "M", "", DefaultPriority}},
-		{name: "no zip", content: []byte("hello"), kind: NotZip, wantText: "not a zip archive"},
+		{name: "not a zip archive", content: []byte("hello"), kind: NotZip, wantText: "not a zip archive"},
 		{name: "empty", content: nil, kind: NotZip, wantText: "not a zip archive"},
-		{name: "no manifest", content: build(t, ""), kind: NotBiz, wantText: "Archive must be a ark biz!"},
-		{name: "no name", content: build(t, "Main-Class: M\n"), kind: NotBiz, wantText: "Biz Name must not be empty!"},
-		{name: "no version", content: build(t, "Ark-Biz-Name: a\n"), kind: NotBiz,
+		{name: "no manifest", content: buildJar(t, ""), kind: NotBiz, wantText: "Archive must be a ark biz!"},
+		{name: "no name", content: buildJar(t, "Main-Class: M\n"), kind: NotBiz, wantText: "Biz Name must not be empty!"},
+		{name: "no version", content: buildJar(t, "Ark-Biz-Name: a\n"), kind: NotBiz,
 			wantText: "Biz Version must not be empty!"},
-		{name: "no main class", content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\n"), kind: NotBiz,
+		{name: "no main class", content: buildJar(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\n"), kind: NotBiz,
 			wantText: "Biz Main Class must not be empty!"},
-		{name: "bad priority",
-			content: build(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\npriority: high\n"), kind: NotBiz,
+		{name: "invalid priority",
+			content: buildJar(t, "Ark-Biz-Name: a\nArk-Biz-Version: 1\nMain-Class: M\npriority: high\n"), kind: NotBiz,
 			wantText: `For input string: "high"`},
-		{name: "a line that is none", content: build(t, "nonsense\n"), kind: NotZip,
+		{name: "invalid line", content: buildJar(t, "nonsense\n"), kind: NotZip,
 			wantText: "manifest cannot be read"},
 	}
 	for _, tt := range tests {
@@ -89,7 +89,7 @@ func TestManifests(t *testing.T) {
 					u = parseURL(t, srv.URL+"/x.jar")
 				}
 				got, err := NewReader(Limits{}).Read(t.Context(), u)
-				check(t, err, tt.kind, tt.wantText)
+				checkError(t, err, tt.kind, tt.wantText)
 				if d := cmp.Diff(tt.want, got); d != "" {
 					t.Errorf("manifest (-want +got):\n%s", d)
 				}
@@ -98,21 +98,21 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// check compares an error; no text means that there is none.
-func check(t *testing.T, err error, kind Kind, text string) {
+// checkError compares an error with its kind and a part of its text. An empty text means that err must be nil.
+func checkError(t *testing.T, err error, kind ErrorKind, text string) {
 	t.Helper()
 	if text == "" {
 		if err != nil {
-			t.Errorf("error %v", err)
+			t.Errorf("error = %v, want nil", err)
 		}
 		return
 	}
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != kind || !strings.Contains(e.Error(), text) {
-		t.Errorf("error %#v, want kind %d with %q", err, kind, text)
+		t.Errorf("error = %#v, want kind %d with %q", err, kind, text)
 	}
 	if want := kind == NotZip || kind == NotBiz; IsMalformed(err) != want {
-		t.Errorf("malformed: %v, want %v", !want, want)
+		t.Errorf("IsMalformed() = %v, want %v", !want, want)
 	}
 }
 
@@ -125,7 +125,7 @@ func parseURL(t *testing.T, s string) *url.URL {
 	return u
 }
 
-func TestUnreachable(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,18 +144,18 @@ func TestUnreachable(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = gone.Close()
+	_ = closed.Close()
 	large := filepath.Join(t.TempDir(), "large.jar")
 	if err := os.WriteFile(large, make([]byte, 1001), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
 		url  string
-		kind Kind
+		kind ErrorKind
 		text string
 	}{
 		{"file:///nowhere/x.jar", NotFound, "no such file"},
@@ -165,7 +165,7 @@ func TestUnreachable(t *testing.T) {
 		{srv.URL + "/404", NotFound, "/404"},
 		{srv.URL + "/500", Other, "Server returned HTTP response code: 500 for URL: " + srv.URL + "/500"},
 		{srv.URL + "/hang", TimedOut, "timed out"},
-		{"http://" + gone.Addr().String() + "/x.jar", Refused, "connection refused"},
+		{"http://" + closed.Addr().String() + "/x.jar", Refused, "connection refused"},
 		{"jar:file:/x.jar!/", Other, "cannot read jar URLs"},
 	}
 	for _, tt := range tests {
@@ -174,56 +174,56 @@ func TestUnreachable(t *testing.T) {
 			limits.Total = 100 * time.Millisecond
 		}
 		_, err := NewReader(limits).Read(t.Context(), parseURL(t, tt.url))
-		check(t, err, tt.kind, tt.text)
+		checkError(t, err, tt.kind, tt.text)
 	}
 }
 
-func TestUnknownHostIsToldApart(t *testing.T) {
+func TestUnknownHost(t *testing.T) {
 	err := classify(fmt.Errorf("get: %w", &net.DNSError{Name: "h", Err: "no such host", IsNotFound: true}))
-	check(t, err, UnknownHost, "h")
+	checkError(t, err, UnknownHost, "h")
 }
 
 func TestDownloadsAreShared(t *testing.T) {
-	var asked atomic.Int32
+	var requests atomic.Int32
 	release := make(chan struct{})
-	content := build(t, whole)
+	content := buildJar(t, completeManifest)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		<-release
 		_, _ = w.Write(content)
 	}))
 	defer srv.Close()
 	r := NewReader(Limits{})
 	u := parseURL(t, srv.URL+"/x.jar")
-	impatient, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Read(impatient, u); !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled read: %v", err)
+	if _, err := r.Read(canceled, u); !errors.Is(err, context.Canceled) {
+		t.Errorf("error with a canceled context = %v, want Canceled", err)
 	}
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
 			if m, err := r.Read(t.Context(), u); err != nil || m.Name != "biz1" {
-				t.Errorf("%+v %v", m, err)
+				t.Errorf("Read() = %+v, %v", m, err)
 			}
 		})
 	}
 	close(release)
 	wg.Wait()
-	if n := asked.Load(); n != 1 {
-		t.Errorf("51 reads asked the server %d times", n)
+	if n := requests.Load(); n != 1 {
+		t.Errorf("requests for 51 reads = %d, want 1", n)
 	}
 }
 
-// FuzzParse: no archive makes the reader crash, and what it accepts is complete.
+// FuzzParse: parse does not panic, and an accepted manifest has all required fields.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := parse(bytes.NewReader(raw), int64(len(raw)))
 		if err == nil && (m.Name == "" || m.Version == "" || m.MainClass == "") {
-			t.Errorf("accepted %+v", m)
+			t.Errorf("parse() accepted the incomplete manifest %+v", m)
 		}
 		if err != nil && (!IsMalformed(err) || len(err.Error()) > 1000) {
-			t.Errorf("the error of an archive is %.1200v", err)
+			t.Errorf("error = %.1200v, want a malformed error of at most 1000 bytes", err)
 		}
 	})
 }

@@ -1,11 +1,9 @@
-// Package mqtt is a small MQTT 3.1.1 client for processes that hold thousands
-// of connections. A connected client costs one goroutine, the one that called
-// Run; writers appear only while there is something to write.
+// Package mqtt is an MQTT 3.1.1 client for processes with thousands of connections. A connected client needs one
+// goroutine, which calls Run. A second goroutine runs only while data is written.
 //
-// It does what a base needs of paho's Java client (protocol 3.1): clean
-// session, QoS 1 both ways, keep alive, automatic reconnect from 1 s doubling
-// to 128 s. With a clean session nothing survives a lost connection, so there
-// is no store and no retransmission.
+// The client behaves like paho's Java client in a base (protocol 3.1): clean session, QoS 1 in both directions, keep
+// alive, and reconnects after 1 s, 2 s and so on up to 128 s. It does not store or resend messages, because a clean
+// session ends with the connection.
 package mqtt
 
 import (
@@ -21,47 +19,45 @@ import (
 // ErrNotConnected is returned by Publish and Subscribe between connections.
 var ErrNotConnected = errors.New("mqtt: client is not connected")
 
-// ErrTooManyInFlight is returned by Publish when MaxInFlight messages wait
-// for their acknowledgement.
+// ErrTooManyInFlight is returned by Publish when MaxInFlight messages have not been acknowledged.
 var ErrTooManyInFlight = errors.New("mqtt: too many publishes in flight")
 
-// ErrRefused wraps the broker's refusal of a connection.
+// ErrRefused is wrapped by the error of a connection that the broker has refused.
 var ErrRefused = errors.New("mqtt: connection refused by broker")
 
 // The defaults of paho and, for MaxInFlight, of arklet.
 const (
-	// FirstPause is the pause before the first reconnect. It doubles up to LastPause.
+	// FirstPause is the delay before the first reconnect. The delay doubles up to LastPause.
 	FirstPause     = time.Second
 	LastPause      = 128 * time.Second
 	KeepAlive      = 60 * time.Second
 	ConnectTimeout = 30 * time.Second
 	MaxInFlight    = 1000
 
-	maxPacket = 16 << 20 // bytes that a broker may send
+	maxPacket = 16 << 20 // maximum size of a packet from the broker, in bytes
 )
 
-// Options configure a Client. All but the credentials are required.
+// Options of a Client. All fields except FailFirst, Username and Password are required.
 type Options struct {
 	// Dial opens the connection to the broker.
 	Dial func(context.Context) (net.Conn, error)
 	// ClientID, Username and Password identify the client. Empty credentials are not sent.
 	ClientID, Username, Password string
-	// Speed divides keep-alive, pauses and timeouts; at least 1.
+	// Speed is the time scale, at least 1. Keep-alive, delays and timeouts are divided by it.
 	Speed int
-	// FailFirst makes Run return when the very first connection fails.
+	// FailFirst makes Run return an error if the first connection attempt fails.
 	FailFirst bool
-	// OnConnect, OnMessage and OnLost are called on the goroutine of Run: after every
-	// handshake, with every message, and when a connection ends. first reports whether it is
-	// the first connection. The receiver may keep the payload.
+	// OnConnect is called after each handshake; first reports whether it is the first connection. OnMessage is called
+	// with each message, and may keep the payload. OnLost is called when a connection ends. Run calls the functions.
 	OnConnect func(first bool)
 	OnMessage func(topic string, payload []byte)
 	OnLost    func(error)
 	Logger    *slog.Logger
 }
 
-func (o *Options) divided(d time.Duration) time.Duration { return d / time.Duration(o.Speed) }
+func (o *Options) scaled(d time.Duration) time.Duration { return d / time.Duration(o.Speed) }
 
-// Client is one MQTT client. All methods may be called concurrently.
+// Client is an MQTT client. All methods may be called concurrently.
 type Client struct {
 	opts Options
 
@@ -73,10 +69,10 @@ type Client struct {
 // New returns a client that connects when Run is called.
 func New(opts Options) *Client { return &Client{opts: opts} }
 
-// Run connects, serves the connection and reconnects until ctx ends, and then
-// returns nil. With FailFirst it returns the error of a failed first attempt.
+// Run connects, serves the connection and reconnects until ctx ends. Then it returns nil. With FailFirst, it returns the
+// error of a failed first attempt.
 func (c *Client) Run(ctx context.Context) error {
-	firstPause := c.opts.divided(FirstPause)
+	firstPause := c.opts.scaled(FirstPause)
 	first, pause := true, firstPause
 	for {
 		if !c.awaitRelease(ctx) {
@@ -111,17 +107,17 @@ func (c *Client) Run(ctx context.Context) error {
 			return nil
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, c.opts.divided(LastPause))
+		pause = min(2*pause, c.opts.scaled(LastPause))
 	}
 }
 
-// serve makes the connection the client's and reads it until it breaks.
+// serve reads a connection until it ends.
 func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	c.mu.Lock()
 	if c.held != nil {
 		c.mu.Unlock()
 		cn.close()
-		return errors.New("connection is held up")
+		return errors.New("connection is held back")
 	}
 	c.conn = cn
 	c.mu.Unlock()
@@ -135,12 +131,12 @@ func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	stop := context.AfterFunc(ctx, cn.close)
 	defer stop()
 	c.opts.OnConnect(first)
-	cn.watch()
+	cn.startKeepAlive()
 	return cn.read()
 }
 
-// Publish sends a message with QoS 1 without waiting for the acknowledgement.
-// It does not block on the network. The payload must not change afterwards.
+// Publish queues a message with QoS 1. It does not block on the network or wait for the acknowledgement. The payload
+// must not be changed afterwards.
 func (c *Client) Publish(topic string, payload []byte) error {
 	cn := c.current()
 	if cn == nil {
@@ -152,7 +148,7 @@ func (c *Client) Publish(topic string, payload []byte) error {
 	return nil
 }
 
-// Subscribe asks for topic filters with QoS 1. A refusal by the broker is logged.
+// Subscribe queues a subscription to topic filters with QoS 1. If the broker refuses it, the refusal is logged.
 func (c *Client) Subscribe(filters ...string) error {
 	cn := c.current()
 	if cn == nil {
@@ -161,10 +157,10 @@ func (c *Client) Subscribe(filters ...string) error {
 	return cn.subscribe(filters)
 }
 
-// Connected reports whether there is a connection.
+// Connected reports whether the client is connected.
 func (c *Client) Connected() bool { return c.current() != nil }
 
-// Hold breaks the connection and keeps the client from reconnecting until Release.
+// Hold closes the connection, and prevents reconnects until Release is called.
 func (c *Client) Hold() {
 	c.mu.Lock()
 	if c.held == nil {
@@ -177,7 +173,7 @@ func (c *Client) Hold() {
 	}
 }
 
-// Release ends a Hold. The client reconnects after its pause.
+// Release ends a Hold. The client reconnects after the current delay.
 func (c *Client) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

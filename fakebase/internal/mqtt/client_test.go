@@ -16,23 +16,23 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// server is the broker's end of one connection, by hand.
+// server is the broker's end of a connection. Tests read and write its packets.
 type server struct {
 	t    *testing.T
 	conn net.Conn
-	c    *conn // to read packets with
+	c    *conn // decodes packets
 }
 
-// peer makes a client whose connections arrive on a channel.
-func peer(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
+// newClient returns a client and a channel with the broker's ends of its connections.
+func newClient(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
 	t.Helper()
-	arrivals := make(chan *server, 100)
+	connections := make(chan *server, 100)
 	opts := Options{
 		ClientID: "p@@@b1", Username: "u", Password: "s",
 		Dial: func(context.Context) (net.Conn, error) {
-			near, far := net.Pipe()
-			arrivals <- &server{t, far, newConn(far)}
-			return near, nil
+			clientEnd, serverEnd := net.Pipe()
+			connections <- &server{t, serverEnd, newConn(serverEnd)}
+			return clientEnd, nil
 		},
 		Speed: 1, OnConnect: func(bool) {}, OnMessage: func(string, []byte) {}, OnLost: func(error) {},
 		Logger: slog.New(slog.DiscardHandler),
@@ -40,19 +40,19 @@ func peer(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
 	if change != nil {
 		change(&opts)
 	}
-	return New(opts), arrivals
+	return New(opts), connections
 }
 
-func newConn(nc net.Conn) *conn { return &conn{net: nc, br: reader(nc)} }
+func newConn(nc net.Conn) *conn { return &conn{net: nc, br: newReader(nc)} }
 
-// run runs the client until the test ends.
+// run runs a client until the test ends.
 func run(t *testing.T, c *Client) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := c.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
+			t.Errorf("Run() = %v", err)
 		}
 	})
 	t.Cleanup(func() {
@@ -61,7 +61,7 @@ func run(t *testing.T, c *Client) {
 	})
 }
 
-// read reads one packet; CONNECT, SUBSCRIBE and PINGREQ too, which a client never reads.
+// read reads a packet, including those that only clients send: CONNECT, SUBSCRIBE and PINGREQ.
 func (s *server) read() packets.Packet {
 	s.t.Helper()
 	pk, body, err := s.raw()
@@ -113,8 +113,8 @@ func TestHandshakeAndTraffic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := make(chan string, 1)
 		var c *Client
-		var arrivals <-chan *server
-		c, arrivals = peer(t, func(o *Options) {
+		var connections <-chan *server
+		c, connections = newClient(t, func(o *Options) {
 			o.OnConnect = func(bool) {
 				if err := c.Subscribe("a/+", "b"); err != nil {
 					t.Error(err)
@@ -123,32 +123,32 @@ func TestHandshakeAndTraffic(t *testing.T) {
 			o.OnMessage = func(topic string, payload []byte) { got <- topic + " " + string(payload) }
 		})
 		if err := c.Publish("x", nil); !errors.Is(err, ErrNotConnected) {
-			t.Errorf("publish before Run: %v", err)
+			t.Errorf("Publish() before Run = %v, want ErrNotConnected", err)
 		}
 		run(t, c)
-		s := <-arrivals
-		hello := s.read().Connect
-		if hello.ClientIdentifier != "p@@@b1" || string(hello.Username) != "u" || string(hello.Password) != "s" ||
-			!hello.Clean || hello.Keepalive != 60 || hello.WillFlag {
-			t.Errorf("CONNECT %+v", hello)
+		s := <-connections
+		connect := s.read().Connect
+		if connect.ClientIdentifier != "p@@@b1" || string(connect.Username) != "u" || string(connect.Password) != "s" ||
+			!connect.Clean || connect.Keepalive != 60 || connect.WillFlag {
+			t.Errorf("CONNECT = %+v", connect)
 		}
 		s.write(0x20, 2, 0, 0)
 		sub := s.read()
 		if len(sub.Filters) != 2 || sub.Filters[0].Filter != "a/+" || sub.Filters[0].Qos != 1 ||
 			sub.Filters[1].Filter != "b" {
-			t.Errorf("SUBSCRIBE %+v", sub.Filters)
+			t.Errorf("SUBSCRIBE = %+v", sub.Filters)
 		}
 		s.write(0x90, 4, byte(sub.PacketID>>8), byte(sub.PacketID), 1, 1)
 		s.write(0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i')
 		if ack := s.read(); ack.FixedHeader.Type != packets.Puback || ack.PacketID != 9 {
-			t.Errorf("PUBACK %+v", ack)
+			t.Errorf("PUBACK = %+v, want packet ID 9", ack)
 		}
 		if m := <-got; m != "b hi" {
-			t.Errorf("message %q", m)
+			t.Errorf("message = %q", m)
 		}
 		s.write(0x30, 4, 0, 1, 'b', '0') // QoS 0 needs no acknowledgement
 		if m := <-got; m != "b 0" {
-			t.Errorf("message %q", m)
+			t.Errorf("message = %q", m)
 		}
 		if err := c.Publish("t", []byte("data")); err != nil {
 			t.Fatal(err)
@@ -156,66 +156,66 @@ func TestHandshakeAndTraffic(t *testing.T) {
 		pub := s.read()
 		if pub.FixedHeader.Qos != 1 || pub.FixedHeader.Retain || pub.TopicName != "t" ||
 			string(pub.Payload) != "data" || pub.PacketID == 0 {
-			t.Errorf("PUBLISH %+v", pub)
+			t.Errorf("PUBLISH = %+v", pub)
 		}
 	})
 }
 
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, arrivals := peer(t, nil)
+		c, connections := newClient(t, nil)
 		run(t, c)
-		s := <-arrivals
+		s := <-connections
 		s.read()
 		begun := time.Now()
 		s.write(0x20, 2, 0, 0)
 		for i := range 3 {
 			if pk := s.read(); pk.FixedHeader.Type != packets.Pingreq {
-				t.Fatalf("packet %d", pk.FixedHeader.Type)
+				t.Fatalf("packet type = %d, want PINGREQ", pk.FixedHeader.Type)
 			}
-			if quiet := time.Since(begun); quiet > KeepAlive {
-				t.Errorf("ping %d after %s of silence", i, quiet)
+			if idle := time.Since(begun); idle > KeepAlive {
+				t.Errorf("ping %d after %s, want at most %s", i, idle, KeepAlive)
 			}
 			begun = time.Now()
 			s.write(0xd0, 0)
 		}
-		// A broker that answers no more is given up after one and a half keep-alives.
+		// The client closes the connection after one and a half KeepAlive without a response.
 		for {
 			if _, _, err := s.raw(); err != nil {
 				break
 			}
 		}
 		if took := time.Since(begun); took < 85*time.Second || took > 150*time.Second {
-			t.Errorf("a silent broker was given up after %s", took)
+			t.Errorf("connection was closed after %s, want 85s to 150s", took)
 		}
-		if again := <-arrivals; again == s {
-			t.Error("no new connection")
+		if reconnected := <-connections; reconnected == s {
+			t.Error("client did not reconnect")
 		}
 	})
 }
 
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, arrivals := peer(t, nil)
+		c, connections := newClient(t, nil)
 		run(t, c)
 		begun := time.Now()
 		for _, want := range []time.Duration{0, 1, 3, 7} {
-			s := <-arrivals
+			s := <-connections
 			if at := time.Since(begun); at != want*time.Second {
-				t.Errorf("attempt at %s, want %ds", at, want)
+				t.Errorf("attempt after %s, want %ds", at, want)
 			}
 			s.read()
 			_ = s.conn.Close()
 		}
-		s := <-arrivals // at 15 s, and this one is welcome
+		s := <-connections // after 15 s; the broker accepts it
 		s.read()
 		s.write(0x20, 2, 0, 0)
 		synctest.Wait()
 		begun = time.Now()
 		_ = s.conn.Close()
-		<-arrivals
+		<-connections
 		if pause := time.Since(begun); pause != time.Second {
-			t.Errorf("the pause after a good connection is %s, want 1s again", pause)
+			t.Errorf("delay after a successful connection = %s, want 1s", pause)
 		}
 	})
 }
@@ -223,9 +223,9 @@ func TestBackoff(t *testing.T) {
 func TestHoldAndRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := make(chan error, 10)
-		c, arrivals := peer(t, func(o *Options) { o.OnLost = func(err error) { lost <- err } })
+		c, connections := newClient(t, func(o *Options) { o.OnLost = func(err error) { lost <- err } })
 		run(t, c)
-		s := <-arrivals
+		s := <-connections
 		s.read()
 		s.write(0x20, 2, 0, 0)
 		synctest.Wait()
@@ -236,16 +236,16 @@ func TestHoldAndRelease(t *testing.T) {
 		c.Hold()
 		t.Logf("lost: %v", <-lost)
 		<-time.After(time.Hour)
-		if len(arrivals) != 0 || c.Connected() {
+		if len(connections) != 0 || c.Connected() {
 			t.Error("reconnected while held")
 		}
 		c.Release()
 		c.Release()
-		<-arrivals
+		<-connections
 	})
 }
 
-func TestRefusalsAndLimits(t *testing.T) {
+func TestRunErrorsAndLimits(t *testing.T) {
 	first := func(o *Options) { o.FailFirst = true }
 	tests := []struct {
 		name   string
@@ -253,73 +253,72 @@ func TestRefusalsAndLimits(t *testing.T) {
 		want   string
 	}{
 		{"bad credentials", []byte{0x20, 2, 0, 5}, "5: " + ErrRefused.Error()},
-		{"another packet", []byte{0xd0, 0}, "type 13"},
-		{"a malformed header", []byte{0x2f, 0}, "decoding packet header"},
-		{"an endless length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding packet length"},
-		{"a packet that is too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "is larger than"},
+		{"unexpected packet", []byte{0xd0, 0}, "type 13"},
+		{"invalid header", []byte{0x2f, 0}, "decoding packet header"},
+		{"invalid length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding packet length"},
+		{"packet too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "is larger than"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, arrivals := peer(t, first)
+				c, connections := newClient(t, first)
 				done := make(chan error, 1)
 				go func() { done <- c.Run(t.Context()) }()
-				s := <-arrivals
+				s := <-connections
 				s.read()
-				_, _ = s.conn.Write(tt.answer) // the client may hang up in the middle
+				_, _ = s.conn.Write(tt.answer) // the client may close the connection first
 				if err := <-done; err == nil || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("Run: %v, want %q", err, tt.want)
+					t.Errorf("Run() = %v, want %q", err, tt.want)
 				}
 			})
 		})
 	}
-	t.Run("a broker that never answers", func(t *testing.T) {
+	t.Run("no response", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c, arrivals := peer(t, first)
+			c, connections := newClient(t, first)
 			done := make(chan error, 1)
 			begun := time.Now()
 			go func() { done <- c.Run(t.Context()) }()
-			(<-arrivals).read()
+			(<-connections).read()
 			if err := <-done; err == nil || time.Since(begun) != 30*time.Second {
-				t.Errorf("Run: %v after %s", err, time.Since(begun))
+				t.Errorf("Run() = %v after %s, want an error after 30s", err, time.Since(begun))
 			}
 		})
 	})
-	t.Run("in flight", func(t *testing.T) {
+	t.Run("too many in flight", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			c, arrivals := peer(t, nil)
+			c, connections := newClient(t, nil)
 			run(t, c)
-			s := <-arrivals
+			s := <-connections
 			s.read()
 			s.write(0x20, 2, 0, 0)
 			go func() { _, _ = io.Copy(io.Discard, s.conn) }()
 			synctest.Wait()
 			for i := range MaxInFlight {
 				if err := c.Publish("t", nil); err != nil {
-					t.Fatalf("publish %d: %v", i, err)
+					t.Fatalf("Publish() %d = %v", i, err)
 				}
 			}
 			if err := c.Publish("t", nil); !errors.Is(err, ErrTooManyInFlight) {
-				t.Errorf("one more: %v", err)
+				t.Errorf("Publish() above the limit = %v, want ErrTooManyInFlight", err)
 			}
 			s.write(0x40, 2, 0, 1)
 			synctest.Wait()
 			if err := c.Publish("t", nil); err != nil {
-				t.Errorf("after an acknowledgement: %v", err)
+				t.Errorf("Publish() after an acknowledgement = %v", err)
 			}
 		})
 	})
 }
 
-// FuzzNext feeds anything to the packet reader: it never crashes and never
-// takes more than it was given.
+// FuzzNext: the packet reader does not panic, and does not return more data than its input.
 func FuzzNext(f *testing.F) {
 	for _, seed := range [][]byte{{0x20, 2, 0, 0}, {0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i'}, {0x90, 4, 0, 1, 1, 1},
 		{0x40, 2, 0, 1}, {0xd0, 0}, {0x30, 0}, {0x40, 0}, {0x34, 5, 0, 1, 'a', 0, 1}} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		cn := &conn{br: reader(bytes.NewReader(raw))}
+		cn := &conn{br: newReader(bytes.NewReader(raw))}
 		read := 0
 		for {
 			pk, err := cn.next()
@@ -328,11 +327,11 @@ func FuzzNext(f *testing.F) {
 			}
 			read += 2 + pk.FixedHeader.Remaining
 			if len(pk.Payload) > len(raw) {
-				t.Fatalf("payload of %d bytes out of %d", len(pk.Payload), len(raw))
+				t.Fatalf("payload has %d bytes, input has %d", len(pk.Payload), len(raw))
 			}
 		}
 		if read > len(raw) {
-			t.Errorf("read %d bytes of %d", read, len(raw))
+			t.Errorf("read %d bytes, input has %d", read, len(raw))
 		}
 	})
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// readBuffer is small because there may be thousands: larger packets are read
-// past it.
+// readBuffer is small because a process can have thousands of connections. Larger packets bypass it.
 const readBuffer = 512
 
 type conn struct {
@@ -24,22 +23,22 @@ type conn struct {
 	br   *bufio.Reader
 	opts *Options
 
-	heard   atomic.Pointer[time.Time] // when something last arrived
-	writers sync.WaitGroup
+	lastRead atomic.Pointer[time.Time]
+	writers  sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	out     []byte // encoded packets that wait for the writer
-	writing bool   // a writer goroutine is at work
-	nextID  uint16
-	flying  map[uint16]struct{} // published, not yet acknowledged
-	timer   *time.Timer
+	mu       sync.Mutex
+	closed   bool
+	out      []byte // encoded packets to write
+	writing  bool   // reports whether a writer goroutine runs
+	nextID   uint16
+	inFlight map[uint16]struct{} // packet IDs without an acknowledgement
+	timer    *time.Timer
 }
 
-func reader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, readBuffer) }
 
 func (c *Client) connect(ctx context.Context) (*conn, error) {
-	dialCtx, cancel := context.WithTimeout(ctx, c.opts.divided(ConnectTimeout))
+	dialCtx, cancel := context.WithTimeout(ctx, c.opts.scaled(ConnectTimeout))
 	defer cancel()
 	nc, err := c.opts.Dial(dialCtx)
 	if err != nil {
@@ -47,7 +46,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	}
 	stop := context.AfterFunc(dialCtx, func() { _ = nc.Close() })
 	defer stop()
-	cn := &conn{net: nc, br: reader(nc), opts: &c.opts, flying: map[uint16]struct{}{}}
+	cn := &conn{net: nc, br: newReader(nc), opts: &c.opts, inFlight: map[uint16]struct{}{}}
 	if err := cn.handshake(); err != nil {
 		_ = nc.Close()
 		return nil, fmt.Errorf("connecting as %q: %w", c.opts.ClientID, err)
@@ -62,7 +61,7 @@ func (cn *conn) handshake() error {
 		ProtocolVersion: 4,
 		Connect: packets.ConnectParams{
 			ProtocolName: []byte("MQTT"), Clean: true, ClientIdentifier: o.ClientID,
-			Keepalive:    uint16(o.divided(KeepAlive) / time.Second), //nolint:gosec // it fits
+			Keepalive:    uint16(o.scaled(KeepAlive) / time.Second), //nolint:gosec // it fits
 			UsernameFlag: o.Username != "", Username: []byte(o.Username),
 			PasswordFlag: o.Password != "", Password: []byte(o.Password),
 		},
@@ -87,10 +86,10 @@ func (cn *conn) handshake() error {
 	return nil
 }
 
-// read handles packets until the connection breaks.
+// read handles packets until the connection ends.
 func (cn *conn) read() error {
 	for {
-		// A client waits here most of the time. Waiting inside next would keep a large packet on each stack.
+		// A client waits here most of the time. If it waited in next, the stack would have a large packet.
 		if _, err := cn.br.Peek(1); err != nil {
 			return err
 		}
@@ -105,7 +104,7 @@ func (cn *conn) handle() error {
 	if err != nil {
 		return err
 	}
-	cn.hear()
+	cn.markRead()
 	switch pk.FixedHeader.Type {
 	case packets.Publish:
 		if pk.FixedHeader.Qos == 1 {
@@ -117,7 +116,7 @@ func (cn *conn) handle() error {
 		cn.opts.OnMessage(pk.TopicName, pk.Payload)
 	case packets.Puback:
 		cn.mu.Lock()
-		delete(cn.flying, pk.PacketID)
+		delete(cn.inFlight, pk.PacketID)
 		cn.mu.Unlock()
 	case packets.Suback:
 		for _, code := range pk.ReasonCodes {
@@ -158,7 +157,7 @@ func (cn *conn) next() (packets.Packet, error) {
 		err = pk.ConnackDecode(body)
 	case packets.Publish:
 		if pk.FixedHeader.Qos > 1 {
-			return pk, errors.New("message with QoS 2, but only QoS 1 was asked for")
+			return pk, errors.New("message with QoS 2; the client subscribes with QoS 1 only")
 		}
 		err = pk.PublishDecode(body)
 	case packets.Puback:
@@ -173,7 +172,7 @@ func (cn *conn) next() (packets.Packet, error) {
 }
 
 func (cn *conn) publish(topic string, payload []byte) error {
-	id, err := cn.fly()
+	id, err := cn.nextPacketID()
 	if err != nil {
 		return err
 	}
@@ -201,25 +200,24 @@ func (cn *conn) subscribe(filters []string) error {
 	return cn.send(pk.SubscribeEncode)
 }
 
-// fly takes a packet id that no unacknowledged message has.
-func (cn *conn) fly() (uint16, error) {
+// nextPacketID returns a packet ID that no unacknowledged message has.
+func (cn *conn) nextPacketID() (uint16, error) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
-	if len(cn.flying) >= MaxInFlight {
+	if len(cn.inFlight) >= MaxInFlight {
 		return 0, ErrTooManyInFlight
 	}
 	for {
 		cn.nextID++
-		if _, taken := cn.flying[cn.nextID]; !taken && cn.nextID != 0 {
-			cn.flying[cn.nextID] = struct{}{}
+		if _, taken := cn.inFlight[cn.nextID]; !taken && cn.nextID != 0 {
+			cn.inFlight[cn.nextID] = struct{}{}
 			return cn.nextID, nil
 		}
 	}
 }
 
-// send encodes a packet behind those that wait and sees to it that a writer
-// is at work. The writer is a goroutine that ends when nothing is left: were
-// it the reader, two ends that write at the same time could block each other.
+// send queues an encoded packet and starts the writer goroutine if necessary. The writer is not the reader, because a
+// client and a broker that both write would block each other. The writer ends when the queue is empty.
 func (cn *conn) send(encode func(*bytes.Buffer) error) error {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -256,44 +254,44 @@ func (cn *conn) drain() {
 	}
 }
 
-func (cn *conn) hear() {
+func (cn *conn) markRead() {
 	now := time.Now()
-	cn.heard.Store(&now)
+	cn.lastRead.Store(&now)
 }
 
-// watch keeps the connection alive: it pings when nothing has arrived for half of KeepAlive, and
-// closes the connection after one and a half. Each message that is sent is acknowledged.
-func (cn *conn) watch() {
-	cn.hear()
-	cn.arm()
+// startKeepAlive sends a ping when no packet has arrived for half of KeepAlive, and closes the connection after one and
+// a half KeepAlive. Packets that the client sends need no timer of their own, because the broker acknowledges them.
+func (cn *conn) startKeepAlive() {
+	cn.markRead()
+	cn.startTimer()
 }
 
-func (cn *conn) arm() {
+func (cn *conn) startTimer() {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	if !cn.closed {
-		cn.timer = time.AfterFunc(cn.opts.divided(KeepAlive)/2, cn.tick)
+		cn.timer = time.AfterFunc(cn.opts.scaled(KeepAlive)/2, cn.tick)
 	}
 }
 
 func (cn *conn) tick() {
-	half := cn.opts.divided(KeepAlive) / 2
-	silent := time.Since(*cn.heard.Load())
-	if silent >= 3*half {
-		cn.opts.Logger.Debug("broker is silent, connection given up", "client", cn.opts.ClientID)
+	half := cn.opts.scaled(KeepAlive) / 2
+	idle := time.Since(*cn.lastRead.Load())
+	if idle >= 3*half {
+		cn.opts.Logger.Debug("no packets from the broker, closing the connection", "client", cn.opts.ClientID)
 		cn.close()
 		return
 	}
-	if silent >= half {
+	if idle >= half {
 		ping := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingreq}}
 		if err := cn.send(ping.PingreqEncode); err != nil {
 			return
 		}
 	}
-	cn.arm()
+	cn.startTimer()
 }
 
-// close breaks the connection. After it no writer starts any more.
+// close closes the connection. No writer starts afterwards.
 func (cn *conn) close() {
 	cn.mu.Lock()
 	cn.closed = true

@@ -1,4 +1,4 @@
-// Package observers calls functions with values.
+// Package observers notifies functions of values.
 package observers
 
 import (
@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// List has functions that are called with each value. All methods may be called concurrently. The zero value is empty.
+// List is a list of functions. All methods may be called concurrently. The zero value is an empty list.
 type List[T any] struct {
 	mu        sync.RWMutex
 	functions []*func(T)
 }
 
-// Add adds a function until remove is called. The function is not called after remove has returned. It must be quick,
-// must be safe for concurrent use unless calls of Tell are serialized, and must not call methods of the list.
+// Add adds a function until remove is called. The function is not called after remove has returned. It must return
+// quickly, must be safe for concurrent use unless calls of Notify are serialized, and must not call methods of the list.
 func (l *List[T]) Add(f func(T)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,8 +25,8 @@ func (l *List[T]) Add(f func(T)) (remove func()) {
 	}
 }
 
-// Tell calls all functions.
-func (l *List[T]) Tell(value T) {
+// Notify calls all functions with a value.
+func (l *List[T]) Notify(value T) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, f := range l.functions {

@@ -233,7 +233,7 @@ func (t FaultTarget) Kinds() []fault.Kind {
 // Lasts reports whether faults of the kind hold until they end, instead of being triggered.
 func (t FaultTarget) Lasts(k fault.Kind) bool {
 	if t == TargetBase {
-		return k.Lasts()
+		return k.IsState()
 	}
 	return faultSpecs[t][k].state
 }
@@ -245,7 +245,7 @@ func (t FaultTarget) Kills(k fault.Kind) bool { return faultSpecs[t][k].kills }
 func (t FaultTarget) BeyondContract(k fault.Kind) bool { return faultSpecs[t][k].beyond }
 
 // Observed reports whether a run learns whether a fault of the kind was triggered. It does not for states of bases.
-func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.Lasts() }
+func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.IsState() }
 
 // OfBase returns the fault for a base. It has the fields that package fault knows.
 func (f *Fault) OfBase() (out fault.Fault) {

@@ -40,8 +40,7 @@ type Traffic struct {
 	Bases BaseNames `json:"bases,omitempty"`
 	// Module is the name of the module, the first part of the path.
 	Module string `json:"module" need:"the name of the module that answers"`
-	// Rate is requests a second, 1 to 5000.
-	// what the generator is built and measured for
+	// Rate is the number of requests per second, 1 to 5000.
 	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
 	// Timeout of a request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`

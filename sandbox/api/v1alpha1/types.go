@@ -261,8 +261,7 @@ type Controller struct {
 	// Image of its Pods, which the nodes pull: make image-controller builds one. Required with location cluster
 	// and the provider existing, and only there: the nodes of kind are given the program.
 	Image string `json:"image,omitempty"`
-	// Replicas is how many of its processes share the bases, 1 to 9.
-	// each is a process, and watches all Pods anew
+	// Replicas is the number of controller processes, which share the bases, 1 to 9.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env are environment variables for the controller's process, in addition to those that the
 	// sandbox sets. With Command, the process also inherits some variables of the command up, such as PATH, HOME and the

@@ -1,4 +1,4 @@
-// Package apifault is the target of faults on the connections of module controllers on this machine to the
-// Kubernetes API: a proxy that delays, refuses or loses what passes. Most kinds do only what the API may do to any
-// client.
+// Package apifault injects faults into the requests of module controllers to the Kubernetes API. Controllers on this
+// machine connect to a proxy, which delays, rejects or drops requests and responses. Most kinds of faults can also occur
+// with a real API server.
 package apifault

@@ -1,6 +1,6 @@
 package apifault
 
-// Watches is how many watches go through the proxy.
+// Watches returns the number of open watches.
 func (p *Proxy) Watches() int {
 	p.rules.Lock()
 	defer p.rules.Unlock()

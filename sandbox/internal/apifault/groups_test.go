@@ -13,8 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// Groups side by side have rules of the same id, and the end of one's ends no other's.
-func TestRulesOfGroups(t *testing.T) {
+// TestFaultsOfGroups: fault IDs are unique within a group, and clearing the faults of a group does not affect other
+// groups.
+func TestFaultsOfGroups(t *testing.T) {
 	r := newRig(t)
 	refuse := func(group string) error {
 		x := v1alpha1.Fault{ID: "f1", Kind: v1alpha1.APIRefuse, Status: 500, Count: 9,
@@ -28,7 +29,7 @@ func TestRulesOfGroups(t *testing.T) {
 		}
 	}
 	if err := refuse("run"); err == nil {
-		t.Error("the id is there twice in a group")
+		t.Error("two faults in a group have the same ID, want an error")
 	}
 	refused := func(namespace string) bool {
 		_, err := r.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(),
@@ -38,12 +39,12 @@ func TestRulesOfGroups(t *testing.T) {
 	both := []bool{refused("run"), refused("other")}
 	r.faults.Clear(func(i fault.Injection) bool { return i.Group == "run" })
 	if diff := cmp.Diff([]bool{true, true, false, true}, append(both, refused("run"), refused("other"))); diff != "" {
-		t.Errorf("refused (-want +got):\n%s", diff)
+		t.Errorf("rejected (-want +got):\n%s", diff)
 	}
 }
 
-// A group sees the writes to what is its, and to what is nobody's; Leases do not count as the last one.
-// When it goes, what was its is nobody's.
+// TestWritesOfGroups: Writes returns the writes to objects of the group and to objects without a group. After ForgetGroup,
+// the objects of a group have no group.
 func TestWritesOfGroups(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()
@@ -55,19 +56,19 @@ func TestWritesOfGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wrote := r.Writes("run").Last
-	if wrote.Before(began) {
-		t.Errorf("last written at %s, before %s", wrote, began)
+	lastWrite := r.Writes("run").Last
+	if lastWrite.Before(began) {
+		t.Errorf("last write at %s, want it after %s", lastWrite, began)
 	}
 	if _, err := r.client.CoreV1().Nodes().UpdateStatus(t.Context(),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "base-of-other"}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if later := r.Writes("run").Last; !later.Equal(wrote) {
-		t.Errorf("a write of another group counts: %s after %s", later, wrote)
+	if later := r.Writes("run").Last; !later.Equal(lastWrite) {
+		t.Errorf("last write after a write of another group = %s, want %s", later, lastWrite)
 	}
-	if later := r.Writes("other").Last; !later.After(wrote) {
-		t.Errorf("its write to a Node does not count: %s after %s", later, wrote)
+	if later := r.Writes("other").Last; !later.After(lastWrite) {
+		t.Errorf("last write after a write to a Node = %s, want it after %s", later, lastWrite)
 	}
 	for group, want := range map[string]map[string]int{
 		"run":   {"update pods/status": 2},
@@ -76,15 +77,15 @@ func TestWritesOfGroups(t *testing.T) {
 		"":      {"update pods/status": 4, "update nodes/status": 1},
 	} {
 		if diff := cmp.Diff(want, writes(group)); diff != "" {
-			t.Errorf("group %q (-want +got):\n%s", group, diff)
+			t.Errorf("writes of group %q (-want +got):\n%s", group, diff)
 		}
 	}
-	r.Forget("other")
+	r.ForgetGroup("other")
 	if diff := cmp.Diff(map[string]int{"update pods/status": 3, "update nodes/status": 1},
 		writes("third")); diff != "" {
-		t.Errorf("after a group has gone (-want +got):\n%s", diff)
+		t.Errorf("writes after ForgetGroup (-want +got):\n%s", diff)
 	}
-	if later := r.Writes("run").Last; !later.Equal(wrote) {
-		t.Errorf("the end of a group counts as a write: %s after %s", later, wrote)
+	if later := r.Writes("run").Last; !later.Equal(lastWrite) {
+		t.Errorf("last write after ForgetGroup = %s, want %s", later, lastWrite)
 	}
 }

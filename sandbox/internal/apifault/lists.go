@@ -8,44 +8,44 @@ import (
 )
 
 const (
-	// mostLists is how many different lists of a controller are known; it has some dozens.
-	mostLists = 500
-	// mostKept is how large the lists of one fault may be in all.
-	mostKept = 64 << 20
+	// maxLists is the maximum number of list requests that are recorded per controller. A controller has a few dozen.
+	maxLists = 500
+	// maxListBytes is the maximum total size of the lists of one fault.
+	maxListBytes = 64 << 20
 )
 
-// list is an answer to a list, as it came.
-type list struct {
+// listResponse is a saved response to a list request.
+type listResponse struct {
 	header http.Header
 	body   []byte
 }
 
-// listKey tells lists apart: what is asked, and in which form.
+// listKey returns a key for list requests with the same resource, parameters and encoding.
 func listKey(r *http.Request) string {
 	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
 }
 
-// old reports whether a client has asked for any state of a list, however old.
-func old(r *http.Request, q *request) bool {
+// allowsStale reports whether a list request accepts data of any age.
+func allowsStale(r *http.Request, q *request) bool {
 	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" &&
 		r.URL.Query().Get("resourceVersionMatch") != "Exact"
 }
 
-// fetch asks for a list again.
-func fetch(ctx context.Context, to http.RoundTripper, as *http.Request) (*list, error) {
-	response, err := to.RoundTrip(as.Clone(ctx))
+// fetch repeats a list request.
+func fetch(ctx context.Context, to http.RoundTripper, original *http.Request) (*listResponse, error) {
+	response, err := to.RoundTrip(original.Clone(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", as.URL.Path, err)
+		return nil, fmt.Errorf("reading %s: %w", original.URL.Path, err)
 	}
-	defer func() { _ = response.Body.Close() }() // what counts has been read
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostKept+1))
+	defer func() { _ = response.Body.Close() }() // the body has been read
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxListBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", as.URL.Path, err)
+		return nil, fmt.Errorf("reading %s: %w", original.URL.Path, err)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("reading %s: %s", as.URL.Path, response.Status)
-	case len(body) > mostKept:
-		return nil, fmt.Errorf("%s has more than %d MB: too much to keep", as.URL.Path, mostKept>>20)
+		return nil, fmt.Errorf("reading %s: %s", original.URL.Path, response.Status)
+	case len(body) > maxListBytes:
+		return nil, fmt.Errorf("the list %s is larger than %d MB", original.URL.Path, maxListBytes>>20)
 	}
-	return &list{response.Header, body}, nil
+	return &listResponse{response.Header, body}, nil
 }

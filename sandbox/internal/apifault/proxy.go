@@ -15,53 +15,53 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// ErrNone is returned when a fault is set though no controller goes through the proxy.
-var ErrNone = errors.New("no module controller goes through the proxy: bring the sandbox up with " +
-	"spec.controller.apiView: true, or give the scenario that under spec.controller")
+// ErrNoController is returned when a fault is set although no controller uses the proxy.
+var ErrNoController = errors.New("no module controller uses the API proxy; create the sandbox with " +
+	"spec.controller.apiView: true, or set it in the scenario under spec.controller")
 
 // Options of a Proxy.
 type Options struct {
-	// Dir is the directory for the kubeconfigs of controllers, which nobody else can read. Required.
+	// Dir is the directory for the kubeconfigs of controllers. Other users must not be able to read it. Required.
 	Dir string
-	// Kubeconfig is the path of the kubeconfig that controllers have without the proxy. Required.
+	// Kubeconfig is the path of the kubeconfig that controllers use without the proxy. Required.
 	Kubeconfig string
 	// Faults of the sandbox. Required.
 	Faults *fault.Set
-	// GroupOf tells to which group of bases an object belongs, by its namespace, which is empty for
-	// what has none, and its name, which is empty for a create; empty = none. It must not block.
-	// Default: none has a group.
+	// GroupOf returns the group of bases that an object belongs to; empty = none. The namespace is empty for
+	// cluster-scoped objects, and the name is empty for a create request. GroupOf must not block. Default: objects have
+	// no group.
 	GroupOf func(namespace, name string) string
-	// Kill kills the n-th controller, for faults that do so. It blocks until that has ended. Required
-	// for them.
+	// Kill kills the n-th controller and blocks until the controller has exited. Required for faults that kill
+	// controllers.
 	Kill func(n int)
 }
 
-// Proxy leads controllers to the API server. Its methods may be called concurrently. Without
-// controllers it listens nowhere.
+// Proxy forwards the requests of controllers to the API server. It listens on one port per controller. Its methods may
+// be called concurrently.
 type Proxy struct {
 	o     Options
 	rules *rules
 
-	mu    sync.Mutex
-	doors map[int]*door // by the number of the controller
-	ended bool
+	mu        sync.Mutex
+	endpoints map[int]*endpoint // by the number of the controller
+	stopped   bool
 }
 
-// New returns a proxy through which nobody goes.
+// New returns a proxy without controllers.
 func New(o Options) *Proxy {
 	if o.GroupOf == nil {
 		o.GroupOf = func(string, string) string { return "" }
 	}
-	return &Proxy{o: o, rules: newRules(o), doors: map[int]*door{}}
+	return &Proxy{o: o, rules: newRules(o), endpoints: map[int]*endpoint{}}
 }
 
-// Start blocks until ctx ends; then it ends all open requests.
+// Start blocks until ctx ends. Then it ends all open requests and closes the ports.
 func (p *Proxy) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()
-	p.ended = true
-	doors := p.doors
-	p.doors = map[int]*door{}
+	p.stopped = true
+	doors := p.endpoints
+	p.endpoints = map[int]*endpoint{}
 	p.mu.Unlock()
 	p.o.Faults.Clear(func(i fault.Injection) bool { return i.Target == v1alpha1.TargetAPI })
 	var errs []error
@@ -71,18 +71,18 @@ func (p *Proxy) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Lead leads the n-th controller, from 1, through the proxy, and returns the path of the kubeconfig
-// that it is to use. The path stays the same as long as the proxy lives, and the identity towards the
-// API server is that of Options.Kubeconfig as it is now.
-func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
+// AddController opens a port for the n-th controller, counted from 1, and returns the path of the kubeconfig with which
+// the controller uses the port. If the port is open, AddController only reads Options.Kubeconfig again, which has the
+// address and the credentials of the API server.
+func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Kubeconfig)
 	if err != nil {
 		return "", fmt.Errorf("reading the controller's kubeconfig: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended {
-		return "", errors.New("the proxy to the API server has ended")
+	if p.stopped {
+		return "", errors.New("the API proxy has been stopped")
 	}
 	to, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -90,50 +90,52 @@ func (p *Proxy) Lead(name string, n int) (kubeconfig string, err error) {
 	}
 	next, err := rest.TransportFor(config)
 	if err != nil {
-		return "", fmt.Errorf("making the way to the API server: %w", err)
+		return "", fmt.Errorf("creating the client of the API server: %w", err)
 	}
-	d, known := p.doors[n]
+	d, known := p.endpoints[n]
 	if !known {
-		d, err = newDoor(p.o.Dir, name, func() { p.rules.stopped(n) })
+		d, err = newEndpoint(p.o.Dir, name, func() { p.rules.recordBlocked(n) })
 		if err != nil {
 			return "", err
 		}
 	}
-	p.rules.lead(n, next, d.valve)
-	d.lead(to, &transport{replica: n, rules: p.rules, next: next, prefix: strings.TrimSuffix(to.Path, "/")})
+	p.rules.setUpstream(n, next, d.valve)
+	d.setUpstream(to, &transport{replica: n, rules: p.rules, next: next, prefix: strings.TrimSuffix(to.Path, "/")})
 	if !known {
-		p.doors[n] = d
-		d.open()
+		p.endpoints[n] = d
+		d.serve()
 	}
 	return d.kubeconfig, nil
 }
 
-// Inject sets a valid fault that has its defaults, and returns its ID.
+// Inject sets a fault and returns its ID. The fault must be valid and have its defaults. For an oldList fault, Inject
+// blocks until the lists have been read.
 func (p *Proxy) Inject(ctx context.Context, i fault.Injection) (id string, err error) {
 	p.mu.Lock()
-	_, one := p.doors[i.Replica]
-	led := len(p.doors) > 0
+	_, known := p.endpoints[i.Replica]
+	inUse := len(p.endpoints) > 0
 	p.mu.Unlock()
 	switch {
-	case !led:
-		return "", ErrNone
-	case i.Replica != 0 && !one:
+	case !inUse:
+		return "", ErrNoController
+	case i.Replica != 0 && !known:
 		return "", fmt.Errorf("controller %d: %w", i.Replica, fault.ErrUnknown)
 	}
-	return p.rules.set(ctx, i)
+	return p.rules.inject(ctx, i)
 }
 
-// Forget counts the writes to the objects of a group as nobody's.
-func (p *Proxy) Forget(group string) { p.rules.forget(group) }
+// ForgetGroup counts the writes to the objects of a group as writes to objects without a group.
+func (p *Proxy) ForgetGroup(group string) { p.rules.forgetGroup(group) }
 
-// Writes are the writes that controllers have sent.
+// Writes counts the write requests of controllers.
 type Writes struct {
-	// By has how many there were, by the number of the controller, and by verb and resource, such as
+	// By has the number of writes by the number of the controller, and by verb and resource, such as
 	// "update pods/status".
 	By map[int]map[string]int `json:"by"`
-	// Last is when they have last written anything but a Lease; zero = never.
+	// Last is the time of the last write to an object that is not a Lease; zero = never.
 	Last time.Time `json:"last,omitzero"`
 }
 
-// Writes returns the writes to the objects of a group and to those of no group; to all if it is empty.
-func (p *Proxy) Writes(group string) Writes { return p.rules.written(group) }
+// Writes returns the writes to objects of a group and to objects without a group. If group is empty, it returns all
+// writes.
+func (p *Proxy) Writes(group string) Writes { return p.rules.writesOf(group) }

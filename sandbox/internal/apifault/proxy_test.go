@@ -33,24 +33,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = check.Patience
+const waitTimeout = check.Patience
 
-// fakeAPI is an API server with what these tests need of one: it speaks HTTP/2, knows one token,
-// answers writes, counts them, and has watches that it tells whatever the test says.
+// fakeAPI is a fake API server with HTTP/2. It requires a token, counts requests, and sends the watch events that a test
+// publishes.
 type fakeAPI struct {
 	*httptest.Server
-	mu      sync.Mutex
-	seen    []string                 // verb and path
-	version string                   // of lists
-	tell    map[string][]chan string // open watches by path
-	left    chan struct{}            // a watch has ended
+	mu       sync.Mutex
+	requests []string                 // method and path
+	version  string                   // resource version of lists
+	watches  map[string][]chan string // object names for open watches, by path
+	ended    chan struct{}            // gets a value when a watch has ended
 }
 
-const identity = "the-controllers-own"
+const apiToken = "api-token"
 
 func newFakeAPI(t testing.TB) *fakeAPI {
 	t.Helper()
-	f := &fakeAPI{tell: map[string][]chan string{}, version: "1", left: make(chan struct{}, 100)}
+	f := &fakeAPI{watches: map[string][]chan string{}, version: "1", ended: make(chan struct{}, 100)}
 	f.Server = httptest.NewUnstartedServer(f)
 	f.EnableHTTP2 = true
 	f.StartTLS()
@@ -60,8 +60,8 @@ func newFakeAPI(t testing.TB) *fakeAPI {
 
 // ServeHTTP implements http.Handler.
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if got := r.Header.Get("Authorization"); got != "Bearer "+identity {
-		http.Error(w, "who is "+got, http.StatusUnauthorized)
+	if got := r.Header.Get("Authorization"); got != "Bearer "+apiToken {
+		http.Error(w, "unknown token "+got, http.StatusUnauthorized)
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
@@ -71,12 +71,12 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.mu.Lock()
-	f.seen = append(f.seen, r.Method+" "+r.URL.Path)
+	f.requests = append(f.requests, r.Method+" "+r.URL.Path)
 	version := f.version
 	f.mu.Unlock()
 	kind := map[bool]string{true: "Node", false: "Pod"}[strings.Contains(r.URL.Path, "nodes")]
 	switch parts := strings.Split(r.URL.Path, "/"); {
-	case r.Method != http.MethodGet: // in the form in which it came, protobuf
+	case r.Method != http.MethodGet: // in the encoding of the request, protobuf
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 		_, _ = w.Write(body)
 	case parts[len(parts)-1] == "nodes" || parts[len(parts)-1] == "pods":
@@ -88,49 +88,49 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
-	told := make(chan string, 100)
+	names := make(chan string, 100)
 	f.mu.Lock()
-	f.seen = append(f.seen, "WATCH "+r.URL.Path)
-	f.tell[r.URL.Path] = append(f.tell[r.URL.Path], told)
+	f.requests = append(f.requests, "WATCH "+r.URL.Path)
+	f.watches[r.URL.Path] = append(f.watches[r.URL.Path], names)
 	f.mu.Unlock()
 	_ = http.NewResponseController(w).Flush()
 	for {
 		select {
-		case name := <-told:
+		case name := <-names:
 			kind := map[bool]string{true: "Node", false: "Pod"}[strings.Contains(r.URL.Path, "nodes")]
 			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind,
 				name)
 			_ = http.NewResponseController(w).Flush()
 		case <-r.Context().Done():
-			f.left <- struct{}{}
+			f.ended <- struct{}{}
 			return
 		}
 	}
 }
 
-// say tells all watches of a path of an object.
-func (f *fakeAPI) say(path string, names ...string) {
+// publish sends an event for each object name to all watches of a path.
+func (f *fakeAPI) publish(path string, names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, told := range f.tell[path] {
+	for _, watch := range f.watches[path] {
 		for _, name := range names {
-			told <- name
+			watch <- name
 		}
 	}
 }
 
-func (f *fakeAPI) count(what string) (n int) {
+func (f *fakeAPI) count(request string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, s := range f.seen {
-		if s == what {
+	for _, s := range f.requests {
+		if s == request {
 			n++
 		}
 	}
 	return n
 }
 
-// rig is a controller that goes through a proxy to a fake API server.
+// rig is a controller that uses a proxy to a fake API server.
 type rig struct {
 	*apifault.Proxy
 	faults     *fault.Set
@@ -142,7 +142,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []string
-	killed atomic.Int64 // the sum of their numbers
+	killed atomic.Int64 // sum of the numbers of killed controllers
 }
 
 func newRig(t testing.TB) *rig {
@@ -153,7 +153,7 @@ func newRig(t testing.TB) *rig {
 	certificate := clientcmdapi.Cluster{Server: r.api.URL, InsecureSkipTLSVerify: true}
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:  map[string]*clientcmdapi.Cluster{"x": &certificate},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"x": {Token: identity}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"x": {Token: apiToken}},
 		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "x", AuthInfo: "x"}}, CurrentContext: "x",
 	}, direct); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func newRig(t testing.TB) *rig {
 		}, Kill: func(n int) { r.killed.Add(int64(n)) }})
 	check.Run(t, r.Start)
 	var err error
-	r.kubeconfig, err = r.Lead("module-controller", 1)
+	r.kubeconfig, err = r.AddController("module-controller", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// set sets a rule as a scenario would.
+// set sets a fault of the group run, with its defaults.
 func (r *rig) set(x v1alpha1.Fault) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
@@ -210,40 +210,40 @@ func (r *rig) clear(id string) {
 	r.faults.Clear(func(i fault.Injection) bool { return i.ID == id })
 }
 
-func (r *rig) rule(id string) fault.Status {
+func (r *rig) status(id string) fault.Status {
 	for _, x := range r.faults.List("") {
 		if x.ID == id {
 			return x
 		}
 	}
-	r.t.Fatalf("there is no rule %s", id)
+	r.t.Fatalf("fault %s not found", id)
 	return fault.Status{}
 }
 
-// until waits until a rule is as it is to be.
-func (r *rig) until(id string, is func(fault.Status) bool) {
+// waitFor waits until a condition of a fault is true.
+func (r *rig) waitFor(id string, condition func(fault.Status) bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		x := r.rule(id)
-		if is(x) {
+	for deadline := time.Now().Add(waitTimeout); ; {
+		x := r.status(id)
+		if condition(x) {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("rule %s fired %d times, ended %q", id, x.Fired, x.Ended)
+			r.t.Fatalf("timeout waiting for fault %s: triggered %d times, ended %q", id, x.Triggered, x.Ended)
 		}
 	}
 }
 
-func (r *rig) told() []string {
+func (r *rig) eventLog() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
-// watching begins a watch.
-func (r *rig) watching(of func(context.Context, metav1.ListOptions) (watch.Interface, error)) <-chan watch.Event {
+// watch starts a watch that ends with the test.
+func (r *rig) watch(start func(context.Context, metav1.ListOptions) (watch.Interface, error)) <-chan watch.Event {
 	r.t.Helper()
-	w, err := of(r.t.Context(), metav1.ListOptions{})
+	w, err := start(r.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -262,8 +262,8 @@ func (r *rig) next(from <-chan watch.Event) string {
 			return o.Name
 		}
 		return fmt.Sprintf("%t %v", open, e)
-	case <-time.After(patience):
-		r.t.Fatal("no event")
+	case <-time.After(waitTimeout):
+		r.t.Fatal("timeout waiting for a watch event")
 		return ""
 	}
 }
@@ -274,9 +274,9 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
 }
 
-// What comes in is known by its token, and continues with the identity of the controller; nobody else
-// gets in.
-func TestIdentity(t *testing.T) {
+// TestAuthentication: the proxy requires the token of its kubeconfig, and sends the token of the controller to the API
+// server.
+func TestAuthentication(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Error(err)
@@ -288,71 +288,71 @@ func TestIdentity(t *testing.T) {
 	response, err := transport.RoundTrip(request)
 	check.Must(t, err)
 	_ = response.Body.Close()
-	if response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // its body says nothing
-		t.Errorf("it speaks %s and answers %s", response.Proto, response.Status)
+	if response.ProtoMajor != 2 || response.StatusCode != http.StatusOK { // the body has no information
+		t.Errorf("protocol = %s, status = %s; want HTTP/2 and 200", response.Proto, response.Status)
 	}
 	info, err := os.Stat(r.kubeconfig)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the kubeconfig has the mode %v, error %v", info.Mode(), err)
+		t.Errorf("mode of the kubeconfig = %v, error = %v; want 0600", info.Mode(), err)
 	}
 	for name, change := range map[string]func(*rest.Config){
-		"no token":      func(c *rest.Config) { c.BearerToken = "" },
-		"another token": func(c *rest.Config) { c.BearerToken = identity },
+		"no token":    func(c *rest.Config) { c.BearerToken = "" },
+		"wrong token": func(c *rest.Config) { c.BearerToken = apiToken },
 	} {
-		stranger := rest.CopyConfig(r.config)
-		change(stranger)
-		client, err := kubernetes.NewForConfig(stranger)
+		unauthorized := rest.CopyConfig(r.config)
+		change(unauthorized)
+		client, err := kubernetes.NewForConfig(unauthorized)
 		check.Must(t, err)
 		if _, err := client.CoreV1().Nodes().Get(t.Context(), "b",
 			metav1.GetOptions{}); !apierrors.IsUnauthorized(err) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error = %v, want Unauthorized", name, err)
 		}
 	}
 	if n := r.api.count("GET " + nodes + "/b"); n != 0 {
-		t.Errorf("the API server was asked %d times by strangers", n)
+		t.Errorf("the API server was asked %d times by unauthorizeds", n)
 	}
 }
 
-// The events of Nodes wait while those of Pods pass, and come in their order when the rule is
-// cleared, those of a watch that began in the meantime too.
+// TestHoldWatch: a hold of Nodes holds existing and new watches of Nodes, and not the watches of Pods. When it is cleared,
+// the events are delivered in order.
 func TestHoldWatch(t *testing.T) {
 	r := newRig(t)
-	ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
-	r.api.say(nodes, "n0")
+	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
+	r.api.publish(nodes, "n0")
 	if got := r.next(ofNodes); got != "n0" {
-		t.Fatal(got)
+		t.Fatalf("event = %q", got)
 	}
 	r.set(v1alpha1.Fault{ID: "stale", Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
-	later := r.watching(r.client.CoreV1().Nodes().Watch)
-	r.api.say(nodes, "n1", "n2", "n3")
-	r.api.say(pods, "p1")
+	later := r.watch(r.client.CoreV1().Nodes().Watch)
+	r.api.publish(nodes, "n1", "n2", "n3")
+	r.api.publish(pods, "p1")
 	if got := r.next(ofPods); got != "p1" {
-		t.Fatal(got)
+		t.Fatalf("event = %q", got)
 	}
-	r.until("stale", func(x fault.Status) bool { return x.Fired == 6 })
+	r.waitFor("stale", func(x fault.Status) bool { return x.Triggered == 6 })
 	select {
 	case e := <-ofNodes:
-		t.Fatalf("came through: %v", e)
+		t.Fatalf("event of a held watch: %v", e)
 	case e := <-later:
-		t.Fatalf("came through the later one: %v", e)
+		t.Fatalf("event of a held new watch: %v", e)
 	default:
 	}
 	r.clear("stale")
 	for _, from := range []<-chan watch.Event{ofNodes, later} {
 		got := []string{r.next(from), r.next(from), r.next(from)}
 		if diff := cmp.Diff([]string{"n1", "n2", "n3"}, got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	}
-	r.api.say(nodes, "n4")
+	r.api.publish(nodes, "n4")
 	if got := r.next(ofNodes); got != "n4" {
-		t.Error(got)
+		t.Errorf("event = %q", got)
 	}
 }
 
-// What goes beyond the API's contract: events that never come, come twice, or overtake the one before. It
-// ends with its rule, and leaves other resources alone.
-func TestSpoiltEvents(t *testing.T) {
+// TestFaultsBeyondContract: events are dropped, duplicated or reordered until the fault is cleared. Other resources are not
+// affected.
+func TestFaultsBeyondContract(t *testing.T) {
 	for kind, want := range map[core.Kind][]string{
 		v1alpha1.APILoseEvents:    {"n4"},
 		v1alpha1.APIDoubleEvents:  {"n1", "n1", "n2", "n2", "n3", "n3", "n4"},
@@ -360,90 +360,90 @@ func TestSpoiltEvents(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRig(t)
-			ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
-			r.set(v1alpha1.Fault{ID: "spoil", Kind: kind, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
-			r.api.say(nodes, "n1", "n2", "n3")
-			r.api.say(pods, "p1")
+			ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
+			r.set(v1alpha1.Fault{ID: "events", Kind: kind, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
+			r.api.publish(nodes, "n1", "n2", "n3")
+			r.api.publish(pods, "p1")
 			if got := r.next(ofPods); got != "p1" {
-				t.Fatal(got)
+				t.Fatalf("event = %q", got)
 			}
-			r.until("spoil", func(x fault.Status) bool { return x.Fired == 3 })
-			r.clear("spoil")
-			r.api.say(nodes, "n4")
+			r.waitFor("events", func(x fault.Status) bool { return x.Triggered == 3 })
+			r.clear("events")
+			r.api.publish(nodes, "n4")
 			var got []string
 			for len(got) == 0 || got[len(got)-1] != "n4" {
 				got = append(got, r.next(ofNodes))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("events (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Who gives a watch up that is held leaves nothing behind, neither here nor at the API server.
-func TestHeldWatchIsGivenUp(t *testing.T) {
+// TestStopHeldWatch: when a client stops a held watch, the watch ends in the proxy and at the API server.
+func TestStopHeldWatch(t *testing.T) {
 	r := newRig(t)
 	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	r.set(v1alpha1.Fault{ID: "stale", Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
-	r.api.say(nodes, "n1")
-	r.until("stale", func(x fault.Status) bool { return x.Fired == 1 })
+	r.api.publish(nodes, "n1")
+	r.waitFor("stale", func(x fault.Status) bool { return x.Triggered == 1 })
 	w.Stop()
 	select {
-	case <-r.api.left:
-	case <-time.After(patience):
-		t.Error("the API server still has the watch")
+	case <-r.api.ended:
+	case <-time.After(waitTimeout):
+		t.Error("timeout waiting for the end of the watch at the API server")
 	}
-	for deadline := time.Now().Add(patience); r.Watches() > 0; {
+	for deadline := time.Now().Add(waitTimeout); r.Watches() > 0; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d watches are left", r.Watches())
+			t.Fatalf("open watches = %d, want 0", r.Watches())
 		}
 	}
 }
 
-// A watch that is cut ends as one whose time is over; with relist the next is 410, and the one after
-// that goes through.
+// TestCutWatch: a cut ends a watch like a timeout does. With relist, the next watch request gets the status 410, and the
+// following request succeeds.
 func TestCutWatch(t *testing.T) {
 	r := newRig(t)
-	ofNodes, ofPods := r.watching(r.client.CoreV1().Nodes().Watch), r.watching(r.client.CoreV1().Pods("").Watch)
+	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "cut", Kind: v1alpha1.APICutWatch, Relist: true,
 		Match: v1alpha1.FaultMatch{Resource: "nodes"}})
 	select {
 	case e, open := <-ofNodes:
 		if open {
-			t.Errorf("an event: %v", e)
+			t.Errorf("unexpected event %v", e)
 		}
-	case <-time.After(patience):
-		t.Error("the watch goes on")
+	case <-time.After(waitTimeout):
+		t.Error("watch is still open")
 	}
 	if _, err := r.client.CoreV1().Nodes().Watch(t.Context(),
 		metav1.ListOptions{ResourceVersion: "7"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("the next watch: %v", err)
+		t.Errorf("error of the next watch = %v, want Expired", err)
 	}
-	if x := r.rule("cut"); x.Fired != 2 || x.Ended == "" {
-		t.Errorf("fired %d times, ended %q", x.Fired, x.Ended)
+	if x := r.status("cut"); x.Triggered != 2 || x.Ended == "" {
+		t.Errorf("triggered %d times, ended %q", x.Triggered, x.Ended)
 	}
-	again := r.watching(r.client.CoreV1().Nodes().Watch)
-	r.api.say(nodes, "n1")
-	r.api.say(pods, "p1")
-	if a, b := r.next(again), r.next(ofPods); a != "n1" || b != "p1" {
-		t.Error(a, b)
+	newWatch := r.watch(r.client.CoreV1().Nodes().Watch)
+	r.api.publish(nodes, "n1")
+	r.api.publish(pods, "p1")
+	if a, b := r.next(newWatch), r.next(ofPods); a != "n1" || b != "p1" {
+		t.Errorf("events = %q, %q; want n1, p1", a, b)
 	}
 }
 
-// The n-th write that matches is refused, as often as the rule says; the API server sees the others.
+// TestRefuse: the fault rejects Count matching writes after the first Skip ones. The API server gets all other writes.
 func TestRefuse(t *testing.T) {
 	for code, is := range map[int]func(error) bool{409: apierrors.IsConflict, 500: apierrors.IsInternalError} {
 		r := newRig(t)
-		r.set(v1alpha1.Fault{ID: "no", Kind: v1alpha1.APIRefuse, Status: code, Skip: 1, Count: 2,
+		r.set(v1alpha1.Fault{ID: "refuse", Kind: v1alpha1.APIRefuse, Status: code, Skip: 1, Count: 2,
 			Match: v1alpha1.FaultMatch{Resource: "pods/status", Name: "stock"}})
 		var got []bool
 		for range 5 {
 			_, err := r.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod("stock-1"), metav1.UpdateOptions{})
 			got = append(got, err == nil)
 			if err != nil && !is(err) {
-				t.Errorf("%d: %v", code, err)
+				t.Errorf("status %d: error = %v", code, err)
 			}
 		}
 		for _, other := range []func() error{
@@ -461,22 +461,22 @@ func TestRefuse(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]bool{true, false, false, true, true}, got); diff != "" {
-			t.Errorf("%d (-want +got):\n%s", code, diff)
+			t.Errorf("status %d: successful writes (-want +got):\n%s", code, diff)
 		}
 		if n := r.api.count("PUT /api/v1/namespaces/ns/pods/stock-1/status"); n != 3 {
-			t.Errorf("%d: the API server has seen %d", code, n)
+			t.Errorf("status %d: writes at the API server = %d, want 3", code, n)
 		}
-		if diff := cmp.Diff([]string{"no set", "no fired", "no fired", "no cleared"}, r.told()); diff != "" {
-			t.Errorf("%d: events (-want +got):\n%s", code, diff)
+		if diff := cmp.Diff([]string{"refuse set", "refuse fired", "refuse fired", "refuse cleared"}, r.eventLog()); diff != "" {
+			t.Errorf("status %d: events (-want +got):\n%s", code, diff)
 		}
 		if diff := cmp.Diff(map[int]map[string]int{1: {"update pods": 1, "update pods/status": 6}},
 			r.Writes("").By); diff != "" {
-			t.Errorf("%d: writes (-want +got):\n%s", code, diff)
+			t.Errorf("status %d: writes (-want +got):\n%s", code, diff)
 		}
 	}
 }
 
-// A client that is told to wait does, and its write is done at last.
+// TestTooManyRequests: a client waits and repeats the write.
 func TestTooManyRequests(t *testing.T) {
 	r := newRig(t)
 	r.set(v1alpha1.Fault{ID: "busy", Kind: v1alpha1.APIRefuse, Status: 429, Count: 1})
@@ -485,56 +485,56 @@ func TestTooManyRequests(t *testing.T) {
 		t.Error(err)
 	}
 	if took := time.Since(began); took < time.Second {
-		t.Errorf("it has not waited: %s", took)
+		t.Errorf("write completed after %s, want at least 1s", took)
 	}
 }
 
-// A write whose answer is lost was done, and its client knows nothing; watches go on.
+// TestLoseAnswer: the API server executes the write, and the client gets no response. Watches are not affected.
 func TestLoseAnswer(t *testing.T) {
 	r := newRig(t)
-	ofPods := r.watching(r.client.CoreV1().Pods("").Watch)
+	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "lost", Kind: v1alpha1.APILoseAnswer, Match: v1alpha1.FaultMatch{Resource: "pods"}})
 	_, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{})
-	var answered apierrors.APIStatus
-	if err == nil || apierrors.IsConflict(err) || asStatus(err, &answered) {
-		t.Errorf("error %v", err)
+	var status apierrors.APIStatus
+	if err == nil || apierrors.IsConflict(err) || asStatus(err, &status) {
+		t.Errorf("error = %v, want a connection error", err)
 	}
 	if n := r.api.count("POST /api/v1/namespaces/ns/pods"); n != 1 {
-		t.Errorf("it was done %d times", n)
+		t.Errorf("writes at the API server = %d, want 1", n)
 	}
 	if _, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
-	r.api.say(pods, "p1")
+	r.api.publish(pods, "p1")
 	if got := r.next(ofPods); got != "p1" {
-		t.Error(got)
+		t.Errorf("event = %q", got)
 	}
 }
 
-// A controller is killed in place of a write, or once it is done; it never hears of either.
+// TestKill: the controller is killed before or after a write. It gets no response.
 func TestKill(t *testing.T) {
-	for kind, done := range map[core.Kind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
+	for kind, executed := range map[core.Kind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
 		r := newRig(t)
 		r.set(v1alpha1.Fault{ID: "kill", Kind: kind, Skip: 1, Match: v1alpha1.FaultMatch{Resource: "pods"}})
 		if _, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{}); err != nil {
-			t.Errorf("%s: the first write: %v", kind, err)
+			t.Errorf("%s: error of the first write = %v", kind, err)
 		}
 		_, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("b"), metav1.CreateOptions{})
-		var answered apierrors.APIStatus
-		if err == nil || asStatus(err, &answered) {
-			t.Errorf("%s: error %v", kind, err)
+		var status apierrors.APIStatus
+		if err == nil || asStatus(err, &status) {
+			t.Errorf("%s: error = %v, want a connection error", kind, err)
 		}
-		if n := r.api.count("POST /api/v1/namespaces/ns/pods"); n != 1+done {
-			t.Errorf("%s: %d writes were done", kind, n)
+		if n := r.api.count("POST /api/v1/namespaces/ns/pods"); n != 1+executed {
+			t.Errorf("%s: writes at the API server = %d, want %d", kind, n, 1+executed)
 		}
 		if n := r.killed.Load(); n != 1 {
-			t.Errorf("%s: controller %d was killed", kind, n)
+			t.Errorf("%s: killed controller = %d, want 1", kind, n)
 		}
 	}
 }
 
-// Who reads a list again with resourceVersion=0 gets the one that was when the rule was set, and any
-// other list is of now.
+// TestOldList: a list request with resourceVersion=0 gets the response from the time at which the fault was set. Other list
+// requests get current data.
 func TestOldList(t *testing.T) {
 	r := newRig(t)
 	list := func(version string) string {
@@ -551,67 +551,66 @@ func TestOldList(t *testing.T) {
 	r.api.version = "3"
 	r.api.mu.Unlock()
 	got := []string{list("0"), list(""), list("0")}
-	if x := r.rule("old"); x.Fired != 2 {
-		t.Errorf("fired %d times", x.Fired)
+	if x := r.status("old"); x.Triggered != 2 {
+		t.Errorf("triggered %d times, want 2", x.Triggered)
 	}
 	r.clear("old")
 	if diff := cmp.Diff([]string{"2", "3", "2", "3"}, append(got, list("0"))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-// In a black hole nothing is answered, connections stay, and what was sent arrives when it ends by
-// itself.
+// TestBlackHole: connections stay open, but no data is transferred until the fault expires.
 func TestBlackHole(t *testing.T) {
 	r := newRig(t)
-	ofPods := r.watching(r.client.CoreV1().Pods("").Watch)
+	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "hole", Kind: v1alpha1.APIBlackHole, For: core.Duration(300 * time.Millisecond)})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := r.client.CoreV1().Nodes().Get(ctx, "a", metav1.GetOptions{}); err == nil {
-		t.Error("it was answered")
+		t.Error("request succeeded, want a timeout")
 	}
-	r.api.say(pods, "p1")
+	r.api.publish(pods, "p1")
 	if got := r.next(ofPods); got != "p1" {
-		t.Error(got)
+		t.Errorf("event = %q", got)
 	}
-	if x := r.rule("hole"); x.Fired == 0 || x.Ended == "" {
-		t.Errorf("fired %d times, ended %q", x.Fired, x.Ended)
+	if x := r.status("hole"); x.Triggered == 0 || x.Ended == "" {
+		t.Errorf("triggered %d times, ended %q", x.Triggered, x.Ended)
 	}
 }
 
-// A rule is for the controller that it names, and an id is there once.
-func TestRules(t *testing.T) {
+// TestReplica: a fault acts only on its controller. Fault IDs are unique.
+func TestReplica(t *testing.T) {
 	r := newRig(t)
-	second, err := r.Lead("module-controller-2", 2)
+	second, err := r.AddController("module-controller-2", 2)
 	check.Must(t, err)
-	if again, err := r.Lead("module-controller-2", 2); err != nil || again != second {
-		t.Errorf("another kubeconfig: %s and %s, %v", second, again, err)
+	if again, err := r.AddController("module-controller-2", 2); err != nil || again != second {
+		t.Errorf("kubeconfigs of the same controller = %s and %s, error = %v", second, again, err)
 	}
 	x := v1alpha1.Fault{ID: "one", Kind: v1alpha1.APIRefuse, Status: 500,
 		Match: v1alpha1.FaultMatch{Verbs: []string{"get"}}}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
 	check.Must(t, r.inject(x, 2, "run"))
 	if err := r.inject(x, 1, "run"); err == nil {
-		t.Error("the id is there twice")
+		t.Error("two faults have the same ID, want an error")
 	}
 	if err := r.inject(x, 3, "run"); err == nil {
-		t.Error("there is no third controller")
+		t.Error("fault of an unknown controller, want an error")
 	}
 	if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
-		t.Errorf("the first controller: %v", err)
+		t.Errorf("error of the first controller = %v", err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", second)
 	check.Must(t, err)
 	other, err := kubernetes.NewForConfig(config)
 	check.Must(t, err)
 	if _, err := other.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsInternalError(err) {
-		t.Errorf("the second controller: %v", err)
+		t.Errorf("error of the second controller = %v, want InternalError", err)
 	}
 }
 
 func asStatus(err error, into *apierrors.APIStatus) bool {
-	s, is := err.(apierrors.APIStatus) //nolint:errorlint // it is not wrapped
+	s, is := err.(apierrors.APIStatus) //nolint:errorlint // client-go does not wrap it
 	*into = s
 	return is
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// request is what a request to the API is about.
+// request has the attributes of a request to the API.
 type request struct {
-	// verb as in a Role; empty for what is no resource, such as /healthz.
+	// verb as in a Role; empty if the request is not for a resource, such as /healthz.
 	verb                               string
 	group, resource, subresource, name string
-	// namespace is empty for all, and for what has none.
+	// namespace is empty for all namespaces and for cluster-scoped resources.
 	namespace string
 }
 
-// verbs by method, for one object and for many.
+// The verbs by HTTP method, for one object and for collections.
 var (
 	verbsOfOne = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch",
 		http.MethodDelete: "delete", http.MethodPost: "create"}
@@ -24,9 +24,9 @@ var (
 	writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
-// read reads a request as the API server does: /api/VERSION or /apis/GROUP/VERSION, and then
+// parseRequest parses a request as the API server does. The path is /api/VERSION or /apis/GROUP/VERSION, followed by
 // [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]]. prefix is the path of the API server's URL.
-func read(r *http.Request, prefix string) (out request) {
+func parseRequest(r *http.Request, prefix string) (out request) {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, prefix), "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
@@ -56,19 +56,19 @@ func read(r *http.Request, prefix string) (out request) {
 	return out
 }
 
-func (r *request) writes() bool { return slices.Contains(writeVerbs, r.verb) }
+func (r *request) isWrite() bool { return slices.Contains(writeVerbs, r.verb) }
 
-// what is the resource with its subresource, as in a Role.
-func (r *request) what() string {
+// resourcePath returns the resource and its subresource as in a Role, such as pods/status.
+func (r *request) resourcePath() string {
 	if r.subresource == "" {
 		return r.resource
 	}
 	return r.resource + "/" + r.subresource
 }
 
-// String is for people: update of pods/status stock-7d.
+// String returns a description such as "update of pods/status stock-7d".
 func (r *request) String() string {
-	text := r.verb + " of " + r.what()
+	text := r.verb + " of " + r.resourcePath()
 	if r.name != "" {
 		text += " " + r.name
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
-// rules are what the faults do to the requests of controllers. The mutex of the faults guards it.
+// rules applies faults to the requests of controllers. The mutex of the Set guards all fields.
 type rules struct {
 	*fault.Set
 	// groupOf returns the group of bases that an object belongs to; empty = none.
@@ -23,48 +23,49 @@ type rules struct {
 	// kill kills a controller by its number.
 	kill func(replica int)
 
-	streams []*stream
-	ways    map[int]*way // by the number of the controller
-	// lists are those that an oldList answers with, by key; cutAgain the watches whose next one a cutWatch refuses.
-	lists    map[*fault.Active]map[string]*list
-	cutAgain map[*fault.Active][]request
+	streams   []*stream
+	upstreams map[int]*upstream // by the number of the controller
+	// lists are the responses of an oldList fault, by listKey. pendingRelists are the watches that a cutWatch fault with
+	// relist has cut; the fault rejects the next watch request of each.
+	lists          map[*fault.Active]map[string]*listResponse
+	pendingRelists map[*fault.Active][]request
 }
 
-// way is that of one controller to the API server.
-type way struct {
+// upstream is the connection of one controller to the API server.
+type upstream struct {
 	next   http.RoundTripper
 	valve  *valve.Valve
-	writes map[string]*writes // by group
-	lists  map[string]asked   // that it has read, by key
+	writes map[string]*writes     // by group
+	lists  map[string]listRequest // that the controller has sent, by listKey
 }
 
-// writes are those to the objects of one group.
+// writes counts the writes to the objects of one group.
 type writes struct {
-	times map[string]int // by verb and resource
-	last  time.Time      // of anything but a Lease
+	times map[string]int // number of writes by verb and resource
+	last  time.Time      // last write to an object that is not a Lease
 }
 
-// asked is a request, and what it is about.
-type asked struct {
+// listRequest is a list request with its attributes.
+type listRequest struct {
 	request
-	as *http.Request
+	original *http.Request
 }
 
 func newRules(o Options) *rules {
 	s := &rules{
-		Set: o.Faults, groupOf: o.GroupOf, kill: o.Kill, ways: map[int]*way{},
-		lists: map[*fault.Active]map[string]*list{}, cutAgain: map[*fault.Active][]request{},
+		Set: o.Faults, groupOf: o.GroupOf, kill: o.Kill, upstreams: map[int]*upstream{},
+		lists: map[*fault.Active]map[string]*listResponse{}, pendingRelists: map[*fault.Active][]request{},
 	}
-	s.OnEnded(v1alpha1.TargetAPI, s.ended)
+	s.OnEnded(v1alpha1.TargetAPI, s.onEnded)
 	return s
 }
 
-func (s *rules) live() iter.Seq[*fault.Active] { return s.Live(v1alpha1.TargetAPI) }
+func (s *rules) inEffect() iter.Seq[*fault.Active] { return s.InEffect(v1alpha1.TargetAPI) }
 
-// meets reports whether a fault is about a request of a controller.
-func meets(x *fault.Active, replica int, q *request) bool {
+// matches reports whether a fault matches a request of a controller.
+func matches(x *fault.Active, replica int, q *request) bool {
 	m := &x.Fault.Match
-	if !x.Fault.On("", replica) || q.verb == "" {
+	if !x.Fault.ActsOn("", replica) || q.verb == "" {
 		return false
 	}
 	resource, subresource, one := strings.Cut(m.Resource, "/")
@@ -73,7 +74,7 @@ func meets(x *fault.Active, replica int, q *request) bool {
 		return false
 	case m.Namespace != "" && q.namespace != "" && m.Namespace != q.namespace:
 		return false
-		// it has no namespace
+	// Lists and watches of all namespaces match. Other requests without a namespace are for cluster-scoped objects.
 	case m.Namespace != "" && q.namespace == "" &&
 		!slices.Contains([]string{"list", "watch", "deletecollection"}, q.verb):
 		return false
@@ -83,52 +84,52 @@ func meets(x *fault.Active, replica int, q *request) bool {
 	return m.Name == "" || q.name != "" && strings.HasPrefix(q.name, m.Name)
 }
 
-// swallows reports whether a fault makes the connections of a controller a black hole.
-func swallows(x *fault.Active, replica int) bool {
-	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.On("", replica)
+// isBlackHole reports whether a fault blocks all data of a controller.
+func isBlackHole(x *fault.Active, replica int) bool {
+	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.ActsOn("", replica)
 }
 
-// watches reports whether faults of the kind act on the events of watches.
-func watches(k core.Kind) bool {
+// actsOnEvents reports whether faults of the kind act on the events of watches.
+func actsOnEvents(k core.Kind) bool {
 	return k == v1alpha1.APIHoldWatch || v1alpha1.TargetAPI.BeyondContract(k)
 }
 
-// lead notes the way of a controller, which it has from now on.
-func (s *rules) lead(replica int, next http.RoundTripper, v *valve.Valve) {
+// setUpstream sets the connection of a controller to the API server.
+func (s *rules) setUpstream(replica int, next http.RoundTripper, v *valve.Valve) {
 	s.Lock()
 	defer s.Unlock()
-	w := s.ways[replica]
+	w := s.upstreams[replica]
 	if w == nil {
-		w = &way{writes: map[string]*writes{}, lists: map[string]asked{}}
-		s.ways[replica] = w
+		w = &upstream{writes: map[string]*writes{}, lists: map[string]listRequest{}}
+		s.upstreams[replica] = w
 	}
 	w.next, w.valve = next, v
-	s.shut()
+	s.updateValves()
 }
 
-// shut shuts the ways that a fault makes black holes, and opens the others.
-func (s *rules) shut() {
-	for n, w := range s.ways {
-		shut := false
-		for x := range s.live() {
-			shut = shut || swallows(x, n)
+// updateValves closes the valves of the controllers that a blackHole fault matches, and opens the others.
+func (s *rules) updateValves() {
+	for n, w := range s.upstreams {
+		closed := false
+		for x := range s.inEffect() {
+			closed = closed || isBlackHole(x, n)
 		}
-		w.valve.Set(shut)
+		w.valve.Set(closed)
 	}
 }
 
-// note counts writes, and remembers which lists a controller reads.
-func (s *rules) note(replica int, q *request, r *http.Request) {
-	w := s.ways[replica]
-	if q.writes() {
-		w.count(s.groupOf(q.namespace, q.name), q.verb+" "+q.what(), 1, time.Now())
+// record counts write requests and saves list requests.
+func (s *rules) record(replica int, q *request, r *http.Request) {
+	w := s.upstreams[replica]
+	if q.isWrite() {
+		w.count(s.groupOf(q.namespace, q.name), q.verb+" "+q.resourcePath(), 1, time.Now())
 	}
-	if old(r, q) && len(w.lists) < mostLists {
-		w.lists[listKey(r)] = asked{*q, r.Clone(context.WithoutCancel(r.Context()))}
+	if allowsStale(r, q) && len(w.lists) < maxLists {
+		w.lists[listKey(r)] = listRequest{*q, r.Clone(context.WithoutCancel(r.Context()))}
 	}
 }
 
-func (w *way) count(group, what string, times int, last time.Time) {
+func (w *upstream) count(group, what string, times int, last time.Time) {
 	of := w.writes[group]
 	if of == nil {
 		of = &writes{times: map[string]int{}}
@@ -140,11 +141,11 @@ func (w *way) count(group, what string, times int, last time.Time) {
 	}
 }
 
-// set sets a fault that has been checked.
-func (s *rules) set(ctx context.Context, i fault.Injection) (id string, err error) {
-	var kept map[string]*list
+// inject sets a valid fault and applies it to open watches and connections.
+func (s *rules) inject(ctx context.Context, i fault.Injection) (id string, err error) {
+	var lists map[string]*listResponse
 	if i.Kind == v1alpha1.APIOldList {
-		kept, err = s.keep(ctx, i)
+		lists, err = s.readLists(ctx, i)
 		if err != nil {
 			return "", err
 		}
@@ -157,102 +158,102 @@ func (s *rules) set(ctx context.Context, i fault.Injection) (id string, err erro
 	}
 	switch kind := x.Fault.Kind; {
 	case kind == v1alpha1.APIOldList:
-		s.lists[x] = kept
+		s.lists[x] = lists
 	case kind == v1alpha1.APICutWatch:
-		s.cut(x)
+		s.cutWatches(x)
 	case kind == v1alpha1.APIBlackHole:
-		s.shut()
-	case watches(kind):
+		s.updateValves()
+	case actsOnEvents(kind):
 		for _, open := range s.streams {
-			if meets(x, open.replica, &open.request) {
-				open.hold(x)
+			if matches(x, open.replica, &open.request) {
+				open.addFault(x)
 			}
 		}
 	}
 	return x.ID, nil
 }
 
-func (s *rules) ended(x *fault.Active) {
+func (s *rules) onEnded(x *fault.Active) {
 	delete(s.lists, x)
-	delete(s.cutAgain, x)
+	delete(s.pendingRelists, x)
 	for _, open := range s.streams {
-		open.release(x)
+		open.removeFault(x)
 	}
-	s.shut()
+	s.updateValves()
 }
 
-// cut ends the watches that a fault meets.
-func (s *rules) cut(x *fault.Active) {
+// cutWatches ends the open watches that a fault matches.
+func (s *rules) cutWatches(x *fault.Active) {
 	for _, open := range s.streams {
-		if !meets(x, open.replica, &open.request) {
+		if !matches(x, open.replica, &open.request) {
 			continue
 		}
 		open.cut()
-		s.Fire(x, "", open.String())
+		s.RecordTrigger(x, "", open.String())
 		if x.Fault.Relist {
-			s.cutAgain[x] = append(s.cutAgain[x], open.request)
+			s.pendingRelists[x] = append(s.pendingRelists[x], open.request)
 		}
 	}
-	if len(s.cutAgain[x]) == 0 {
+	if len(s.pendingRelists[x]) == 0 {
 		s.Finish(x)
 	}
 }
 
-// refuses reports whether a watch is the next one of a watch that was cut.
-func (s *rules) refuses(x *fault.Active, q *request) bool {
-	i := slices.Index(s.cutAgain[x], *q)
+// takeRelist reports whether a watch request follows a watch that the fault has cut. It returns true once per cut watch.
+func (s *rules) takeRelist(x *fault.Active, q *request) bool {
+	i := slices.Index(s.pendingRelists[x], *q)
 	if i < 0 {
 		return false
 	}
-	s.cutAgain[x] = slices.Delete(s.cutAgain[x], i, i+1)
+	s.pendingRelists[x] = slices.Delete(s.pendingRelists[x], i, i+1)
 	return true
 }
 
-// keep reads the lists that a fault is to show later.
-func (s *rules) keep(ctx context.Context, i fault.Injection) (map[string]*list, error) {
-	type known struct {
-		next http.RoundTripper
-		as   *http.Request
+// readLists repeats the recorded list requests that a fault matches, and returns the responses by listKey.
+func (s *rules) readLists(ctx context.Context, i fault.Injection) (map[string]*listResponse, error) {
+	type source struct {
+		next     http.RoundTripper
+		original *http.Request
 	}
-	all := map[string]known{}
+	sources := map[string]source{}
 	s.Lock()
-	for n, w := range s.ways {
+	for n, w := range s.upstreams {
 		for key, l := range w.lists {
-			if meets(&fault.Active{Fault: i}, n, &l.request) {
-				all[key] = known{w.next, l.as}
+			if matches(&fault.Active{Fault: i}, n, &l.request) {
+				sources[key] = source{w.next, l.original}
 			}
 		}
 	}
 	s.Unlock()
-	lists := map[string]*list{}
+	lists := map[string]*listResponse{}
 	size := 0
-	for key, k := range all {
-		l, err := fetch(ctx, k.next, k.as)
+	for key, k := range sources {
+		l, err := fetch(ctx, k.next, k.original)
 		if err != nil {
 			return nil, err
 		}
 		size += len(l.body)
-		if size > mostKept {
-			return nil, fmt.Errorf("the lists of %s have more than %d MB: too much to keep", i.Match.Resource,
-				mostKept>>20)
+		if size > maxListBytes {
+			return nil, fmt.Errorf("the lists of %s are larger than %d MB in total", i.Match.Resource,
+				maxListBytes>>20)
 		}
 		lists[key] = l
 	}
 	return lists, nil
 }
 
-// follow has the faults hold a watch, or cut it, until nobody reads it.
-func (s *rules) follow(open *stream) {
-	open.kept = func(open *stream, by []*fault.Active) {
+// addStream applies faults to a watch until the watch is closed.
+func (s *rules) addStream(open *stream) {
+	open.onHeldEvent = func(open *stream, faults []*fault.Active) {
 		s.Lock()
 		defer s.Unlock()
-		for _, x := range by {
+		for _, x := range faults {
 			if x.Ended == "" {
-				s.Fire(x, "", "an event of the "+open.String())
+				s.RecordTrigger(x, "", "an event of the "+open.String())
 			}
 		}
 	}
-	open.done = func() {
+	open.onClose = func() {
 		s.Lock()
 		defer s.Unlock()
 		s.streams = slices.DeleteFunc(s.streams, func(o *stream) bool { return o == open })
@@ -260,57 +261,58 @@ func (s *rules) follow(open *stream) {
 	s.Lock()
 	defer s.Unlock()
 	s.streams = append(s.streams, open)
-	for x := range s.live() {
-		if watches(x.Fault.Kind) && meets(x, open.replica, &open.request) {
-			open.hold(x)
+	for x := range s.inEffect() {
+		if actsOnEvents(x.Fault.Kind) && matches(x, open.replica, &open.request) {
+			open.addFault(x)
 		}
 	}
 	open.start()
 }
 
-// answered notes whether a write was done whose answer is to be lost. If it was not, another one may be.
-func (s *rules) answered(x *fault.Active, q *request, done bool) {
+// resolveDrop records the result of a request whose response a fault drops. If the request failed, the fault remains
+// armed for the next one.
+func (s *rules) resolveDrop(x *fault.Active, q *request, succeeded bool) {
 	s.Lock()
 	defer s.Unlock()
-	if done {
-		s.Fire(x, "", q.String())
+	if succeeded {
+		s.RecordTrigger(x, "", q.String())
 	} else {
-		x.Miss()
+		x.CancelTrigger()
 	}
 }
 
-// stopped notes that something of a controller had to wait in a black hole.
-func (s *rules) stopped(replica int) {
+// recordBlocked records that a blackHole fault has blocked data of a controller.
+func (s *rules) recordBlocked(replica int) {
 	s.Lock()
 	defer s.Unlock()
-	for x := range s.live() {
-		if swallows(x, replica) {
-			s.Fire(x, "", "a packet")
+	for x := range s.inEffect() {
+		if isBlackHole(x, replica) {
+			s.RecordTrigger(x, "", "a packet")
 		}
 	}
 }
 
-// forget counts the writes of a group as nobody's.
-func (s *rules) forget(group string) {
+// forgetGroup counts the writes of a group as writes without a group.
+func (s *rules) forgetGroup(group string) {
 	s.Lock()
 	defer s.Unlock()
-	for _, w := range s.ways {
-		gone := w.writes[group]
-		if gone == nil || group == "" {
+	for _, w := range s.upstreams {
+		deleted := w.writes[group]
+		if deleted == nil || group == "" {
 			continue
 		}
 		delete(w.writes, group)
-		for what, times := range gone.times {
+		for what, times := range deleted.times {
 			w.count("", what, times, time.Time{})
 		}
 	}
 }
 
-func (s *rules) written(group string) Writes {
+func (s *rules) writesOf(group string) Writes {
 	s.Lock()
 	defer s.Unlock()
 	v := Writes{By: map[int]map[string]int{}}
-	for n, w := range s.ways {
+	for n, w := range s.upstreams {
 		v.By[n] = map[string]int{}
 		for of, x := range w.writes {
 			if group != "" && of != "" && of != group {

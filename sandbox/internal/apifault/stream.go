@@ -18,64 +18,65 @@ import (
 )
 
 const (
-	// mostWaiting is how many bytes of a watch that is held may wait. Beyond it the watch is cut, as
-	// the API server cuts one whose reader is too slow.
-	mostWaiting = 64 << 20
-	// mostFrame is the largest event that is believed; etcd's largest object has 1.5 MB.
-	mostFrame = 32 << 20
+	// maxQueued is the maximum number of queued bytes of a held watch. The watch ends when it is exceeded: the API server
+	// also ends a watch whose client reads too slowly.
+	maxQueued = 64 << 20
+	// maxFrame is the maximum size of an event. The largest object of etcd has 1.5 MB.
+	maxFrame = 32 << 20
 )
 
-// stream is a watch on its way to the controller, as the body of a response. What the API server
-// sends is read at once, event by event; whole events are passed on.
+// stream is the body of the response to a watch request. It reads events from the API server immediately, and queues
+// them for the controller.
 type stream struct {
 	request
 	replica int
 	body    io.ReadCloser // from the API server
 	next    func() ([]byte, error)
-	// kept is told of each event that is held.
-	kept func(s *stream, by []*fault.Active)
-	done func() // when nobody reads it any more
-	// forget has the end of the request be of no matter any more.
-	forget func() bool
+	// onHeldEvent is called for each event that a fault affects.
+	onHeldEvent func(s *stream, faults []*fault.Active)
+	onClose     func()
+	// stopAbandon detaches the stream from the context of the request.
+	stopAbandon func() bool
 
 	following sync.WaitGroup
 
-	mu      sync.Mutex
-	changed sync.Cond
-	current []byte                 // the event that is being read
-	queue   [][]byte               // those that follow
-	size    int                    // of the queue
-	held    map[*fault.Active]bool // by what holds it, or does something to its events
-	aside   []byte                 // the event that the next one is to overtake
-	err     error                  // that follows the queue
-	closed  bool
+	mu        sync.Mutex
+	changed   sync.Cond
+	current   []byte                 // the rest of the event that is being read
+	queue     [][]byte               // the next events
+	size      int                    // of the queue, in bytes
+	faults    map[*fault.Active]bool // that hold the watch or change its events
+	reordered []byte                 // the event to deliver after the next one
+	err       error                  // returned after the queue
+	closed    bool
 }
 
-// newStream returns a watch that nobody follows yet. When ctx ends nobody waits for it any more.
+// newStream returns a stream that reads events after start is called. When ctx ends, the stream is abandoned.
 func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
-	s := &stream{request: *q, replica: replica, body: response.Body, held: map[*fault.Active]bool{}, done: func() {},
-		kept: func(*stream, []*fault.Active) {}}
+	s := &stream{request: *q, replica: replica, body: response.Body, faults: map[*fault.Active]bool{}, onClose: func() {},
+		onHeldEvent: func(*stream, []*fault.Active) {}}
 	s.changed.L = &s.mu
-	s.forget = context.AfterFunc(ctx, s.abandon)
-	s.next = frames(response.Header.Get("Content-Type"), response.Body)
+	s.stopAbandon = context.AfterFunc(ctx, s.abandon)
+	s.next = frameReader(response.Header.Get("Content-Type"), response.Body)
 	return s
 }
 
-// frames reads event by event what has a content type.
-func frames(contentType string, from io.Reader) func() ([]byte, error) {
-	kind, _, _ := mime.ParseMediaType(contentType) // another one is read as it comes
+// frameReader returns a function that reads the next event in the encoding of a content type. Events of an unknown
+// encoding are read in chunks.
+func frameReader(contentType string, from io.Reader) func() ([]byte, error) {
+	kind, _, _ := mime.ParseMediaType(contentType) // an unknown type is read in chunks
 	r := bufio.NewReaderSize(from, 16<<10)
 	switch kind {
-	case "application/json": // a line for each
+	case "application/json": // one line per event
 		return func() ([]byte, error) { return r.ReadBytes('\n') }
-	case "application/vnd.kubernetes.protobuf": // the length in four bytes, then the event
+	case "application/vnd.kubernetes.protobuf": // four bytes with the length, then the event
 		return func() ([]byte, error) {
 			head, err := r.Peek(4)
 			if err != nil {
 				return nil, err
 			}
 			length := binary.BigEndian.Uint32(head)
-			if length > mostFrame {
+			if length > maxFrame {
 				return nil, io.ErrUnexpectedEOF
 			}
 			frame := make([]byte, 4+length)
@@ -94,47 +95,48 @@ func frames(contentType string, from io.Reader) func() ([]byte, error) {
 	}
 }
 
-// bookmark reports whether an event says nothing of any object. Its type is at its beginning.
-func bookmark(frame []byte) bool {
+// isBookmark reports whether an event is a bookmark. The type is at the beginning of the event.
+func isBookmark(frame []byte) bool {
 	return bytes.Contains(frame[:min(len(frame), 32)], []byte("BOOKMARK"))
 }
 
 func (s *stream) start() { s.following.Go(s.follow) }
 
-// follow reads what the API server sends until that ends, or the stream is closed or cut.
+// follow queues events until the response ends, or the stream is closed or cut.
 func (s *stream) follow() {
 	for {
 		frame, err := s.next()
-		over, by := s.take(frame, err)
-		if len(by) > 0 && !bookmark(frame) {
-			s.kept(s, by)
+		ended, faults := s.enqueue(frame, err)
+		if len(faults) > 0 && !isBookmark(frame) {
+			s.onHeldEvent(s, faults)
 		}
-		if over {
+		if ended {
 			return
 		}
 	}
 }
 
-// take queues an event, or the end. It reports whether the stream is over, and what holds the event.
-func (s *stream) take(frame []byte, err error) (over bool, by []*fault.Active) {
+// enqueue queues an event or the end of the response. It reports whether the stream has ended, and returns the faults
+// that affect the event.
+func (s *stream) enqueue(frame []byte, err error) (ended bool, faults []*fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed.Broadcast()
-	if s.closed || s.err != nil { // what comes after a cut, the next watch brings
+	if s.closed || s.err != nil { // the next watch delivers events after a cut
 		return true, nil
 	}
 	if len(frame) > 0 && (err == nil || errors.Is(err, io.EOF)) {
-		s.add(s.spoil(frame)...)
-		by = slices.Collect(maps.Keys(s.held))
+		s.add(s.applyFaults(frame)...)
+		faults = slices.Collect(maps.Keys(s.faults))
 	}
 	s.err = err
 	switch {
-	case err != nil && !errors.Is(err, io.EOF): // it broke: nothing comes any more
+	case err != nil && !errors.Is(err, io.EOF): // the connection failed: queued events are lost
 		s.queue, s.size = nil, 0
-	case s.size > mostWaiting:
+	case s.size > maxQueued:
 		s.queue, s.size, s.err = nil, 0, io.EOF
 	}
-	return s.err != nil, by
+	return s.err != nil, faults
 }
 
 func (s *stream) add(frames ...[]byte) {
@@ -143,32 +145,32 @@ func (s *stream) add(frames ...[]byte) {
 	}
 }
 
-// spoil returns what comes of an event by the rules that go beyond the API's contract.
-func (s *stream) spoil(frame []byte) [][]byte {
-	if bookmark(frame) {
+// applyFaults returns the events to deliver instead of an event, for faults beyond the API's contract.
+func (s *stream) applyFaults(frame []byte) [][]byte {
+	if isBookmark(frame) {
 		return [][]byte{frame}
 	}
 	out := [][]byte{frame}
-	for x := range s.held {
+	for x := range s.faults {
 		switch x.Fault.Kind {
 		case v1alpha1.APILoseEvents:
 			out = nil
 		case v1alpha1.APIDoubleEvents:
 			out = append(out, out...)
 		case v1alpha1.APIReorderEvents:
-			if s.aside == nil && len(out) > 0 {
-				s.aside, out = frame, nil
-			} else if s.aside != nil {
-				out, s.aside = append(out, s.aside), nil
+			if s.reordered == nil && len(out) > 0 {
+				s.reordered, out = frame, nil
+			} else if s.reordered != nil {
+				out, s.reordered = append(out, s.reordered), nil
 			}
 		}
 	}
 	return out
 }
 
-// stopped reports whether something holds the watch.
-func (s *stream) stopped() bool {
-	for x := range s.held {
+// isHeld reports whether a fault holds the watch.
+func (s *stream) isHeld() bool {
+	for x := range s.faults {
 		if x.Fault.Kind == v1alpha1.APIHoldWatch {
 			return true
 		}
@@ -176,7 +178,7 @@ func (s *stream) stopped() bool {
 	return false
 }
 
-// Read gives what may be seen. It blocks while there is nothing, or the watch is held.
+// Read implements io.Reader. It blocks while the queue is empty or the watch is held.
 func (s *stream) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		switch {
 		case s.closed:
 			return 0, http.ErrBodyReadAfterClose
-		case !s.stopped() && len(s.queue) > 0:
+		case !s.isHeld() && len(s.queue) > 0:
 			s.current, s.queue = s.queue[0], s.queue[1:]
 			s.size -= len(s.current)
 			continue
@@ -198,7 +200,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// abandon ends the stream when nobody waits for it any more, held or not.
+// abandon ends the stream and discards its queue, even if the watch is held.
 func (s *stream) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,43 +208,43 @@ func (s *stream) abandon() {
 	s.changed.Broadcast()
 }
 
-// Close ends the stream, and blocks until nobody follows it any more.
+// Close ends the stream. It blocks until follow has returned.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	s.forget()
-	s.done()
+	s.stopAbandon()
+	s.onClose()
 	err := s.body.Close()
 	s.following.Wait()
 	return err
 }
 
-// hold has a fault keep back what comes from now on, or do what else it does, until it is released.
-func (s *stream) hold(by *fault.Active) {
+// addFault applies a fault to the following events until removeFault is called.
+func (s *stream) addFault(x *fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held[by] = true
+	s.faults[x] = true
 }
 
-func (s *stream) release(by *fault.Active) {
+func (s *stream) removeFault(x *fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.held, by)
-	if by.Fault.Kind == v1alpha1.APIReorderEvents && s.aside != nil {
-		s.add(s.aside) // nothing is to overtake it any more
-		s.aside = nil
+	delete(s.faults, x)
+	if x.Fault.Kind == v1alpha1.APIReorderEvents && s.reordered != nil {
+		s.add(s.reordered) // no later event is delivered first any more
+		s.reordered = nil
 	}
 	s.changed.Broadcast()
 }
 
-// cut ends the watch for the controller after the event that it is reading. Those that wait are
-// dropped: the next watch begins after the last one that was seen.
+// cut ends the watch after the event that the controller is reading. Queued events are discarded, because the next watch
+// begins after the last event that the controller has read.
 func (s *stream) cut() {
 	s.mu.Lock()
 	s.queue, s.size, s.err = nil, 0, io.EOF
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	_ = s.body.Close() // it is given up
+	_ = s.body.Close() // the rest is discarded
 }

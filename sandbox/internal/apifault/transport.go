@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// errLost breaks a request off whose answer is to be lost.
-var errLost = errors.New("the answer is lost")
+// errDropped is the error of a request whose response a fault drops. The proxy closes the connection.
+var errDropped = errors.New("response dropped by a fault")
 
-// transport takes the requests of one controller to the API server, under the rules.
+// transport sends the requests of one controller to the API server, and applies the faults.
 type transport struct {
 	replica int
 	rules   *rules
@@ -25,41 +25,41 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	q := read(r, t.prefix)
-	v := t.rules.judge(t.replica, &q, r)
-	if err := wait(r.Context(), v.delay); err != nil {
+	q := parseRequest(r, t.prefix)
+	effects := t.rules.applyFaults(t.replica, &q, r)
+	if err := sleep(r.Context(), effects.delay); err != nil {
 		return nil, err
 	}
-	if v.response != nil {
-		return v.response, nil
+	if effects.response != nil {
+		return effects.response, nil
 	}
-	if v.kill {
+	if effects.kill {
 		t.rules.kill(t.replica)
-		return nil, errLost
+		return nil, errDropped
 	}
 	response, err := t.next.RoundTrip(r)
-	if v.lose != nil {
-		done := err == nil && response.StatusCode < http.StatusMultipleChoices
-		t.rules.answered(v.lose, &q, done)
-		if done {
-			if v.lose.Fault.Kind == v1alpha1.APIKillAfter {
+	if effects.drop != nil {
+		succeeded := err == nil && response.StatusCode < http.StatusMultipleChoices
+		t.rules.resolveDrop(effects.drop, &q, succeeded)
+		if succeeded {
+			if effects.drop.Fault.Kind == v1alpha1.APIKillAfter {
 				t.rules.kill(t.replica)
 			}
-			_, _ = io.Copy(io.Discard, response.Body) // it is done when all of it has come
+			_, _ = io.Copy(io.Discard, response.Body) // the API server has completed the request at the end of the body
 			_ = response.Body.Close()
-			return nil, errLost
+			return nil, errDropped
 		}
 	}
 	if err == nil && q.verb == "watch" && response.StatusCode == http.StatusOK {
 		s := newStream(r.Context(), response, &q, t.replica)
-		t.rules.follow(s)
+		t.rules.addStream(s)
 		response.Body = s
 	}
 	return response, err
 }
 
-// wait waits for a delay, or until nobody waits for the answer.
-func wait(ctx context.Context, delay time.Duration) error {
+// sleep blocks for a delay, or until ctx ends. It returns the cause of ctx if ctx ends first.
+func sleep(ctx context.Context, delay time.Duration) error {
 	if delay <= 0 {
 		return nil
 	}
@@ -71,49 +71,50 @@ func wait(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// verdict is what becomes of a request.
-type verdict struct {
+// effects are the effects of faults on a request.
+type effects struct {
 	delay    time.Duration
-	response *http.Response // in place of the API server's
-	lose     *fault.Active  // whose answer is to be lost
-	kill     bool           // the controller, in place of all that
+	response *http.Response // replaces the response of the API server
+	drop     *fault.Active  // the fault that drops the response
+	kill     bool           // kill the controller instead
 }
 
-// judge says what becomes of a request. Delays add up; of the rest the fault that was set first decides.
-func (s *rules) judge(replica int, q *request, r *http.Request) (v verdict) {
+// applyFaults returns the effects of the faults on a request. Delays are added. Of the other faults, only the one that
+// was set first has an effect.
+func (s *rules) applyFaults(replica int, q *request, r *http.Request) (e effects) {
 	s.Lock()
 	defer s.Unlock()
-	s.note(replica, q, r)
-	for x := range s.live() {
-		if !meets(x, replica, q) {
+	s.record(replica, q, r)
+	for x := range s.inEffect() {
+		if !matches(x, replica, q) {
 			continue
 		}
-		decided := v.response != nil || v.lose != nil || v.kill
+		decided := e.response != nil || e.drop != nil || e.kill
 		switch kind := x.Fault.Kind; {
-		case kind == v1alpha1.APIDelay && x.Strike():
-			v.delay += x.Fault.Delay.Draw(x.Share)
-			s.Fire(x, "", q.String())
+		case kind == v1alpha1.APIDelay && x.ShouldTrigger():
+			e.delay += x.Fault.Delay.Sample(x.Float64)
+			s.RecordTrigger(x, "", q.String())
 		case decided:
-		case kind == v1alpha1.APIRefuse && x.Strike():
-			v.response = answer(r, refusal(x.Fault.Status, q, time.Duration(x.Fault.RetryAfter)))
-			s.Fire(x, "", q.String())
-		case (kind == v1alpha1.APILoseAnswer || kind == v1alpha1.APIKillAfter) && x.Strike():
-			v.lose = x
-		case kind == v1alpha1.APIKillBefore && x.Strike():
-			v.kill = true
-			s.Fire(x, "", q.String())
-		case kind == v1alpha1.APICutWatch && q.verb == "watch" && s.refuses(x, q):
-			v.response = answer(r, refusal(http.StatusGone, q, 0))
-			s.Fire(x, "", q.String()+" begins again")
-			if len(s.cutAgain[x]) == 0 {
+		case kind == v1alpha1.APIRefuse && x.ShouldTrigger():
+			e.response = statusResponse(r, errorStatus(x.Fault.Status, q, time.Duration(x.Fault.RetryAfter)))
+			s.RecordTrigger(x, "", q.String())
+		case (kind == v1alpha1.APILoseAnswer || kind == v1alpha1.APIKillAfter) && x.ShouldTrigger():
+			e.drop = x
+		case kind == v1alpha1.APIKillBefore && x.ShouldTrigger():
+			e.kill = true
+			s.RecordTrigger(x, "", q.String())
+		case kind == v1alpha1.APICutWatch && q.verb == "watch" && s.takeRelist(x, q):
+			e.response = statusResponse(r, errorStatus(http.StatusGone, q, 0))
+			s.RecordTrigger(x, "", q.String()+" is rejected")
+			if len(s.pendingRelists[x]) == 0 {
 				s.Finish(x)
 			}
-		case kind == v1alpha1.APIOldList && old(r, q):
+		case kind == v1alpha1.APIOldList && allowsStale(r, q):
 			if kept := s.lists[x][listKey(r)]; kept != nil {
-				v.response = respond(r, http.StatusOK, kept.header.Clone(), kept.body)
-				s.Fire(x, "", q.String())
+				e.response = newResponse(r, http.StatusOK, kept.header.Clone(), kept.body)
+				s.RecordTrigger(x, "", q.String())
 			}
 		}
 	}
-	return v
+	return e
 }

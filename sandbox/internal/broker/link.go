@@ -41,7 +41,7 @@ type LinkOptions struct {
 	// machine use the link. The component can then not be stopped or paused. Default: all clients use the link.
 	Direct bool
 	// View applies faults to the connections, also after restarts of the broker. Default: no faults.
-	View *mqttfault.View
+	View *mqttfault.Injector
 	// InfoFile is the file with the address and credentials of the broker, for external bases. Required.
 	InfoFile string
 	// Logger of the broker. Required.
@@ -86,7 +86,7 @@ type Link struct {
 	exit      string
 }
 
-var _ supervise.Part = (*Link)(nil)
+var _ supervise.ComponentSet = (*Link)(nil)
 
 // run is one run of the broker or the relay.
 type run struct {
@@ -271,8 +271,8 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Down implements supervise.Part.
-func (l *Link) Down(context.Context) []string {
+// ToStart implements supervise.Part.
+func (l *Link) ToStart(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.running != nil {

@@ -27,7 +27,7 @@ type ListenOptions struct {
 	// TLS of the TCP listener. Default: plain TCP.
 	TLS *tls.Config
 	// View applies faults to the connections. Default: no faults.
-	View *mqttfault.View
+	View *mqttfault.Injector
 	// Logger of the listener. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -37,7 +37,7 @@ type listener struct {
 	tcp   net.Listener
 	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it or ctx ends
 	valve *valve.Valve
-	view  *mqttfault.View
+	view  *mqttfault.Injector
 	log   *slog.Logger
 	life  context.Context // ends when run ends
 	end   context.CancelFunc
@@ -103,7 +103,7 @@ func (l *listener) admit(conn net.Conn, memory bool) error {
 	}
 	conn = l.valve.Through(conn)
 	if l.view != nil {
-		conn = l.view.Through(conn)
+		conn = l.view.Wrap(conn)
 	}
 	l.conns[conn] = struct{}{}
 	l.wg.Go(func() {

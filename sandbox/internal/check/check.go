@@ -9,7 +9,7 @@ import (
 )
 
 // Patience is the timeout of tests for an event that must happen. Only a failing test waits that long.
-const Patience = 2 * time.Minute
+const Patience = time.Minute
 
 // poll is the time between two attempts.
 const poll = 5 * time.Millisecond

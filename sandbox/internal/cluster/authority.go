@@ -19,56 +19,56 @@ import (
 )
 
 const (
-	// certificateLife is how long a certificate is valid.
-	certificateLife = 365 * 24 * time.Hour
-	// backdate allows for a clock that is set back a little.
+	// certificateLifetime is how long a certificate is valid.
+	certificateLifetime = 365 * 24 * time.Hour
+	// backdate allows for clocks that are slow.
 	backdate = 5 * time.Minute
 )
 
-// Authority is a certificate authority. It does not change, so it may be used concurrently.
+// Authority is a certificate authority (CA). It is immutable, so it may be used concurrently.
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pem         []byte
 }
 
-// Subject is the holder of a certificate.
+// Subject is the subject of a certificate.
 type Subject struct {
-	// Name and Groups of the holder.
+	// Name and Groups become the common name and the organizations.
 	Name   string
 	Groups []string
-	// Hosts are DNS names and addresses under which the holder may serve. Default: the holder is no server.
+	// Hosts are the DNS names and addresses of a server certificate. Default: not a server certificate.
 	Hosts []string
-	// Client lets the holder present the certificate to a server.
+	// Client makes the certificate valid for client authentication.
 	Client bool
 }
 
-// PEM returns the certificate of the authority.
+// PEM returns the CA certificate in PEM.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Certificate returns the certificate of the authority, which must not be changed.
+// Certificate returns the CA certificate, which must not be modified.
 func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
 
-// NewAuthority makes an authority with a new key, which is also returned as PEM. Nothing is written to disk.
+// NewAuthority creates an authority with a new key, which it also returns in PEM. It writes nothing to disk.
 func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
-		return nil, nil, fmt.Errorf("making the key of an authority: %w", err)
+		return nil, nil, fmt.Errorf("creating the key of a CA: %w", err)
 	}
 	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name, NotBefore: time.Now().Add(-backdate)},
 		key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making an authority: %w", err)
+		return nil, nil, fmt.Errorf("creating a CA certificate: %w", err)
 	}
 	text, err := cert.EncodeCertificates(certificate)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making an authority: %w", err)
+		return nil, nil, fmt.Errorf("creating a CA certificate: %w", err)
 	}
 	return &Authority{certificate: certificate, key: key, pem: text}, keyPEM, nil
 }
 
-// ParseAuthority reads an authority that NewAuthority made. It fails if the certificates that the authority would issue
-// outlive it.
+// ParseAuthority parses an authority that NewAuthority created. It returns an error if the CA certificate would expire
+// before newly issued certificates.
 func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -76,15 +76,15 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	}
 	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok || !pair.Leaf.IsCA {
-		return nil, errors.New("the certificate is not that of an authority")
+		return nil, errors.New("the certificate is not a CA certificate")
 	}
-	if time.Now().Add(certificateLife).After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("the certificate of the authority expires too soon, at %s", pair.Leaf.NotAfter)
+	if time.Now().Add(certificateLifetime).After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("the CA certificate expires too soon, at %s", pair.Leaf.NotAfter)
 	}
 	return &Authority{certificate: pair.Leaf, key: key, pem: certPEM}, nil
 }
 
-// Issue issues a certificate for a new key. It is valid for a year.
+// Issue issues a certificate with a new key. It is valid for a year.
 func (a *Authority) Issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	certPEM, keyPEM, err = a.issue(s)
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: s.Name, Organization: s.Groups}, SerialNumber: serial,
-		NotBefore: time.Now().Add(-backdate), NotAfter: time.Now().Add(certificateLife),
+		NotBefore: time.Now().Add(-backdate), NotAfter: time.Now().Add(certificateLifetime),
 		KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	for _, host := range s.Hosts {
@@ -132,7 +132,7 @@ func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	return certPEM, keyPEM, err
 }
 
-// newKey makes an ECDSA P-256 key, which every component accepts.
+// newKey creates an ECDSA P-256 key, which all components support.
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// What the sandbox's authority issues is trusted, for its hosts and no others, by who trusts the
-// authority alone.
+// A client that trusts only the CA accepts an issued certificate for its hosts, and for no other hosts.
 func TestAuthority(t *testing.T) {
 	a, _, err := cluster.NewAuthority("test")
 	check.Must(t, err)
@@ -29,12 +28,12 @@ func TestAuthority(t *testing.T) {
 	for _, host := range []string{"172.18.0.1", "localhost", "127.0.0.1"} {
 		got[host] = handshake(t, pair, &tls.Config{RootCAs: trusted, ServerName: host}) == nil
 	}
-	got["an authority of the same name"] = handshake(t, pair,
+	got["other CA with the same name"] = handshake(t, pair,
 		&tls.Config{RootCAs: untrusting, ServerName: "localhost"}) == nil
 	want := map[string]bool{"172.18.0.1": true, "localhost": true, "127.0.0.1": false,
-		"an authority of the same name": false}
+		"other CA with the same name": false}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("who is trusted (-want +got):\n%s", diff)
+		t.Errorf("accepted (-want +got):\n%s", diff)
 	}
 }
 
@@ -46,7 +45,7 @@ func handshake(t *testing.T, pair tls.Certificate, client *tls.Config) error {
 	go func() {
 		defer close(served)
 		if conn, err := l.Accept(); err == nil {
-			_, _ = conn.Read(make([]byte, 1)) // the client tells how the handshake went, and hangs up
+			_, _ = conn.Read(make([]byte, 1)) // the client reports the result of the handshake and disconnects
 			_ = conn.Close()
 		}
 	}()

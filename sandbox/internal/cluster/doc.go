@@ -1,8 +1,6 @@
-// Package cluster holds what every source of a Kubernetes API has in common.
+// Package cluster has the common parts of the packages that provide a Kubernetes API:
 //
-// The providers:
-//
-//	embedded/   the upstream control plane as processes of this machine
-//	kind/       a cluster of kind, nodes as containers
-//	existing/   a kubeconfig context that the user names
+//	embedded/   the upstream control plane as processes on this machine
+//	kind/       a kind cluster with containers as nodes
+//	existing/   an existing cluster, selected by its kubeconfig context
 package cluster

@@ -10,55 +10,56 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The mark is a ConfigMap of this name and namespace, with the label ManagedBy=MarkName.
+// The ownership marker is a ConfigMap with this name and namespace and the label ManagedBy=MarkName.
 const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
-	// SandboxLabel is a label of objects of a sandbox in a cluster with other users. Its value is
-	// state.Dir.Label.
+	// SandboxLabel is the label of a sandbox's objects in a shared cluster. Its value is state.Dir.Label.
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
 
-// The entries of the mark's data.
+// Keys of the data of the ownership marker.
 const (
 	sandboxKey = "sandbox"
 	placeKey   = "place"
 )
 
-// Owner is a sandbox, as the one that a cluster belongs to.
+// Owner identifies the sandbox that owns a cluster.
 type Owner struct {
-	// Sandbox is its name.
+	// Sandbox is the name of the sandbox.
 	Sandbox string
-	// Place tells it from others of its name, on other machines and in other directories: state.Dir.Place. Marks of
-	// earlier versions have none, and belong to every sandbox of their name.
+	// Place distinguishes sandboxes with the same name on different machines and in different directories; see
+	// state.Dir.Place. Markers of earlier versions have no Place and match every sandbox with the name.
 	Place string
 }
 
-// OtherSandboxError says that the cluster belongs to another sandbox, or bears a ConfigMap of the
-// mark's name that no sandbox wrote.
+// OtherSandboxError reports that the cluster belongs to another sandbox, or has a ConfigMap with the name of the
+// ownership marker that is not a marker.
 type OtherSandboxError struct {
-	// Owner of the cluster; zero if the ConfigMap is not a mark.
+	// Owner is the owner of the cluster; zero if the ConfigMap is not an ownership marker.
 	Owner Owner
 }
 
-// Error says whose the cluster is and what to do.
+// Error names the owner of the cluster and states the fix.
 func (e *OtherSandboxError) Error() string {
 	switch e.Owner {
 	case Owner{}:
-		return fmt.Sprintf("ConfigMap %s/%s is there, but no sandbox wrote it; rename it or choose another cluster",
+		return fmt.Sprintf("ConfigMap %s/%s exists, but is not an ownership marker of a sandbox; rename it, or choose "+
+			"another cluster",
 			MarkNamespace, MarkName)
 	case Owner{Sandbox: e.Owner.Sandbox}:
-		return fmt.Sprintf("the cluster belongs to sandbox %q; take that one down first or choose another cluster",
+		return fmt.Sprintf("the cluster belongs to sandbox %q; take that sandbox down first, or choose another cluster",
 			e.Owner.Sandbox)
 	default:
-		return fmt.Sprintf("the cluster belongs to sandbox %q of %s; take that one down first or choose another cluster; if that folder is gone, "+
-			"delete ConfigMap %s/%s in the cluster", e.Owner.Sandbox, e.Owner.Place, MarkNamespace, MarkName)
+		return fmt.Sprintf("the cluster belongs to sandbox %q of %s; take that sandbox down first, or choose another "+
+			"cluster; if that directory no longer exists, delete ConfigMap %s/%s in the cluster",
+			e.Owner.Sandbox, e.Owner.Place, MarkNamespace, MarkName)
 	}
 }
 
-// Mark makes the cluster have the ownership marker of owner. A cluster that bears it already is left as it
-// is; one that belongs to another sandbox gives an *OtherSandboxError.
+// Mark creates the ownership marker of owner, unless it exists. If the cluster belongs to another sandbox, Mark returns
+// an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace,
@@ -71,26 +72,26 @@ func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 		return err
 	}
 	if err != nil {
-		return fmt.Errorf("marking the cluster as that of sandbox %q: %w", owner.Sandbox, err)
+		return fmt.Errorf("creating the ownership marker of sandbox %q: %w", owner.Sandbox, err)
 	}
 	return nil
 }
 
-// Marked reports whether the cluster has the ownership marker of owner. It only reads. A cluster of another
-// sandbox gives an *OtherSandboxError.
+// Marked reports whether the cluster has the ownership marker of owner. It is read-only. If the cluster belongs to
+// another sandbox, Marked returns an *OtherSandboxError.
 func Marked(ctx context.Context, client kubernetes.Interface, owner Owner) (bool, error) {
 	mark, err := readMark(ctx, client, owner)
 	return mark != nil, err
 }
 
-// readMark returns the mark of owner, or nil if the cluster bears none.
+// readMark returns the ownership marker of owner, or nil if the cluster has none.
 func readMark(ctx context.Context, client kubernetes.Interface, owner Owner) (*corev1.ConfigMap, error) {
 	mark, err := client.CoreV1().ConfigMaps(MarkNamespace).Get(ctx, MarkName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("looking for the mark of sandbox %q: %w", owner.Sandbox, err)
+		return nil, fmt.Errorf("reading the ownership marker of sandbox %q: %w", owner.Sandbox, err)
 	case mark.Labels[ManagedBy] != MarkName:
 		return nil, &OtherSandboxError{}
 	}
@@ -101,18 +102,18 @@ func readMark(ctx context.Context, client kubernetes.Interface, owner Owner) (*c
 	return mark, nil
 }
 
-// Unmark removes the mark of owner and nothing else. A cluster without a mark is fine; the mark
-// of another sandbox stays and gives an *OtherSandboxError.
+// Unmark deletes the ownership marker of owner. A missing marker is not an error. Unmark keeps the marker of another
+// sandbox and returns an *OtherSandboxError.
 func Unmark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark, err := readMark(ctx, client, owner)
 	if err != nil || mark == nil {
 		return err
 	}
 	err = client.CoreV1().ConfigMaps(MarkNamespace).Delete(ctx, MarkName, metav1.DeleteOptions{
-		Preconditions: metav1.NewUIDPreconditions(string(mark.UID)), // not a mark that was written since
+		Preconditions: metav1.NewUIDPreconditions(string(mark.UID)), // not a marker that was created in the meantime
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing the mark of sandbox %q: %w", owner.Sandbox, err)
+		return fmt.Errorf("deleting the ownership marker of sandbox %q: %w", owner.Sandbox, err)
 	}
 	return nil
 }

@@ -20,21 +20,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// namespacePoll is how often to look for a namespace that a fresh API server
-// makes by itself, moments after it is ready.
+// namespacePoll is the interval of attempts to create an object in a namespace that a new API server has not created
+// yet.
 const namespacePoll = 20 * time.Millisecond
 
-// Grant creates objects that a controller outside the cluster needs, and waits until their namespaces exist.
-// Grant does not change objects that already exist: in a cluster that the sandbox has created they are the
-// same, and in an existing cluster they belong to another user. owner is the value of SandboxLabel; it is empty
-// in a cluster that the sandbox has created.
+// Grant creates the objects that a controller outside the cluster needs, and waits for their namespaces. It does not
+// change existing objects: in a cluster of the sandbox they are equal, and in an existing cluster they belong to
+// another owner. owner is the value of SandboxLabel, or empty in a cluster of the sandbox.
 func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
 		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	for _, object := range objects {
-		Own(object, owner)
+		SetOwner(object, owner)
 		_, err := create(ctx, ClientOf(client, object), object)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -43,7 +42,7 @@ func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured
 	return nil
 }
 
-// ClientOf returns the client for the resource and namespace of an object.
+// ClientOf returns the client for the resource type and namespace of an object.
 func ClientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind()) // correct for the kinds in the manifests
 	if namespace := object.GetNamespace(); namespace != "" {
@@ -52,8 +51,8 @@ func ClientOf(c dynamic.Interface, object *unstructured.Unstructured) dynamic.Re
 	return c.Resource(resource)
 }
 
-// Own sets the labels of the sandbox that creates an object. owner is the value of SandboxLabel, or empty.
-func Own(object *unstructured.Unstructured, owner string) {
+// SetOwner sets the ownership labels of an object. owner is the value of SandboxLabel, or empty.
+func SetOwner(object *unstructured.Unstructured, owner string) {
 	labels := object.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -65,12 +64,12 @@ func Own(object *unstructured.Unstructured, owner string) {
 	object.SetLabels(labels)
 }
 
-// Owned reports whether an object has the labels that Own sets for owner.
-func Owned(object metav1.Object, owner string) bool {
+// OwnedBy reports whether an object has the labels that SetOwner sets for owner.
+func OwnedBy(object metav1.Object, owner string) bool {
 	return object.GetLabels()[ManagedBy] == MarkName && object.GetLabels()[SandboxLabel] == owner
 }
 
-// create creates an object, waiting for its namespace until ctx ends.
+// create creates an object. It waits for the namespace of the object until ctx ends.
 func create(ctx context.Context, client dynamic.ResourceInterface,
 	object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var created *unstructured.Unstructured
@@ -88,7 +87,7 @@ func create(ctx context.Context, client dynamic.ResourceInterface,
 	return created, err
 }
 
-// Revoke removes the objects that Grant has created with the same owner, in reverse order.
+// Revoke deletes the objects that Grant has created for owner, in reverse order.
 func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
@@ -96,21 +95,22 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 	}
 	var errs []error
 	for _, object := range slices.Backward(objects) {
-		if err := RemoveOurs(ctx, ClientOf(client, object), object.GetName(), owner); err != nil {
-			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
+		if err := RemoveOwned(ctx, ClientOf(client, object), object.GetName(), owner); err != nil {
+			errs = append(errs, fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// RemoveOurs deletes an object that is Owned by owner. It keeps an object of another owner, and returns nil for
-// an object that does not exist. It also keeps a CustomResourceDefinition that another field manager has
-// changed, because deleting it would delete the objects of that user.
-func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
-	there, err := client.Get(ctx, name, metav1.GetOptions{})
-	if err == nil && Owned(there, owner) && (there.GetKind() != "CustomResourceDefinition" || !shared(there)) {
+// RemoveOwned deletes an object if it is OwnedBy owner. A missing object is not an error. RemoveOwned keeps a
+// CustomResourceDefinition that another field manager has changed, because deleting it would delete the objects of that
+// user.
+func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
+	existing, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err == nil && OwnedBy(existing, owner) &&
+		(existing.GetKind() != "CustomResourceDefinition" || !changedByOthers(existing)) {
 		err = client.Delete(ctx, name,
-			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.GetUID()))})
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(existing.GetUID()))})
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -118,19 +118,18 @@ func RemoveOurs(ctx context.Context, client dynamic.ResourceInterface, name, own
 	return err
 }
 
-// shared reports whether a field manager other than the sandbox has changed an object. Changes of the status are ignored.
-func shared(object *unstructured.Unstructured) bool {
+// changedByOthers reports whether a field manager other than the sandbox has changed an object, except its status.
+func changedByOthers(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(),
 		func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }
 
-// NewClient returns a client of the cluster for many objects: protobuf costs a fraction
-// of JSON.
+// NewClient returns a client that uses protobuf, which needs a fraction of the CPU time of JSON.
 func NewClient(c *Cluster) (kubernetes.Interface, error) {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.Wrap(apiwait.Watches)
+	config.Wrap(apiwait.RetryWatches)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for the cluster: %w", err)

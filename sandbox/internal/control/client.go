@@ -73,14 +73,14 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 
 // Down stops everything. The daemon ends after its response.
 func (c *Client) Down(ctx context.Context) error {
-	_, err := MethodDown.Call(ctx, &c.rpc, rpc.None{})
+	_, err := MethodDown.Call(ctx, &c.rpc, rpc.Empty{})
 	return err
 }
 
 // Hold ties the sandbox to the caller, calls held, and blocks until the sandbox ends. If ctx or the process of
 // the caller ends first, the daemon takes the sandbox down and removes its state directory.
 func (c *Client) Hold(ctx context.Context, held func()) error {
-	return MethodHold.Call(ctx, &c.rpc, rpc.None{}, func(rpc.None) { held() })
+	return MethodHold.Call(ctx, &c.rpc, rpc.Empty{}, func(rpc.Empty) { held() })
 }
 
 // Bases lists the bases of a group with their Nodes, or all if group is empty.

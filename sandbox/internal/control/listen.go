@@ -53,10 +53,10 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 		caller, ok := r.Context().Value(callerKey{}).(peerUser)
 		switch {
 		case !ok || caller.err != nil:
-			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden,
+			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
 				"the user of the calling process is unknown (%v); connect to the Unix socket of the daemon", caller.err))
 		case !trusted(caller.uid, owner):
-			rpc.Refuse(w, rpc.Errorf(http.StatusForbidden,
+			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
 				"the sandbox belongs to user %d, and you are user %d; create your own sandbox", owner, caller.uid))
 		default:
 			next.ServeHTTP(w, r)

@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// api serves the control API. A *control.Error decides the HTTP status of a failure; other errors have the status 500.
+// api returns the handler of the control API. An *rpc.Error has its own HTTP status; other errors become status 500.
 func (d *Daemon) api() http.Handler {
 	mux := http.NewServeMux()
 	control.MethodStatus.Handle(mux, func(ctx context.Context, r control.StatusRequest) (*control.Status, error) {
@@ -25,9 +25,9 @@ func (d *Daemon) api() http.Handler {
 		}
 		return err
 	})
-	control.MethodDown.Handle(mux, noResult(func(context.Context, rpc.None) error { return d.Down() }))
-	control.MethodHold.Handle(mux, func(ctx context.Context, _ rpc.None, send func(rpc.None)) error {
-		d.Hold(ctx, func() { send(rpc.None{}) })
+	control.MethodDown.Handle(mux, noResult(func(context.Context, rpc.Empty) error { return d.Down() }))
+	control.MethodHold.Handle(mux, func(ctx context.Context, _ rpc.Empty, send func(rpc.Empty)) error {
+		d.Hold(ctx, func() { send(rpc.Empty{}) })
 		return nil
 	})
 	control.MethodBases.Handle(mux, d.Bases)
@@ -48,9 +48,9 @@ func (d *Daemon) api() http.Handler {
 	return mux
 }
 
-// noResult makes a method of a function that returns only an error.
-func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.None, error) {
-	return func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, f(ctx, in) }
+// noResult adapts a function that returns only an error to a control method.
+func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.Empty, error) {
+	return func(ctx context.Context, in In) (rpc.Empty, error) { return rpc.Empty{}, f(ctx, in) }
 }
 
 func badRequest(format string, args ...any) error {

@@ -31,50 +31,50 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// clientPrefix begins the MQTT client ids of controllers and bases.
+// clientPrefix is the prefix of the MQTT client IDs of controllers and bases.
 const clientPrefix = "koupleless"
 
-// running has the parts of a sandbox. When Daemon.assembled returns it, every field is set, and none changes.
-type running struct {
+// assembly has the parts of a sandbox. Once Daemon.assembled returns it, all fields are set and do not change.
+type assembly struct {
 	cluster  Cluster
 	topology Topology
 	version  string // of the Kubernetes API
 	link     *broker.Link
 	relay    *heartbeat.Relay
 	fleet    *fleet.Fleet
-	nodes    *nodes.Watch
+	nodes    *nodes.Watcher
 	gateway  string // host:port
-	flows    *flows
+	traffic  *trafficStreams
 	runner   ControllerRunner
-	faults   *fault.Set // on the connections of components
-	// apiFaults is the proxy between controllers and the API server, mqttFaults is in all connections to the broker.
+	faults   *fault.Set // on API and broker connections
+	// apiFaults proxies the API server for controllers. mqttFaults intercepts all connections to the broker.
 	apiFaults  *apifault.Proxy
-	mqttFaults *mqttfault.View
+	mqttFaults *mqttfault.Injector
 }
 
-// newLink makes the connection point for MQTT: the sandbox's broker, or a relay to an external one.
-func (b *bringUp) newLink() (*broker.Link, error) {
+// newBrokerLink creates the broker connection point: the sandbox's own broker, or a relay to an external broker.
+func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	d := b.d
 	at, err := b.topology.BrokerHost()
 	if err != nil {
 		return nil, err
 	}
-	b.faults = fault.NewSet(d.streams.fault)
-	b.mqttFaults = mqttfault.New(mqttfault.Options{Who: d.client, Faults: b.faults, Kill: d.killController})
+	b.faults = fault.NewSet(d.hub.publishFault)
+	b.mqttFaults = mqttfault.New(mqttfault.Options{ClientOf: d.mqttClient, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
-		View: b.mqttFaults, Direct: b.topology.BrokerBypassed(),
+		View: b.mqttFaults, Direct: b.topology.BrokerDirect(),
 		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external,
 		InfoFile: d.o.Dir.Broker(),
 		Logger:   d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}
 	if spec.Broker.TLS {
-		o.Serving = b.cluster.Serving
+		o.Serving = b.cluster.IssueServingCert
 	}
 	return broker.NewLink(o)
 }
 
-// assemble makes the parts that need the API or the broker. It starts none of them.
+// assemble creates the parts that need the API or the broker. It starts none of them.
 func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d, c := b.d, b.cluster.Cluster()
 	b.version = c.Version
@@ -87,7 +87,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	life, endLife := context.WithCancel(context.WithoutCancel(ctx))
-	b.life, b.relay = life, heartbeat.New(b.beat)
+	b.listenerCtx, b.relay = life, heartbeat.New(b.heartbeatTransport)
 	d.onStop(func(context.Context) error {
 		endLife()
 		b.relay.Wait()
@@ -98,7 +98,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		d.show(podsPart, b.pods)
+		d.setComponents(podsSet, b.pods)
 	}
 	b.nodes = nodes.New(b.client, b.config.Spec.Env, b.nodeCreated)
 	b.fleet = b.newFleet()
@@ -115,30 +115,32 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	b.services = append(b.services,
-		service{"the watch of Nodes", b.nodes.Start},
-		service{"the guard of the cluster", b.cluster.Guard},
-		service{"the proxy of the API", b.apiFaults.Start},
-		service{"the runner of controllers", b.runner.Start},
+		service{"Node watch", b.nodes.Start},
+		service{"cluster maintenance", b.cluster.Maintain},
+		service{"API proxy", b.apiFaults.Start},
+		service{"controller runner", b.runner.Start},
 	)
 	d.mu.Lock()
-	d.running = b.running
+	d.assembly = b.assembly
 	d.mu.Unlock()
-	d.show(brokerPart, b.link)
-	d.show(basesPart, bases{b.fleet, d.startedAt})
-	d.show(runnerPart, b.runner)
+	d.setComponents(brokerSet, b.link)
+	d.setComponents(basesSet, bases{b.fleet, d.startedAt})
+	d.setComponents(runnerSet, b.runner)
 	return nil
 }
 
-func (s *running) beat(hostName string) (http.RoundTripper, error) { return s.fleet.Beat(hostName) }
+func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error) {
+	return s.fleet.HeartbeatTransport(hostName)
+}
 
-// nodeCreated records a base in an existing cluster, so that down removes its Node.
+// nodeCreated records a base of an existing cluster, so that down removes its Node.
 func (b *bringUp) nodeCreated(identity, holder string) {
-	ours := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
-	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !ours {
+	own := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
+	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !own {
 		return
 	}
 	if err := b.d.o.Dir.AddBase(identity); err != nil {
-		b.d.log.Error("could not record a base: down will not remove its Node", "err", err)
+		b.d.log.Error("recording a base; down will not remove its Node", "err", err)
 	}
 }
 
@@ -148,7 +150,7 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 	if b.pods != nil {
 		runtimes[v1alpha1.RuntimeCluster] = b.pods
 	}
-	apart := "" // the environments of bases apart from those of other users of the broker
+	apart := "" // separates the environments of these bases from those of other clients of the broker
 	if spec.Broker.URL != "" {
 		apart = "-" + strings.ToLower(rand.Text()[:8])
 	}
@@ -156,12 +158,11 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation,
 			Runtime: own.Runtime,
 			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
-		ClusterName: own.ClusterName, Env: spec.Env, Apart: apart, Max: v1alpha1.MaxBases, Speed: spec.Speed,
-		Username: login.User, Password: login.Password, Dial: b.link.Dial, Beat: b.relay, NoHTTP: b.topology.NoHTTP(),
-		Runtimes: runtimes,
-		Leaving:  func() { b.flows.inside.leaving(b.life) },
-		Ended: func(ctx context.Context,
-			identities []string) error {
+		ClusterName: own.ClusterName, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
+		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay,
+		NoHTTPReason: b.topology.NoHTTPReason(), Runtimes: runtimes,
+		BeforeEnd: func() { b.traffic.cluster.waitUntilUnused(b.listenerCtx) },
+		DeleteNodes: func(ctx context.Context, identities []string) error {
 			return d.deleteNodes(ctx, b.nodes, identities)
 		},
 		Logger: d.log.With("component", fleetName),
@@ -170,38 +171,39 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 
 func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	d := b.d
-	listener, err := b.listen(loopback, "of the gateway")
+	listener, err := b.listen(loopback, "for the gateway")
 	if err != nil {
 		return nil, err
 	}
-	targets := &targets{ctx: b.life, fleet: b.fleet}
+	targets := &targets{ctx: b.listenerCtx, fleet: b.fleet}
 	gateway := traffic.NewGateway(traffic.GatewayOptions{
-		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.TakesCommands,
+		Client: b.client, Targets: targets, Network: fleet.Network, External: b.nodes.AcceptsCommands,
 		Logger: d.log.With("component", "gateway"),
 	})
-	here := traffic.NewGenerator(traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.lost})
-	b.gateway, b.flows = listener.Addr().String(), &flows{here: here}
+	here := traffic.NewGenerator(
+		traffic.GeneratorOptions{Gateway: gateway, Targets: targets, Lost: d.reportLostRequest})
+	b.gateway, b.traffic = listener.Addr().String(), &trafficStreams{local: here}
 	b.services = append(b.services,
-		service{"the gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
-		service{"the gateway's watch", gateway.Start},
-		service{"the generator", here.Start},
+		service{"gateway", func(ctx context.Context) error { return serve(ctx, listener, gateway) }},
+		service{"gateway endpoint watch", gateway.Start},
+		service{"request generator", here.Start},
 	)
-	if launch := b.launcher(); launch != nil {
+	if launch := b.agentLauncher(); launch != nil {
 		agent := d.newAgent(launch)
-		b.flows.inside = &inside{Remote: agent, services: b.client.CoreV1(), fleet: b.fleet, gateway: gateway}
-		b.services = append(b.services, service{"the agent", agent.Start})
+		b.traffic.cluster = &clusterSender{Remote: agent, services: b.client.CoreV1(), fleet: b.fleet, gateway: gateway}
+		b.services = append(b.services, service{"traffic agent", agent.Start})
 	}
 	return gateway, nil
 }
 
-// listen opens a port of this machine. It is closed when the sandbox is taken down.
+// listen opens a port on this machine. The port is closed when the sandbox shuts down.
 func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
-		return nil, fmt.Errorf("opening the port %s: %w", what, err)
+		return nil, fmt.Errorf("opening a port %s: %w", what, err)
 	}
 	b.d.onStop(func(context.Context) error {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server may have closed it
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // the server may have closed it
 			return err
 		}
 		return nil
@@ -209,8 +211,8 @@ func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	return l, nil
 }
 
-// newPods makes the runtime for bases in Pods. Pods that reach this machine connect to the broker by the port of the
-// sandbox, where faults can be injected. Other Pods connect to the external broker.
+// newPods creates the runtime for bases in Pods. Pods that can reach this machine use the sandbox's broker port, where
+// faults are injected. Other Pods connect to the external broker.
 func (b *bringUp) newPods() (*pods.Pods, error) {
 	d := b.d
 	log, err := d.openLog(fleetName)
@@ -226,15 +228,15 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	o := pods.Options{
 		Config: b.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage,
 		Pull:   corev1.PullIfNotPresent,
-		PerPod: bases.PerPod, Log: log, Changed: d.controllerChanged,
+		PerPod: bases.PerPod, Log: log, OnChange: d.controllerChanged,
 	}
 	if b.topology.Bases == ownNodes {
 		o.Broker = "ssl://" + b.link.Addr()
 		o.BrokerCA, err = os.ReadFile(b.link.CAFile())
 		if err != nil {
-			return nil, fmt.Errorf("reading the broker's authority: %w", err)
+			return nil, fmt.Errorf("reading the CA certificate of the broker: %w", err)
 		}
-		o.Heartbeats, err = b.relay.Open(b.life, b.topology.Host)
+		o.Heartbeats, err = b.relay.Open(b.listenerCtx, b.topology.Host)
 		if err != nil {
 			return nil, err
 		}
@@ -253,7 +255,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	return pods.New(o)
 }
 
-// openLog opens the log of a component that does not write it itself.
+// openLog opens the log file of a component that does not open it itself.
 func (d *Daemon) openLog(name string) (*os.File, error) {
 	log, err := os.OpenFile(d.o.Dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -267,7 +269,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	if b.topology.Controllers != thisMachine {
 		r, err := b.newClusterRunner(gateway)
 		if err != nil {
-			return nil, err // and no interface with a nil in it
+			return nil, err // not a non-nil interface with a nil pointer
 		}
 		return r, nil
 	}
@@ -275,40 +277,40 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 		Dir: d.o.Dir, Broker: b.link, ClientPrefix: clientPrefix, Gateway: b.gateway, Env: spec.Env, Speed: spec.Speed,
 		Kubeconfig: b.controllerKubeconfig(),
 	}
-	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.Set,
-		Lead: b.apiFaults.Lead}
+	o := host.Options{ClientIDPrefix: b.clientIDPrefix, Supervisor: d.supervisor, Heartbeats: b.relay.SetAddr,
+		ProxyKubeconfig: b.apiFaults.AddController}
 	if len(spec.Controller.Command) > 0 {
 		o.Program = &host.Command{Sandbox: common}
 		return host.New(o), nil
 	}
 	token := rand.Text()
 	if err := state.WriteFile(d.o.Dir.HeartbeatToken(), []byte(token)); err != nil {
-		return nil, fmt.Errorf("writing the token of heartbeats: %w", err)
+		return nil, fmt.Errorf("writing the heartbeat token: %w", err)
 	}
 	p := b.cluster.Properties()
 	o.Token = token
 	o.Program = &host.Controller{
 		Token: token, Sandbox: common, Path: d.o.Binaries.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
-		Serving: b.cluster.Serving,
+		IssueServingCert: b.cluster.IssueServingCert,
 	}
 	return host.New(o), nil
 }
 
-// newClusterRunner makes the runner of controllers in the cluster. On the sandbox's own nodes, the controllers reach
-// bases through a proxy of this machine.
+// newClusterRunner creates the runner for controllers in the cluster. On the sandbox's own nodes, the controllers reach
+// bases through a proxy on this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
 	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
-		Changed: d.controllerChanged}
+		OnChange: d.controllerChanged}
 	if b.topology.Controllers == ownNodes {
 		p := b.cluster.Properties()
-		proxy, err := b.openCommands(p.Host, gateway)
+		proxy, err := b.openCommandProxy(p.Host, gateway)
 		if err != nil {
 			return nil, err
 		}
-		o.Broker = func() (incluster.Broker, error) { return incluster.BrokerOf(b.link) }
-		o.Own = &incluster.Own{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
-			Serving: b.cluster.Serving, Heartbeats: b.relay.Set}
+		o.Broker = func() (incluster.Broker, error) { return incluster.SandboxBroker(b.link) }
+		o.Local = &incluster.LocalCluster{Nodes: p.Nodes, Proxy: proxy, KubeletClientCA: p.KubeletClientCA,
+			IssueServingCert: b.cluster.IssueServingCert, Heartbeats: b.relay.SetAddr}
 		return incluster.New(o)
 	}
 	if b.external == nil {
@@ -319,27 +321,27 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 		return nil, err
 	}
 	o.Image, o.ClientIDPrefix, o.Owner = b.config.Spec.Controller.Image, b.clientIDPrefix, label
-	o.Broker = func() (incluster.Broker, error) { return incluster.BrokerAt(b.external), nil }
+	o.Broker = func() (incluster.Broker, error) { return incluster.ExternalBroker(b.external), nil }
 	return incluster.New(o)
 }
 
-// openCommands opens a proxy to bases for controllers in the cluster, at an address of this machine in their network.
-// It returns the URL of the proxy with its password.
-func (b *bringUp) openCommands(address string, gateway *traffic.Gateway) (proxy string, err error) {
+// openCommandProxy opens a proxy through which controllers in the cluster reach the bases, at an address of this
+// machine on their network. It returns the URL of the proxy, including the password.
+func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (proxy string, err error) {
 	l, err := b.listen(address, "for commands to bases")
 	if err != nil {
 		return "", err
 	}
 	password := rand.Text()
-	b.services = append(b.services, service{"the proxy for commands", func(ctx context.Context) error {
+	b.services = append(b.services, service{"command proxy", func(ctx context.Context) error {
 		return serve(ctx, l, gateway.Commands(runner.Name, password))
 	}})
 	u := url.URL{Scheme: "http", User: url.UserPassword(runner.Name, password), Host: l.Addr().String()}
 	return u.String(), nil
 }
 
-// controllerKubeconfig is the kubeconfig of the controllers. A custom command gets the administrator's one, because
-// the permissions that it needs are not known.
+// controllerKubeconfig returns the path of the controllers' kubeconfig. A custom command gets the administrator's
+// kubeconfig, because the permissions that it needs are unknown.
 func (b *bringUp) controllerKubeconfig() string {
 	if len(b.config.Spec.Controller.Command) > 0 {
 		return b.cluster.Cluster().Kubeconfig
@@ -348,5 +350,5 @@ func (b *bringUp) controllerKubeconfig() string {
 }
 
 func (d *Daemon) controllerChanged(name string, state supervise.State, message string) {
-	d.streams.component(time.Now(), name, state, message)
+	d.hub.publishComponent(time.Now(), name, state, message)
 }

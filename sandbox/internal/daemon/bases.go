@@ -18,54 +18,53 @@ import (
 
 const fleetName = "bases"
 
-// bases are all bases as one component. Only the sandbox's own bases affect its readiness.
+// bases presents all bases as one component. Its readiness ignores bases of groups.
 type bases struct {
 	fleet     *fleet.Fleet
 	startedAt time.Time
 }
 
-// Components is that of supervise.Part.
+// Components implements supervise.ComponentSet.
 func (b bases) Components(context.Context) []supervise.Component {
 	n := b.fleet.Count()
 	c := supervise.Component{Name: fleetName, State: supervise.Running, Ready: n.Own == n.OwnConnected,
 		PID: os.Getpid(), StartedAt: b.startedAt}
 	if !c.Ready {
-		c.Reason = fmt.Sprintf("%d of %d are connected to the broker", n.OwnConnected, n.Own)
+		c.Reason = fmt.Sprintf("bases connected to the broker: %d of %d", n.OwnConnected, n.Own)
 	}
 	for _, m := range b.fleet.Group("") {
 		if err := b.fleet.Failure(m); err != nil {
-			c.Reason += fmt.Sprintf("; %s has ended: %v", m.HostName, err)
+			c.Reason += fmt.Sprintf("; %s failed: %v", m.HostName, err)
 		}
 	}
 	return []supervise.Component{c}
 }
 
-// Act refuses: bases have commands of their own.
+// Act refuses all actions. Bases have commands of their own.
 func (b bases) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != fleetName {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return noProcess(name, action)
+	return refuseAction(name, action)
 }
 
-func noProcess(name string, action supervise.Action) error {
-	return supervise.Refuse("%s cannot be told to %s: it is no process of its own; see koupsandbox base --help", name,
-		action)
+func refuseAction(name string, action supervise.Action) error {
+	return supervise.Refuse("cannot %s %s: it is not a separate process; see koupsandbox base --help", action, name)
 }
 
-// Down is empty: bases are added and removed, not started again.
-func (b bases) Down(context.Context) []string { return nil }
+// ToStart returns nil, because bases are added and removed, not started again.
+func (b bases) ToStart(context.Context) []string { return nil }
 
-// scaleTo changes the number of the sandbox's own bases, and waits until all are connected.
+// scaleTo changes the number of bases outside groups and waits until all of them are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
-		return d.step(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
-			_, err := f.Remove(ctx, fleet.Selection{Youngest: have - want})
+		return d.runStep(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
+			_, err := f.Remove(ctx, fleet.Selection{Newest: have - want})
 			return err
 		})
 	}
-	return d.step(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
+	return d.runStep(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
 		added, err := f.Add(ctx, fleet.Set{}, want-have)
 		if err == nil {
 			err = f.WaitConnected(ctx, added...)
@@ -82,53 +81,53 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// changing takes the right to change a sandbox that is up, or a share of it.
-func (d *Daemon) changing(ctx context.Context, share int64) (context.Context, func(), error) {
+// acquireRunning acquires a share of changeLock of a sandbox that is up.
+func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, release, err := d.acquire(ctx, share)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := d.isUp(); err != nil {
+	if _, err := d.requireUp(); err != nil {
 		release()
 		return nil, nil, err
 	}
 	return ctx, release, nil
 }
 
-// using returns a context that ends with ctx, when the sandbox is taken down, and after the timeout of a step. It does not
-// wait for changes of the sandbox: a scenario may have to resume the broker that the bases of another one wait for.
-func (d *Daemon) using(ctx context.Context) (context.Context, *running, func(), error) {
-	s, err := d.isUp()
+// withRunning returns a context that ends with ctx, when the sandbox shuts down, and after the step timeout. It does
+// not acquire changeLock: a scenario may have to resume the broker that the bases of another scenario wait for.
+func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, func(), error) {
+	s, err := d.requireUp()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	ctx, cancel := d.limit(ctx)
-	ctx, end := d.untilEnd(ctx)
+	ctx, cancel := d.withStepTimeout(ctx)
+	ctx, end := d.untilStop(ctx)
 	return ctx, s, func() {
 		end()
 		cancel()
 	}, nil
 }
 
-// AddBases adds bases, and waits until they are connected. If they do not connect in time, it removes those of a group.
+// AddBases adds bases and waits until they are connected. If bases of a group do not connect in time, they are removed.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	f := running.fleet
 	if r.Count < 1 {
-		return nil, badRequest("%d bases cannot be added: one sandbox runs 1 to %d", r.Count, v1alpha1.MaxBases)
+		return nil, badRequest("cannot add %s; a sandbox runs 1 to %d", plain.Count(r.Count, "base"), v1alpha1.MaxBases)
 	}
 	s := fleet.Set{Group: r.Group, Name: r.Set, Seed: r.Seed}
 	if r.Spec != nil {
 		s.Spec = *r.Spec
 		if r.Group == "" {
-			return nil, badRequest("settings are for the bases of a group: name one")
+			return nil, badRequest("settings require a group")
 		}
 	}
-	if err := d.streams.open(r.Group); err != nil {
+	if err := d.hub.checkOpen(r.Group); err != nil {
 		return nil, err
 	}
 	added, err := f.Add(ctx, s, r.Count)
@@ -136,7 +135,7 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 		return nil, badRequest("%v", err)
 	}
 	if err == nil {
-		err = d.streams.open(r.Group) // the owner may have gone meanwhile, and not have seen them
+		err = d.hub.checkOpen(r.Group) // the owner may have disconnected before the bases were listed
 	}
 	if err == nil {
 		err = f.WaitConnected(ctx, added...)
@@ -156,14 +155,14 @@ func hostNames(members []*fleet.Member) []string {
 	return names
 }
 
-// RemoveBases ends bases: those named, the youngest, or a group with its traffic.
+// RemoveBases ends the named bases, the newest bases, or all bases of a group with its traffic.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	selection := fleet.Selection{Names: r.Bases, Youngest: r.Count, Group: r.Group}
+	selection := fleet.Selection{Names: r.Bases, Newest: r.Count, Group: r.Group}
 	switch {
 	case len(r.Bases) > 0 && r.Count == 0 && r.Group == "":
 		// A single base that is removed by name ends without notice, like a failed machine: the controller has to
@@ -171,9 +170,9 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 		selection.Unannounced = len(r.Bases) == 1
 	case len(r.Bases) == 0 && r.Count > 0 && r.Group == "":
 	case len(r.Bases) == 0 && r.Count == 0 && r.Group != "":
-		running.flows.Drop(ctx, r.Group)
+		running.traffic.Drop(ctx, r.Group)
 	default:
-		return nil, badRequest("say which bases to remove, or how many, or which group, and only one of these")
+		return nil, badRequest("specify exactly one of: base names, a number of bases, a group")
 	}
 	gone, err := running.fleet.Remove(ctx, selection)
 	if errors.Is(err, fleet.ErrUnknown) {
@@ -182,18 +181,18 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	return running.describe(gone), err
 }
 
-// deleteNodes deletes the Nodes of bases that have ended. It continues when the client that removes the bases
-// disconnects, and ends with the sandbox.
-func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watch, identities []string) error {
-	ctx, cancel := d.limit(ctx)
+// deleteNodes deletes the Nodes of ended bases. It continues if the client that removed the bases disconnects, and ends
+// when the sandbox shuts down.
+func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities []string) error {
+	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
-	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the end of the sandbox ends it too
-	return n.Ended(ctx, identities)
+	defer context.AfterFunc(d.ending, cancel)() //nolint:contextcheck // the shutdown also ends it
+	return n.DeleteNodes(ctx, identities)
 }
 
-// RestartBase ends a base's process and starts it again.
+// RestartBase ends the process of a base and starts it again.
 func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*control.Base, error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +207,7 @@ func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*co
 	return &running.describe([]*fleet.Member{m})[0], nil
 }
 
-// Bases lists the bases of a group, or all if it is empty.
+// Bases lists the bases of a group, or all bases if the group is empty.
 func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Base, error) {
 	switch running, ok := d.assembled(); {
 	case !ok:
@@ -220,7 +219,7 @@ func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Bas
 	}
 }
 
-func (s *running) describe(members []*fleet.Member) []control.Base {
+func (s *assembly) describe(members []*fleet.Member) []control.Base {
 	bases := make([]control.Base, 0, len(members))
 	for _, m := range members {
 		now := m.Base.Status()
@@ -240,7 +239,7 @@ func (s *running) describe(members []*fleet.Member) []control.Base {
 		if err := s.fleet.Failure(m); err != nil {
 			b.Reason = err.Error()
 		}
-		b.Node, b.NodeReady = s.nodes.Of(now.Identity)
+		b.Node, b.NodeReady = s.nodes.NodeOf(now.Identity)
 		for _, biz := range now.Biz {
 			b.Modules = append(b.Modules, fmt.Sprintf("%s:%s %s", biz.Name, biz.Version, biz.State))
 		}

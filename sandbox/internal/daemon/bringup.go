@@ -23,11 +23,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// phase is a part of bringing a sandbox up. It blocks until the part is done, or ctx ends.
+// phase is one phase of bringing up a sandbox. It blocks until the phase is done or ctx ends.
 type phase func(ctx context.Context) error
 
-// phases bring a sandbox up. Bases connect when the controllers are ready and listen, because a base reports some
-// facts only once, when it connects.
+// phases returns the phases of bringing up a sandbox. Bases connect last, when the controllers are ready, because a
+// base reports some facts only when it connects.
 func (b *bringUp) phases() phase {
 	return inOrder(
 		b.prepareCluster,
@@ -61,7 +61,7 @@ func inOrder(phases ...phase) phase {
 	}
 }
 
-// together runs phases concurrently. The first one that fails ends the context of the others.
+// together runs phases concurrently. The first failure cancels the other phases.
 func together(phases ...phase) phase {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -73,20 +73,20 @@ func together(phases ...phase) phase {
 }
 
 type bringUp struct {
-	*running // its fields are set by the phases
-	d        *Daemon
-	steps    *progress.Steps
-	request  control.UpRequest
-	config   *v1alpha1.Sandbox
-	client   kubernetes.Interface // of the cluster
-	external *broker.External     // nil without an external broker
-	pods     *pods.Pods           // nil if no base runs in a Pod
-	// podImage is the image to load for the Pods of bases. It is nil if the nodes pull the image.
+	*assembly // filled in by the phases
+	d         *Daemon
+	steps     *progress.Steps
+	request   control.UpRequest
+	config    *v1alpha1.Sandbox
+	client    kubernetes.Interface // for the cluster
+	external  *broker.External     // nil without an external broker
+	pods      *pods.Pods           // nil if no base runs in a Pod
+	// podImage is the image to load onto the nodes for Pods of bases; nil if the nodes pull the image.
 	podImage *image.Image
 	services []service
 	prepared *fleet.Prepared
-	// life is the context of listeners that are opened on demand.
-	life context.Context
+	// listenerCtx is the context of listeners that are opened on demand.
+	listenerCtx context.Context
 	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
 	clientIDPrefix string
 }
@@ -96,9 +96,9 @@ type service struct {
 	start func(context.Context) error
 }
 
-// bringUp brings the sandbox up for the first time. If it fails, stop undoes what has begun.
+// bringUp performs the first up. If it fails, stop undoes the completed phases.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
-	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, running: &running{}}
+	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, assembly: &assembly{}}
 	if b.config.Spec.Controller.Location == "" && EffectiveProvider(b.config) != v1alpha1.ProviderKind {
 		b.config.Spec.Controller.Location = v1alpha1.LocationHost
 	}
@@ -107,14 +107,15 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	}
 	var err error
 	b.cluster, err = d.o.open(clusterOptions{
-		dir: d.o.Dir, config: b.config, programs: d.o.Binaries, supervisor: d.supervisor, note: steps.Note, log: d.log,
+		dir: d.o.Dir, config: b.config, programs: d.o.Binaries, supervisor: d.supervisor, notify: steps.Note,
+		log: d.log,
 	})
 	if err != nil {
 		return err
 	}
-	d.show(clusterPart, b.cluster.Part())
+	d.setComponents(clusterSet, b.cluster.ComponentSet())
 	err = b.phases()(ctx)
-	if ctx.Err() != nil { // the error of a phase that was cancelled is not the reason
+	if ctx.Err() != nil { // report the reason of the cancellation, not its effect on a phase
 		return context.Cause(ctx)
 	}
 	return err
@@ -132,32 +133,32 @@ func (b *bringUp) completeCluster(ctx context.Context) error {
 	return b.runSteps(ctx, b.cluster.Steps().Complete)
 }
 
-// runSteps runs steps of the cluster. If the up fails, it does not undo them in a cluster that existed before.
+// runSteps runs steps of the cluster. A failed up does not undo them in a cluster that existed before.
 func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
 	d := b.d
 	for _, s := range steps {
 		if s.Undo != nil {
 			d.onStop(func(ctx context.Context) error {
-				if b.cluster.Properties().Adopted && errors.Is(d.ends(), errUpFailed) {
-					return errLeft
+				if b.cluster.Properties().Adopted && errors.Is(d.stopCause(), errUpFailed) {
+					return errClusterKept
 				}
 				return s.Undo(ctx)
 			})
 		}
-		if err := b.step(ctx, s.Name, s.Run); err != nil {
+		if err := b.runStep(ctx, s.Name, s.Run); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkBroker checks the external broker before any part of the sandbox connects to it.
+// checkBroker checks the external broker before anything connects to it.
 func (b *bringUp) checkBroker(ctx context.Context) error {
 	spec := b.config.Spec
 	if spec.Broker.URL == "" {
 		return nil
 	}
-	return b.step(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
+	return b.runStep(ctx, "Checking broker "+spec.Broker.URL, func(ctx context.Context) (err error) {
 		b.external, err = broker.NewExternal(spec.Broker, b.request.BrokerPassword)
 		if err != nil {
 			return err
@@ -170,26 +171,27 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 	})
 }
 
-// loadControllerImage loads the image of the controllers into the nodes, unless the controllers cannot run there.
+// loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run there.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
-	nodes, location, program := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location, b.d.o.Binaries.Controller
-	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckProgram(program) == nil
+	nodes, location := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location
+	binary := b.d.o.Binaries.Controller
+	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckBinary(binary) == nil
 	if nodes == nil || !possible {
 		return nil
 	}
-	return incluster.Load(ctx, nodes, program, string(b.d.o.Dir))
+	return incluster.Load(ctx, nodes, binary, string(b.d.o.Dir))
 }
 
-// openBroker opens the broker at an address that the controllers and the bases reach.
+// openBroker opens the broker at an address that controllers and bases can reach.
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
-	return b.step(ctx, "Starting broker", func(ctx context.Context) (err error) {
+	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {
 		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Binaries.Controller, b.steps.Note)
 		if err := d.saveConfig(b.config); err != nil {
 			return err
 		}
 		b.topology = newTopology(b.config, b.cluster.Properties())
-		b.link, err = b.newLink()
+		b.link, err = b.newBrokerLink()
 		if err != nil {
 			return err
 		}
@@ -200,22 +202,23 @@ func (b *bringUp) openBroker(ctx context.Context) error {
 
 func (b *bringUp) startServices(ctx context.Context) error {
 	for _, s := range b.services {
-		b.d.start(ctx, s)
+		b.d.startService(ctx, s)
 	}
 	return nil
 }
 
-// admitControllers gives the controllers their permissions, and removes what an earlier daemon has left.
+// admitControllers grants the controllers their permissions and removes leftovers of an earlier daemon.
 func (b *bringUp) admitControllers(ctx context.Context) error {
-	b.d.onStop(func(ctx context.Context) error { return b.cluster.Dismiss(ctx, b.fleet.Known()) })
+	b.d.onStop(func(ctx context.Context) error { return b.cluster.CleanUp(ctx, b.fleet.StartedIdentities()) })
 	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
-		return b.cluster.Sweep(ctx) // a command brings its own permissions, and so does the Deployment
+		return b.cluster.RemoveLeftovers(ctx) // a custom command and the Deployment have permissions of their own
 	}
-	return b.step(ctx, "Granting the controller its rights", inOrder(b.cluster.Admit, b.cluster.Sweep))
+	return b.runStep(ctx, "Granting permissions to the controller",
+		inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
 }
 
-// startFleet starts what bases need, and creates the Pods for them. Without Pods, it removes those that an earlier
-// daemon has left.
+// startFleet starts the fleet and creates the Pods for bases. Without Pods, it removes the Pods that an earlier daemon
+// left.
 func (b *bringUp) startFleet(ctx context.Context) error {
 	label, err := b.d.o.Dir.Label()
 	if err != nil {
@@ -231,7 +234,7 @@ func (b *bringUp) startFleet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.d.start(ctx, service{"the fleet", b.fleet.Start})
+	b.d.startService(ctx, service{"fleet", b.fleet.Start})
 	return nil
 }
 
@@ -247,12 +250,12 @@ func (b *bringUp) createPods(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.pods.Ensure(ctx, b.pods.Number(*b.config.Spec.Bases.Count)); err != nil {
+	if err := b.pods.Ensure(ctx, b.pods.PodCount(*b.config.Spec.Bases.Count)); err != nil {
 		return err
 	}
-	b.d.start(ctx, service{"the Pods of bases", b.pods.Start})
+	b.d.startService(ctx, service{"Pods of bases", b.pods.Start})
 	if agent {
-		return b.step(ctx, "Starting the traffic agent", b.pods.WaitAgent)
+		return b.runStep(ctx, "Starting the traffic agent", b.pods.WaitAgent)
 	}
 	return nil
 }
@@ -262,14 +265,13 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 	if n := *b.config.Spec.Controller.Replicas; n > 1 {
 		name = "Starting " + plain.Count(n, "module-controller")
 	}
-	b.d.onStop(func(ctx context.Context) error { return b.runner.End(ctx, b.cluster.Properties().Ephemeral) })
-	return b.step(ctx, name, func(ctx context.Context) error {
-		return b.d.setControllers(ctx,
-			control.ControllerRequest{})
+	b.d.onStop(func(ctx context.Context) error { return b.runner.StopAll(ctx, b.cluster.Properties().Ephemeral) })
+	return b.runStep(ctx, name, func(ctx context.Context) error {
+		return b.d.setControllers(ctx, control.ControllerRequest{})
 	})
 }
 
-// prepareBases waits for the Pods of bases. Bases in this process need no preparation.
+// prepareBases waits for the Pods of bases. Bases in the daemon process need no preparation.
 func (b *bringUp) prepareBases(ctx context.Context) error {
 	number := *b.config.Spec.Bases.Count
 	prepare := func(ctx context.Context) (err error) {
@@ -285,62 +287,64 @@ func (b *bringUp) prepareBases(ctx context.Context) error {
 	if b.pods == nil {
 		return prepare(ctx)
 	}
-	return b.step(ctx, "Starting "+plain.Count(b.pods.Number(number), "Pod")+" of bases", prepare)
+	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(number), "Pod")+" for bases", prepare)
 }
 
 func (b *bringUp) connectBases(ctx context.Context) error {
-	return b.step(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"), func(ctx context.Context) error {
-		prepared := b.prepared
-		b.prepared = nil
-		members, err := prepared.Start()
-		if err != nil {
-			return err
-		}
-		return b.fleet.WaitConnected(ctx, members...)
-	})
+	return b.runStep(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"),
+		func(ctx context.Context) error {
+			prepared := b.prepared
+			b.prepared = nil
+			members, err := prepared.Start()
+			if err != nil {
+				return err
+			}
+			return b.fleet.WaitConnected(ctx, members...)
+		})
 }
 
 func (b *bringUp) waitForNodes(ctx context.Context) error {
-	return b.step(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
-		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.running) })
+	return b.runStep(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
+		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.assembly) })
 }
 
 func waitingForNodes(n int) string {
 	return fmt.Sprintf("Waiting for %s to be Ready", plain.Count(n, "Node"))
 }
 
-// waitNodes waits until every base of the sandbox's own has a Ready Node. Its error contains the end of the log of
-// the controller, which creates the Nodes.
-func (d *Daemon) waitNodes(ctx context.Context, s *running) error {
+// waitNodes waits until every base outside groups has a Ready Node. The error includes the last log lines of the
+// controller, which creates the Nodes.
+func (d *Daemon) waitNodes(ctx context.Context, s *assembly) error {
 	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
 	return runner.WithLog(err, d.o.Dir.Log(runner.Name))
 }
 
-func (b *bringUp) step(ctx context.Context, name string, run func(context.Context) error) error {
-	return b.d.step(ctx, b.steps, name, run)
+func (b *bringUp) runStep(ctx context.Context, name string, run func(context.Context) error) error {
+	return b.d.runStep(ctx, b.steps, name, run)
 }
 
-// step runs one step with the time limit of the configuration.
-func (d *Daemon) step(ctx context.Context, steps *progress.Steps, name string, run func(context.Context) error) error {
-	limited, cancel := d.limit(ctx)
+// runStep runs one step with the configured step timeout.
+func (d *Daemon) runStep(ctx context.Context, steps *progress.Steps, name string,
+	run func(context.Context) error) error {
+	limited, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	return steps.Step(limited, name, func(limited context.Context) error {
 		err := run(limited)
-		if err != nil && ctx.Err() != nil { // this step is not to blame
-			return fmt.Errorf("given up: %w", context.Cause(ctx))
+		if err != nil && ctx.Err() != nil { // the step was cancelled
+			return fmt.Errorf("cancelled: %w", context.Cause(ctx))
 		}
 		return err
 	})
 }
 
-// limit returns a context with the time limit of a step.
-func (d *Daemon) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+// withStepTimeout returns a context with the configured step timeout.
+func (d *Daemon) withStepTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := d.configNow().Spec.Wait.Duration
-	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("not within %s (see --wait)", wait))
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %s (see --wait)", wait))
 }
 
-// start starts a service in the background. stop ends it and waits for it.
-func (d *Daemon) start(ctx context.Context, s service) {
+// startService starts a service in the background. stop cancels the service and waits for it.
+func (d *Daemon) startService(ctx context.Context, s service) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	d.onStop(func(context.Context) error {
@@ -351,20 +355,20 @@ func (d *Daemon) start(ctx context.Context, s service) {
 	go func() {
 		defer close(ended)
 		if err := s.start(ctx); err != nil {
-			d.log.Error("a part of the sandbox ended", "part", s.name, "err", err)
+			d.log.Error("service failed", "service", s.name, "err", err)
 		}
 	}()
 }
 
-// onStop has stop call undo. It is called before the action begins that undo takes back, because an action that
-// fails may have done a part. stop calls the functions in the reverse order.
+// onStop registers a function for stop, which calls the functions in reverse order. Register undo before the action
+// that it reverts, because an action that fails may have completed a part of its work.
 func (d *Daemon) onStop(undo func(context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.undo = append(d.undo, undo)
 }
 
-// saveConfig stores the effective configuration, in memory and in the state folder.
+// saveConfig stores the effective configuration in memory and in the state directory.
 func (d *Daemon) saveConfig(config *v1alpha1.Sandbox) error {
 	d.mu.Lock()
 	d.config = config

@@ -10,29 +10,29 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Act does something to a component. Start and restart return when it is ready.
+// Act performs an action on a component. Start and restart block until the component is ready.
 func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	if !slices.Contains(supervise.Actions, r.Action) {
 		return notFound("unknown action %s", r.Action)
 	}
-	ctx, release, err := d.changing(ctx, aShare)
+	ctx, release, err := d.acquireRunning(ctx, sharedWeight)
 	if err != nil {
 		return err
 	}
 	defer release()
-	d.noteAction(r.Group, r.Component, r.Action)
-	return d.act(ctx, r.Component, r.Action)
+	d.recordAction(r.Group, r.Component, r.Action)
+	return d.performAction(ctx, r.Component, r.Action)
 }
 
-// act performs an action on a component, with the timeout of a step. The caller holds a share of Daemon.changes.
-func (d *Daemon) act(ctx context.Context, name string, action supervise.Action) error {
-	ctx, cancel := d.limit(ctx)
+// performAction performs an action with the step timeout. The caller holds changeLock.
+func (d *Daemon) performAction(ctx context.Context, name string, action supervise.Action) error {
+	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	err := fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	if name == daemonName {
-		err = noProcess(name, action)
+		err = refuseAction(name, action)
 	}
-	for _, part := range d.shown() {
+	for _, part := range d.allComponentSets() {
 		if !errors.Is(err, supervise.ErrUnknown) {
 			break
 		}
@@ -43,7 +43,7 @@ func (d *Daemon) act(ctx context.Context, name string, action supervise.Action) 
 	case errors.As(err, &refused):
 		return conflict("%s", refused)
 	case errors.Is(err, supervise.ErrUnknown):
-		return notFound("%v; see: koupsandbox status", err)
+		return notFound("%v; list the components with: koupsandbox status", err)
 	}
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// SetController changes the module controllers, and returns a request that reverts the change. If they do not become
-// ready, it reverts the change.
+// SetController changes the module controllers and returns the request that reverts the change. If the controllers do
+// not become ready, SetController reverts the change.
 func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest) (control.ControllerRequest, error) {
-	ctx, release, err := d.changing(ctx, whole)
+	ctx, release, err := d.acquireRunning(ctx, exclusiveWeight)
 	if err != nil {
 		return control.ControllerRequest{}, err
 	}
@@ -22,16 +22,16 @@ func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest)
 	before := d.controllers
 	d.mu.Unlock()
 	group := r.Group
-	r.Group = "" // what is kept is nobody's
+	r.Group = "" // stored requests do not belong to a group
 	if _, err := d.controllerConfig(r); err != nil {
 		return before, badRequest("%v", err)
 	}
-	d.noteControllers(group, before)
+	d.recordControllers(group, before)
 	err = d.setControllers(ctx, r)
 	if err == nil {
 		return before, nil
 	}
-	back, _, enough, usingErr := d.using(context.WithoutCancel(ctx))
+	back, _, enough, usingErr := d.withRunning(context.WithoutCancel(ctx))
 	if usingErr != nil {
 		return before, err
 	}
@@ -61,8 +61,8 @@ func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Control
 	return *c, v1alpha1.Validate(&config).ToAggregate()
 }
 
-// setControllers applies a request to the configured controllers, and blocks until all are ready. The caller holds
-// Daemon.changes.
+// setControllers applies a request to the configured controllers and blocks until all of them are ready. The caller
+// holds changeLock.
 func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest) error {
 	config, err := d.controllerConfig(r)
 	if err != nil {
@@ -70,9 +70,9 @@ func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest
 	}
 	d.mu.Lock()
 	d.controllers = r
-	s := d.running
+	s := d.assembly
 	d.mu.Unlock()
-	ctx, cancel := d.limit(ctx)
+	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
 	return s.runner.Ensure(ctx, config)
 }

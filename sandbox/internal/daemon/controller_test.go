@@ -43,7 +43,7 @@ func TestSetController(t *testing.T) {
 	b.up(r)
 	first := b.controllers()
 	if len(first) != 2 || first["module-controller-2"] == 0 {
-		t.Fatalf("after the up there are %v", first)
+		t.Fatalf("controllers after up: %v", first)
 	}
 	set := func(r control.ControllerRequest) control.ControllerRequest {
 		t.Helper()
@@ -52,12 +52,12 @@ func TestSetController(t *testing.T) {
 		return before
 	}
 	if before := set(control.ControllerRequest{Replicas: 3}); before.Replicas != 0 || before.Env != nil {
-		t.Errorf("before was %+v", before)
+		t.Errorf("previous request: %+v", before)
 	}
 	third := b.controllers()
 	if len(third) != 3 || third["module-controller"] != first["module-controller"] ||
 		third["module-controller-2"] != first["module-controller-2"] {
-		t.Errorf("of %v has become %v: those that differ in nothing go on", first, third)
+		t.Errorf("controllers %v became %v; unchanged controllers must not restart", first, third)
 	}
 	if err := b.Act(t.Context(),
 		control.ActRequest{Component: "module-controller-3", Action: supervise.Kill}); err != nil {
@@ -65,14 +65,14 @@ func TestSetController(t *testing.T) {
 	}
 	env := control.ControllerRequest{Replicas: 1, Env: map[string]string{"MODULE_DRAIN": "0s"}}
 	if diff := cmp.Diff(control.ControllerRequest{Replicas: 3}, set(env)); diff != "" {
-		t.Errorf("before (-want +got):\n%s", diff)
+		t.Errorf("previous request (-want +got):\n%s", diff)
 	}
 	one := b.controllers()
 	if len(one) != 1 || one["module-controller"] == first["module-controller"] {
-		t.Errorf("with other variables there are %v, before %v", one, first)
+		t.Errorf("controllers with another environment: %v; before: %v", one, first)
 	}
 	if status, err := b.Status(t.Context(), false); err != nil || !status.Healthy {
-		t.Errorf("a controller that is too many is missed: %+v, %v", status, err)
+		t.Errorf("status after the removal of surplus controllers: %+v, %v", status, err)
 	}
 
 	for want, r := range map[string]control.ControllerRequest{
@@ -82,16 +82,16 @@ func TestSetController(t *testing.T) {
 		"is not the name of an env": {Env: map[string]string{"a b": "1"}},
 	} {
 		if _, err := b.SetController(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v gave %v", r, err)
+			t.Errorf("request %+v: error %v; want %q", r, err, want)
 		}
 		if got := b.controllers(); len(got) != 1 {
-			t.Errorf("after %+v there are %v", r, got)
+			t.Errorf("after request %+v: controllers %v", r, got)
 		}
 	}
 	if diff := cmp.Diff(env, set(control.ControllerRequest{})); diff != "" {
-		t.Errorf("what failed was put back to (-want +got):\n%s", diff)
+		t.Errorf("request after failures (-want +got):\n%s", diff)
 	}
 	if last := b.controllers(); len(last) != 2 {
-		t.Errorf("as the configuration says there are %v", last)
+		t.Errorf("controllers with the configured settings: %v", last)
 	}
 }

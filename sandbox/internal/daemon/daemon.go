@@ -25,25 +25,25 @@ import (
 )
 
 const (
-	// idleTime is how long a daemon waits for its first up.
+	// idleTime is how long a daemon waits for its first `up`.
 	idleTime = 10 * time.Second
-	// downTime is how long stopping may take before processes are killed, and downTimeEach how much longer for each base.
-	// It includes the 15 s after which the Lease of a killed controller expires.
+	// downTime is the time limit for stopping before processes are killed; downTimeEach is added for each base.
+	// downTime includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
-	// daemonName is the name of the daemon's own run record, and of itself as a component.
+	// daemonName names the daemon's run record and its component.
 	daemonName = "daemon"
 )
 
 var (
-	errDown      = errors.New("the sandbox is being taken down")
-	errAbandoned = errors.New("the command that the sandbox was for has gone")
-	errUpFailed  = errors.New("the sandbox ends, because it could not be brought up")
-	errLeft      = errors.New("the cluster that was there before stays")
+	errDown        = errors.New("the sandbox is shutting down")
+	errAbandoned   = errors.New("the command that started the sandbox disconnected")
+	errUpFailed    = errors.New("the sandbox is shutting down because up failed")
+	errClusterKept = errors.New("the cluster existed before the sandbox and was kept")
 )
 
-// Programs are the paths of the programs of a sandbox. Empty = not found.
+// Programs has the paths of the binaries of a sandbox. An empty path means that the binary was not found.
 type Binaries struct {
-	// Daemon is koupsandbox, or a program that has its hidden commands. It also runs in a node, to send requests from there.
+	// Daemon is koupsandbox, or a binary with its hidden commands. It also runs on a node to send requests from there.
 	Daemon string
 	// ControlPlane is koup-controlplane; required for the provider embedded.
 	ControlPlane string
@@ -53,18 +53,18 @@ type Binaries struct {
 	Base string
 }
 
-// Options of a Daemon.
+// Options configures a Daemon.
 type Options struct {
-	// Dir is the sandbox's state folder, which exists. Required.
+	// Dir is the existing state directory of the sandbox. Required.
 	Dir state.Dir
-	// Programs to run. Required.
+	// Programs are the binaries to run. Required.
 	Binaries Binaries
-	// Logger of the daemon. Default: nothing is logged.
+	// Logger is the logger of the daemon. Default: discard.
 	Logger *slog.Logger
 
-	// open makes the cluster; tests replace it. Default: by the provider.
+	// open creates the cluster; tests replace it. Default: the configured provider.
 	open func(clusterOptions) (Cluster, error)
-	// client makes a client for many objects; tests replace it. Default: cluster.NewClient.
+	// client creates a client for many objects; tests replace it. Default: cluster.NewClient.
 	client func(*cluster.Cluster) (kubernetes.Interface, error)
 }
 
@@ -75,42 +75,42 @@ type Daemon struct {
 	supervisor *supervise.Supervisor
 	startedAt  time.Time
 
-	// changes is held whole by up, down and scaling. An action on a component holds a share, because one action may have to
-	// start the broker that another one waits for.
-	changes *semaphore.Weighted
-	// ending ends with the cause errDown, errAbandoned or errUpFailed when the end begins.
-	ending context.Context
-	end    context.CancelCauseFunc
-	// stopped is closed when everything has been stopped.
+	// changeLock is held exclusively by up, down and scaling. An action on a component holds it shared, because one
+	// action may have to start the broker that another action waits for.
+	changeLock *semaphore.Weighted
+	// ending is cancelled with the cause errDown, errAbandoned or errUpFailed when the shutdown begins.
+	ending      context.Context
+	requestStop context.CancelCauseFunc
+	// stopped is closed when the shutdown is complete.
 	stopped chan struct{}
 	stopErr error // read after stopped
 
-	mu          sync.Mutex // guards what follows
-	phase       control.Phase
-	config      *v1alpha1.Sandbox         // the effective one; replaced as a whole; nil before the first up
-	controllers control.ControllerRequest // what was asked of the controllers last
-	parts       [partCount]supervise.Part // nil until they are made
-	running     *running                  // nil until it has been assembled
-	repairs     repairs
-	undo        []func(context.Context) error
+	mu            sync.Mutex // guards the following fields
+	phase         control.Phase
+	config        *v1alpha1.Sandbox                // effective; replaced, not modified; nil before the first up
+	controllers   control.ControllerRequest        // last request for the controllers
+	componentSets [setCount]supervise.ComponentSet // nil until created
+	assembly      *assembly                        // nil until all parts exist
+	repairs       pendingRepairs
+	undo          []func(context.Context) error
 
-	up      chan struct{} // closed at the first up
-	streams streams
-	// faultsNamed is how many faults have got their ids here.
-	faultsNamed atomic.Int64
+	up  chan struct{} // closed at the first up
+	hub eventHub
+	// faultCount numbers the generated fault IDs.
+	faultCount atomic.Int64
 }
 
-// The parts of a sandbox in the order in which status lists them, after the daemon itself.
+// Indexes of Daemon.componentSets, in the order in which status lists the sets after the daemon itself.
 const (
-	brokerPart = iota
-	basesPart
-	podsPart
-	clusterPart
-	runnerPart
-	partCount
+	brokerSet = iota
+	basesSet
+	podsSet
+	clusterSet
+	runnerSet
+	setCount
 )
 
-// New returns a daemon that has started nothing.
+// New returns a daemon. It starts nothing.
 func New(o Options) *Daemon {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -122,21 +122,21 @@ func New(o Options) *Daemon {
 		o.client = cluster.NewClient
 	}
 	d := &Daemon{
-		o:         o,
-		log:       o.Logger,
-		startedAt: time.Now(),
-		changes:   semaphore.NewWeighted(whole),
-		stopped:   make(chan struct{}),
-		phase:     control.Idle,
-		up:        make(chan struct{}),
+		o:          o,
+		log:        o.Logger,
+		startedAt:  time.Now(),
+		changeLock: semaphore.NewWeighted(exclusiveWeight),
+		stopped:    make(chan struct{}),
+		phase:      control.Idle,
+		up:         make(chan struct{}),
 	}
-	d.ending, d.end = context.WithCancelCause(context.Background())
-	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, Changed: d.componentChanged})
+	d.ending, d.requestStop = context.WithCancelCause(context.Background())
+	d.supervisor = supervise.New(supervise.Options{Dir: o.Dir.Run(), Logger: o.Logger, OnChange: d.componentChanged})
 	return d
 }
 
-// Start serves the control API until the sandbox is taken down, ctx ends, the first up fails, or none comes within 10 s.
-// Then it stops everything, and returns. It can be called once.
+// Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up arrives within
+// idleTime. It then stops everything and returns. Call Start once.
 func (d *Daemon) Start(ctx context.Context) error {
 	path, err := d.o.Dir.NewSocketPath()
 	if err != nil {
@@ -147,7 +147,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return err
 	}
 	if err := supervise.RecordSelf(d.o.Dir.Run(), daemonName); err != nil {
-		return errors.Join(fmt.Errorf("noting the daemon's process: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("writing the run record of the daemon: %w", err), listener.Close())
 	}
 	server := control.NewServer(d.api())
 	served := make(chan error, 1)
@@ -159,8 +159,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 	select {
 	case <-d.up:
 	case <-idle.C:
-		d.log.Warn("no command has asked for the sandbox")
-		d.end(errDown)
+		d.log.Warn("no up request received; shutting down", "after", idleTime)
+		d.requestStop(errDown)
 	case <-d.ending.Done():
 	case <-ctx.Done():
 	}
@@ -170,11 +170,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case err = <-served:
 		served <- err
 	}
-	d.end(errDown)
+	d.requestStop(errDown)
 	d.stop(ctx)
 	err = d.stopErr
 
-	// Answers that are on their way get out; streams of events end with ending.
+	// Let pending responses finish. Event streams end with d.ending.
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if shutErr := server.Shutdown(last); shutErr != nil {
@@ -183,56 +183,56 @@ func (d *Daemon) Start(ctx context.Context) error {
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, fmt.Errorf("serving the control API: %w", serveErr))
 	}
-	if err == nil && errors.Is(d.ends(), errAbandoned) {
-		err = d.o.Dir.Remove(false) // nobody else will
+	if err == nil && errors.Is(d.stopCause(), errAbandoned) {
+		err = d.o.Dir.Remove(false) // the command that would remove it has disconnected
 	}
 	d.log.Info("daemon ended", "err", err)
 	return err
 }
 
-// untilEnd returns a context that ends with ctx, and when the sandbox is taken down.
-func (d *Daemon) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+// untilStop returns a context that ends with ctx or when the sandbox shuts down.
+func (d *Daemon) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(d.ending, func() { cancel(d.ends()) })
+	unhook := context.AfterFunc(d.ending, func() { cancel(d.stopCause()) })
 	return ctx, func() {
 		unhook()
 		cancel(nil)
 	}
 }
 
-// acquire takes the right to change the sandbox. It returns the context of untilEnd.
+// acquire acquires a share of changeLock. It returns the context of untilStop and a function that releases the lock.
 func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
-	ctx, cancel := d.untilEnd(ctx)
-	if err := d.changes.Acquire(ctx, share); err != nil {
+	ctx, cancel := d.untilStop(ctx)
+	if err := d.changeLock.Acquire(ctx, share); err != nil {
 		err = context.Cause(ctx)
 		cancel()
 		return nil, nil, err
 	}
 	release := func() {
 		cancel()
-		d.changes.Release(share)
+		d.changeLock.Release(share)
 	}
-	if d.ending.Err() != nil { // Acquire may succeed all the same
+	if d.ending.Err() != nil { // Acquire may succeed even if ctx has ended
 		release()
-		return nil, nil, d.ends()
+		return nil, nil, d.stopCause()
 	}
 	return ctx, release, nil
 }
 
-// The shares of Daemon.changes.
+// Weights of Daemon.changeLock.
 const (
-	aShare = 1
-	whole  = 1 << 20
+	sharedWeight    = 1
+	exclusiveWeight = 1 << 20
 )
 
-// Up brings the sandbox up, or a running one in line with the request.
+// Up creates the sandbox, or reconciles a running sandbox with the request.
 func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
 	v1alpha1.SetDefaults(r.Config)
 	if errs := v1alpha1.Validate(r.Config); len(errs) > 0 {
 		return nil, badRequest("%v", errs.ToAggregate())
 	}
 	result, err := d.exclusiveUp(ctx, r, sink)
-	if err != nil && d.ending.Err() != nil { // a failed up leaves nothing running
+	if err != nil && d.ending.Err() != nil { // a failed first up stops everything
 		<-d.stopped
 		err = errors.Join(err, d.stopErr)
 	}
@@ -241,7 +241,7 @@ func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress
 
 func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult,
 	error) {
-	ctx, release, err := d.acquire(ctx, whole)
+	ctx, release, err := d.acquire(ctx, exclusiveWeight)
 	if err != nil {
 		return nil, err
 	}
@@ -260,10 +260,10 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 		close(d.up)
 		err = d.bringUp(ctx, steps, r)
 		if err != nil {
-			d.end(errUpFailed)
+			d.requestStop(errUpFailed)
 		} else {
 			d.setPhase(control.Running)
-			go debug.FreeOSMemory() // what only coming up needed; nobody waits for it
+			go debug.FreeOSMemory() // release the memory of the startup phase in the background
 		}
 	}
 	if err != nil {
@@ -273,36 +273,36 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	return result, nil
 }
 
-// Down stops everything, and blocks until that is done. The daemon ends afterwards.
+// Down stops the sandbox and blocks until it has stopped. The daemon then ends.
 func (d *Daemon) Down() error {
-	d.end(errDown)
+	d.requestStop(errDown)
 	<-d.stopped
 	return d.stopErr
 }
 
-// Hold blocks until the sandbox is taken down. When ctx ends first, Hold takes the sandbox down.
+// Hold calls held and blocks until the sandbox shuts down. If ctx ends first, Hold shuts the sandbox down.
 func (d *Daemon) Hold(ctx context.Context, held func()) {
 	held()
 	select {
 	case <-ctx.Done():
-		d.log.Info("takes the sandbox down, as the command that it was for has gone")
-		d.end(errAbandoned)
+		d.log.Info("shutting down: the command that started the sandbox disconnected")
+		d.requestStop(errAbandoned)
 	case <-d.ending.Done():
 	}
 }
 
-// DownTime is how long a daemon with so many bases may take to stop everything.
-func DownTime(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
+// StopTimeout is the time limit for stopping a sandbox with the given number of bases.
+func StopTimeout(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
 
-// stop undoes what the first up has begun. ending has ended, which cancels changes in progress.
+// stop runs the undo functions. d.ending has already ended, which cancels changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
-	_ = d.changes.Acquire(context.WithoutCancel(ctx), whole) // for good; it fails with its context only
+	_ = d.changeLock.Acquire(context.WithoutCancel(ctx), exclusiveWeight) // never released
 	d.setPhase(control.Stopping)
 	bases := 0
 	if s, ok := d.assembled(); ok {
-		bases = len(s.fleet.Known())
+		bases = len(s.fleet.StartedIdentities())
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), DownTime(bases))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout(bases))
 	defer cancel()
 	d.mu.Lock()
 	undo := d.undo
@@ -311,48 +311,48 @@ func (d *Daemon) stop(ctx context.Context) {
 	for _, f := range slices.Backward(undo) {
 		errs = append(errs, f(ctx))
 	}
-	errs = append(errs, d.supervisor.StopAll(ctx)) // also processes that no undo knows
+	errs = append(errs, d.supervisor.StopAll(ctx)) // includes processes without an undo function
 	d.stopErr = errors.Join(errs...)
 	close(d.stopped)
 }
 
-func (d *Daemon) show(place int, p supervise.Part) {
+func (d *Daemon) setComponents(place int, p supervise.ComponentSet) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.parts[place] = p
+	d.componentSets[place] = p
 }
 
-func (d *Daemon) shown() []supervise.Part {
+func (d *Daemon) allComponentSets() []supervise.ComponentSet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(d.parts[:]), func(p supervise.Part) bool { return p == nil })
+	return slices.DeleteFunc(slices.Clone(d.componentSets[:]), func(p supervise.ComponentSet) bool { return p == nil })
 }
 
-// assembled returns the parts of the sandbox when all are made. They may not run yet.
-func (d *Daemon) assembled() (s *running, ok bool) {
+// assembled returns the parts of the sandbox; ok reports whether they exist. They may not have started yet.
+func (d *Daemon) assembled() (s *assembly, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.running, d.running != nil
+	return d.assembly, d.assembly != nil
 }
 
-// isUp returns the parts of the sandbox, or an error unless the first up has succeeded.
-func (d *Daemon) isUp() (*running, error) {
+// requireUp returns the parts of the sandbox, or a conflict error unless the first up has succeeded.
+func (d *Daemon) requireUp() (*assembly, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.phase != control.Running {
 		return nil, conflict("the sandbox is not up yet")
 	}
-	return d.running, nil
+	return d.assembly, nil
 }
 
-// configNow is the effective configuration; whoever changes it replaces it.
+// configNow returns the effective configuration, which must not be modified.
 func (d *Daemon) configNow() *v1alpha1.Sandbox {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.config
 }
 
-func (d *Daemon) ends() error { return context.Cause(d.ending) }
+func (d *Daemon) stopCause() error { return context.Cause(d.ending) }
 
 func (d *Daemon) phaseNow() control.Phase {
 	d.mu.Lock()

@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// fakeCluster is an API without a server: its Nodes are those that the test makes.
+// fakeCluster is a cluster without an API server. Its only Nodes are those that the test creates.
 type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
@@ -91,21 +91,23 @@ func (c *fakeCluster) Steps() cluster.Steps {
 		Complete: []cluster.Step{{Name: "Starting the rest", Run: c.rest}},
 	}
 }
-func (c *fakeCluster) Part() supervise.Part { return nil }
+func (c *fakeCluster) ComponentSet() supervise.ComponentSet { return nil }
 func (c *fakeCluster) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Version: "v1.2.3", Kubeconfig: "/admin"}
 }
-func (c *fakeCluster) Admit(ctx context.Context) error { return c.call("admit")(ctx) }
-func (c *fakeCluster) Sweep(ctx context.Context) error { return c.call("sweep")(ctx) }
-func (c *fakeCluster) Dismiss(ctx context.Context, bases map[string]bool) error {
-	return c.call(fmt.Sprintf("dismiss %d bases", len(bases)))(ctx)
+func (c *fakeCluster) AuthorizeController(ctx context.Context) error { return c.call("authorize")(ctx) }
+func (c *fakeCluster) RemoveLeftovers(ctx context.Context) error {
+	return c.call("remove leftovers")(ctx)
 }
-func (c *fakeCluster) Guard(ctx context.Context) error {
+func (c *fakeCluster) CleanUp(ctx context.Context, bases map[string]bool) error {
+	return c.call(fmt.Sprintf("clean up %d bases", len(bases)))(ctx)
+}
+func (c *fakeCluster) Maintain(ctx context.Context) error {
 	<-ctx.Done()
-	return c.call("guarded")(ctx)
+	return c.call("maintain")(ctx)
 }
-func (c *fakeCluster) Serving(...string) ([]byte, []byte, string, error) {
-	return nil, nil, "", errors.New("no certificates here")
+func (c *fakeCluster) IssueServingCert(...string) ([]byte, []byte, string, error) {
+	return nil, nil, "", errors.New("no certificates in this test")
 }
 func (c *fakeCluster) Properties() cluster.Properties {
 	return cluster.Properties{Host: loopback, Ephemeral: true, Adopted: c.adopted}
@@ -122,7 +124,7 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	home, err := os.MkdirTemp("", "daemon") // a socket's path must be short
+	home, err := os.MkdirTemp("", "daemon") // the path of a socket must be short
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	dir := state.Home(home).Dir("test")
@@ -152,20 +154,20 @@ func newBench(t *testing.T) *bench {
 		case <-time.After(patience):
 			t.Error("the daemon has not ended")
 		}
-		b.nothingRuns()
+		b.checkNoProcess()
 	})
 	return b
 }
 
-func (b *bench) nothingRuns() {
+func (b *bench) checkNoProcess() {
 	b.t.Helper()
 	records, err := supervise.Records(b.dir.Run())
 	if err != nil {
 		b.t.Error(err)
 	}
 	for _, r := range records {
-		if r.Alive && r.PID != os.Getpid() {
-			b.t.Errorf("%s still runs as process %d", r.Name, r.PID)
+		if r.Running && r.PID != os.Getpid() {
+			b.t.Errorf("%s is still running as process %d", r.Name, r.PID)
 		}
 	}
 }
@@ -179,7 +181,7 @@ func request(role string, bases int) control.UpRequest {
 	return control.UpRequest{Config: c}
 }
 
-// makeNodes plays the controller: it makes a Ready Node for each base.
+// makeNodes creates a Ready Node for each base, like the controller.
 func (b *bench) makeNodes(ctx context.Context) {
 	bases, err := b.Bases(ctx, "")
 	if err != nil {
@@ -199,8 +201,7 @@ func (b *bench) makeNodes(ctx context.Context) {
 	}
 }
 
-// up brings the sandbox up, making Nodes as soon as they are waited for, and
-// returns the steps that ended well, in order.
+// up runs an up and creates the Nodes when the daemon waits for them. It returns the successful steps in order.
 func (b *bench) up(r control.UpRequest) (*control.UpResult, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -231,8 +232,8 @@ func components(s *control.Status) map[string]string {
 func TestUpAndDown(t *testing.T) {
 	b := newBench(t)
 	result, steps := b.up(request("good", 3))
-	slices.Sort(steps) // what overlaps has no order
-	want := []string{"Connecting 3 bases", "Granting the controller its rights", "Preparing", "Starting API",
+	slices.Sort(steps) // concurrent steps have no order
+	want := []string{"Connecting 3 bases", "Granting permissions to the controller", "Preparing", "Starting API",
 		"Starting broker",
 		"Starting module-controller", "Starting the rest", "Waiting for 3 Nodes to be Ready"}
 	if diff := cmp.Diff(want, steps); diff != "" {
@@ -257,20 +258,18 @@ func TestUpAndDown(t *testing.T) {
 		t.Errorf("down: %v", err)
 	}
 	if err := <-b.ended; err != nil {
-		t.Errorf("the daemon ended with %v", err)
+		t.Errorf("Start returned %v", err)
 	}
-	b.nothingRuns()
-	// that ends beside the others
-	calls := slices.DeleteFunc(slices.Clone(b.cluster.calls), func(call string) bool { return call == "guarded" })
-	if diff := cmp.Diff([]string{"prepare", "api", "admit", "sweep", "dismiss 3 bases", "down"}, calls); diff != "" ||
-		len(b.cluster.calls) != len(calls)+1 {
-		t.Errorf("calls of the cluster %q, without the guard's (-want +got):\n%s", b.cluster.calls, diff)
+	b.checkNoProcess()
+	// maintain ends concurrently with the other calls
+	calls := slices.DeleteFunc(slices.Clone(b.cluster.calls), func(call string) bool { return call == "maintain" })
+	want = []string{"prepare", "api", "authorize", "remove leftovers", "clean up 3 bases", "down"}
+	if diff := cmp.Diff(want, calls); diff != "" || len(b.cluster.calls) != len(calls)+1 {
+		t.Errorf("calls %q, without maintain (-want +got):\n%s", b.cluster.calls, diff)
 	}
 }
 
-// A second up starts what was killed, brings the number of bases in line, and
-// leaves it alone when the user gave none.
-func TestUpAgain(t *testing.T) {
+func TestUpRestartsComponentsAndScalesBases(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
@@ -296,10 +295,11 @@ func TestUpAgain(t *testing.T) {
 	if result, _ := b.up(request("good", 1)); result.Status.BaseCount != 1 {
 		t.Errorf("%d bases", result.Status.BaseCount)
 	}
-	b.onlyNodesOfBases()
+	b.checkNodes()
 }
 
-func (b *bench) onlyNodesOfBases() {
+// checkNodes fails the test unless exactly the present bases have Nodes.
+func (b *bench) checkNodes() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
 	check.Must(b.t, err)
@@ -319,9 +319,9 @@ func (b *bench) onlyNodesOfBases() {
 	}
 }
 
-// Each way to remove bases deletes their Nodes, except the removal of one base by its name, which the
-// controller has to notice. status reports the Node of that base, and up deletes it.
-func TestRemovedBasesLeaveNoNodes(t *testing.T) {
+// Removing bases deletes their Nodes, except when a single base is removed by name: the controller must detect that.
+// status reports the Node of that base, and up deletes it.
+func TestRemovingBasesDeletesNodes(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 6))
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Group: "run", Count: 2}); err != nil {
@@ -332,12 +332,12 @@ func TestRemovedBasesLeaveNoNodes(t *testing.T) {
 		if _, err := b.RemoveBases(t.Context(), r); err != nil {
 			t.Errorf("removing %+v: %v", r, err)
 		}
-		b.onlyNodesOfBases()
+		b.checkNodes()
 	}
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-3"}}); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"1 Ready Node without a base: the controller has not noticed yet that the base was removed"}
+	want := []string{"1 Ready Node without a base; the controller has not detected the removal yet"}
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), true)
 		return errors.Join(err, same(want, status.Problems))
@@ -346,12 +346,11 @@ func TestRemovedBasesLeaveNoNodes(t *testing.T) {
 	if err := same([]string{"deleted 1 Node without a base"}, result.Changes); err != nil {
 		t.Error(err)
 	}
-	b.onlyNodesOfBases()
+	b.checkNodes()
 }
 
-// The Nodes of removed bases are deleted even if the client disconnects, or the API server fails briefly, during the
-// removal.
-func TestNodesOfRemovedBasesWithoutAPI(t *testing.T) {
+// The Nodes are deleted even if the client disconnects or the API server is briefly unavailable.
+func TestRemovingBasesRetriesNodeDeletion(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 3))
 	var failures atomic.Int32
@@ -367,11 +366,10 @@ func TestNodesOfRemovedBasesWithoutAPI(t *testing.T) {
 	if _, err := b.daemon.RemoveBases(ctx, control.RemoveRequest{Count: 1}); err != nil {
 		t.Error(err)
 	}
-	b.onlyNodesOfBases()
+	b.checkNodes()
 }
 
-// A second up resumes what is paused, and starts bases again that have crashed.
-func TestUpAgainAfterTrouble(t *testing.T) {
+func TestUpResumesComponentsAndRestartsBases(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 3))
 	states := func() (all []string) {
@@ -398,11 +396,11 @@ func TestUpAgainAfterTrouble(t *testing.T) {
 	}
 	b.eventually(func() error { return same([]string{"base-1 running", "base-2 running", "base-3 running"}, states()) })
 	if result, _ := b.up(request("good", 3)); len(result.Changes) != 0 {
-		t.Errorf("when nothing is wrong: %v", result.Changes)
+		t.Errorf("changes of an up without differences: %v", result.Changes)
 	}
 }
 
-// An up that fails says why, with the component's last words, and leaves nothing.
+// The error of a failed up contains the reason and the last log lines of the component.
 func TestUpFails(t *testing.T) {
 	for _, tc := range []struct {
 		name, role string
@@ -414,8 +412,8 @@ func TestUpFails(t *testing.T) {
 			want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
 		{name: "controller is never ready", role: "never ready", wait: time.Second,
 			want: []string{"module-controller", "no tunnel"}},
-		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"2 of 2 bases", "1s"}},
-		{name: "the rest fails", role: "good", wait: patience,
+		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"Ready Node: 2 of 2", "1s"}},
+		{name: "last step fails", role: "good", wait: patience,
 			rest: func(context.Context) error { return errors.New("no scheduler") },
 			want: []string{"no scheduler"}},
 	} {
@@ -428,23 +426,22 @@ func TestUpFails(t *testing.T) {
 			r.Config.Spec.Wait.Duration = tc.wait
 			_, err := b.Up(t.Context(), r, func(progress.Event) {})
 			if err == nil {
-				t.Fatal("up went well")
+				t.Fatal("up succeeded")
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not tell %q: %v", want, err)
+					t.Errorf("error %q does not contain %q", err, want)
 				}
 			}
-			b.nothingRuns() // before the answer came
+			b.checkNoProcess() // before the response
 			if err := <-b.ended; err != nil {
-				t.Errorf("the daemon ended with %v", err)
+				t.Errorf("Start returned %v", err)
 			}
 		})
 	}
 }
 
-// A command that goes away takes the half-made sandbox with it.
-func TestCommandGoesAway(t *testing.T) {
+func TestDisconnectedUpStopsSandbox(t *testing.T) {
 	b := newBench(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -454,17 +451,17 @@ func TestCommandGoesAway(t *testing.T) {
 		}
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("up gave %v", err)
+		t.Errorf("up returned %v", err)
 	}
 	select {
 	case err := <-b.ended:
 		if err != nil {
-			t.Errorf("the daemon ended with %v", err)
+			t.Errorf("Start returned %v", err)
 		}
 	case <-time.After(patience):
-		t.Fatal("the daemon goes on")
+		t.Fatal("the daemon is still running")
 	}
-	b.nothingRuns()
+	b.checkNoProcess()
 }
 
 func TestDownInterruptsUp(t *testing.T) {
@@ -476,15 +473,15 @@ func TestDownInterruptsUp(t *testing.T) {
 		}
 	})
 	if err == nil || !strings.Contains(err.Error(), errDown.Error()) {
-		t.Errorf("up gave %v", err)
+		t.Errorf("up returned %v; want %v", err, errDown)
 	}
 	if err := <-down; err != nil {
-		t.Errorf("down gave %v", err)
+		t.Errorf("down returned %v", err)
 	}
 }
 
-// A scenario can stop the broker and start it again; the bases come back.
-func TestBrokerAsAComponent(t *testing.T) {
+// Bases reconnect after the broker has been stopped and started.
+func TestBrokerRestart(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
 	before, err := b.Status(t.Context(), false)
@@ -493,63 +490,62 @@ func TestBrokerAsAComponent(t *testing.T) {
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
 	if status.Healthy || components(status)["broker"] != "exited false" {
-		t.Errorf("status without a broker: %v", components(status))
+		t.Errorf("components without a broker: %v", components(status))
 	}
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Start}))
 	added, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}) // waits until it is connected
 	if err != nil || len(added) != 1 || !added[0].Connected {
-		t.Fatalf("adding gave %v, %v", added, err)
+		t.Fatalf("AddBases returned %v, %v", added, err)
 	}
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
 		if err == nil && (status.BasesConnected != 3 || status.Broker.Addr != before.Broker.Addr) {
-			err = fmt.Errorf("%d bases are connected to %s, before it was %s", status.BasesConnected,
+			err = fmt.Errorf("%d bases are connected to %s; the previous address is %s", status.BasesConnected,
 				status.Broker.Addr, before.Broker.Addr)
 		}
 		return err
 	})
 }
 
-// A broker of the user's can be cut off and joined again like one of the sandbox's
-// own, and takes no notice of it.
-func TestBrokerOfTheUser(t *testing.T) {
-	theirs, err := broker.New(broker.Options{Env: "given"})
+// The connection to an external broker can be cut and restored without a change of that broker.
+func TestExternalBroker(t *testing.T) {
+	external, err := broker.New(broker.Options{Env: "given"})
 	check.Must(t, err)
-	check.Run(t, theirs.Start)
+	check.Run(t, external.Start)
 
 	b := newBench(t)
 	r := request("good", 2)
 	r.Config.Spec.Env = "given"
-	r.Config.Spec.Broker.URL, r.Config.Spec.Broker.Username = "mqtt://"+theirs.Addr(), broker.ControllerUser
-	r.Config.Spec.Broker.Consent = true // so that nobody listens for others
-	r.BrokerPassword = theirs.Passwords().Controller
+	r.Config.Spec.Broker.URL, r.Config.Spec.Broker.Username = "mqtt://"+external.Addr(), broker.ControllerUser
+	r.Config.Spec.Broker.Consent = true // skips the check for other clients
+	r.BrokerPassword = external.Passwords().Controller
 	b.up(r)
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
-	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == theirs.Addr() ||
+	if status.Broker.URL != r.Config.Spec.Broker.URL || status.Broker.Addr == external.Addr() ||
 		status.Broker.Stats != nil {
 		t.Errorf("broker: %+v", status.Broker)
 	}
-	if !status.Healthy || theirs.Stats().Clients != 2 {
-		t.Errorf("%d clients of the broker; problems: %v", theirs.Stats().Clients, status.Problems)
+	if !status.Healthy || external.Stats().Clients != 2 {
+		t.Errorf("%d clients of the broker; problems: %v", external.Stats().Clients, status.Problems)
 	}
 	for _, file := range []string{b.dir.Config(), b.dir.Broker()} {
 		if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), r.BrokerPassword) {
-			t.Errorf("%s holds the password, or %v", file, err)
+			t.Errorf("%s contains the password, or reading it failed: %v", file, err)
 		}
 	}
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: supervise.Kill}))
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
-		if err == nil && (theirs.Stats().Clients != 0 || !slices.Contains(status.Problems,
+		if err == nil && (external.Stats().Clients != 0 || !slices.Contains(status.Problems,
 			"broker is exited: the way to "+status.Broker.URL+" is cut; the broker itself is not touched")) {
-			err = fmt.Errorf("%d clients; problems %q", theirs.Stats().Clients, status.Problems)
+			err = fmt.Errorf("%d clients; problems %q", external.Stats().Clients, status.Problems)
 		}
 		return err
 	})
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: broker.Component, Action: supervise.Start}))
 	b.eventually(func() error {
-		if n := theirs.Stats().Clients; n != 2 {
+		if n := external.Stats().Clients; n != 2 {
 			return fmt.Errorf("%d clients of the broker", n)
 		}
 		return nil
@@ -565,7 +561,7 @@ func TestBasesAndFaults(t *testing.T) {
 	b := newBench(t)
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}); err == nil ||
 		!strings.Contains(err.Error(), "not up yet") {
-		t.Errorf("adding before the first up gave %v", err)
+		t.Errorf("AddBases before the first up returned %v", err)
 	}
 	b.up(request("good", 2))
 	id, err := b.SetFault(t.Context(),
@@ -585,18 +581,18 @@ func TestBasesAndFaults(t *testing.T) {
 		t.Error(err)
 	}
 	for want, i := range map[string]fault.Injection{
-		"invalid fault: kind": {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
-		"needs bases":         {Fault: v1alpha1.Fault{Kind: "silent"}},
+		"invalid fault: kind":        {Fault: v1alpha1.Fault{Kind: "odd"}, Bases: []string{"base-1"}},
+		"requires at least one base": {Fault: v1alpha1.Fault{Kind: "silent"}},
 		"no module controller goes through": {Fault: v1alpha1.Fault{Kind: v1alpha1.APIBlackHole},
 			Target: v1alpha1.TargetAPI},
 	} {
 		if _, err := b.SetFault(t.Context(), i); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("setting %v: %v, want %s", i, err, want)
+			t.Errorf("SetFault(%v) returned %v, want %s", i, err, want)
 		}
 	}
 	removed, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-2"}})
 	if err != nil || len(removed) != 1 || removed[0].HostName != "base-2" {
-		t.Errorf("removed %v, %v", removed, err)
+		t.Errorf("RemoveBases returned %v, %v", removed, err)
 	}
 	for name, refused := range map[string]struct {
 		code int
@@ -606,21 +602,21 @@ func TestBasesAndFaults(t *testing.T) {
 			_, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{"base-9"}})
 			return err
 		}},
-		"too many": {http.StatusBadRequest, func() error {
+		"too many bases": {http.StatusBadRequest, func() error {
 			_, err := b.AddBases(t.Context(), control.AddRequest{Count: v1alpha1.MaxBases})
 			return err
 		}},
-		"no fault": {http.StatusBadRequest, func() error {
+		"unknown fault kind": {http.StatusBadRequest, func() error {
 			_, err := b.SetFault(t.Context(),
 				fault.Injection{Fault: v1alpha1.Fault{Kind: "rain"}, Bases: []string{"base-1"}})
 			return err
 		}},
-		"unknown fault": {http.StatusNotFound,
+		"unknown fault ID": {http.StatusNotFound,
 			func() error { return b.ClearFaults(t.Context(), control.FaultSelector{IDs: []string{"nope"}}) }},
 		"unknown component": {http.StatusNotFound, func() error {
 			return b.Act(t.Context(), control.ActRequest{Component: "nope", Action: supervise.Restart})
 		}},
-		"no process": {http.StatusConflict, func() error {
+		"component without a process": {http.StatusConflict, func() error {
 			return b.Act(t.Context(), control.ActRequest{Component: "bases", Action: supervise.Kill})
 		}},
 		"unknown action": {http.StatusNotFound,
@@ -635,18 +631,19 @@ func TestBasesAndFaults(t *testing.T) {
 	}
 }
 
-// Once the end has begun nobody gets the right to change the sandbox, though it be free: an up that
-// comes after one that failed must not begin.
-func TestNothingBeginsAfterTheEnd(t *testing.T) {
+// After the shutdown has begun, acquire fails even if the lock is free. For example, an up that follows a failed up
+// must not start.
+func TestAcquireFailsDuringShutdown(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
-	d.end(errUpFailed)
-	for range 100 { // of two ways that are open, a select takes either
-		if _, _, err := d.acquire(t.Context(), whole); !errors.Is(err, errUpFailed) {
-			t.Fatalf("acquire gave %v", err)
+	d.requestStop(errUpFailed)
+	for range 100 { // select chooses randomly between ready cases
+		if _, _, err := d.acquire(t.Context(), exclusiveWeight); !errors.Is(err, errUpFailed) {
+			t.Fatalf("acquire returned %v", err)
 		}
 	}
 }
 
+// same returns an error with the differences between two lists.
 func same(want, got []string) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)

@@ -19,11 +19,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ensure brings a running sandbox in line with a configuration: it resumes paused components, starts exited ones, and
-// scales the bases. It returns its changes. Other settings stay until the next down.
+// ensure reconciles a running sandbox with a configuration: it resumes paused components, starts exited components, and
+// scales the bases. It returns a description of each change. Other settings take effect after the next down and up.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
 	config := r.Config
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return nil, err
 	}
@@ -33,25 +33,25 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	d.mu.Lock()
 	d.config = &updated
 	d.mu.Unlock()
-	if fields := otherSettings(before, config); len(fields) > 0 {
-		steps.Note("settings that differ from those of the running sandbox take effect after koupsandbox down and " +
+	if fields := changedSettings(before, config); len(fields) > 0 {
+		steps.Note("some settings differ from the running sandbox; to apply them, run koupsandbox down and " +
 			"koupsandbox up: " + strings.Join(fields, ", "))
 	}
 	var changes []string
-	for _, part := range d.shown() {
+	for _, part := range d.allComponentSets() {
 		for _, c := range part.Components(ctx) {
 			if c.State != supervise.Paused {
 				continue
 			}
-			if err := d.step(ctx, steps, "Resuming "+c.Name, func(ctx context.Context) error {
+			if err := d.runStep(ctx, steps, "Resuming "+c.Name, func(ctx context.Context) error {
 				return part.Act(ctx, c.Name, supervise.Resume)
 			}); err != nil {
 				return changes, err
 			}
 			changes = append(changes, "resumed "+c.Name)
 		}
-		for _, name := range part.Down(ctx) {
-			if err := d.step(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
+		for _, name := range part.ToStart(ctx) {
+			if err := d.runStep(ctx, steps, "Starting "+name+" again", func(ctx context.Context) error {
 				return part.Act(ctx, name, supervise.Start)
 			}); err != nil {
 				return changes, err
@@ -64,7 +64,7 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	if r.KeepBases {
 		want = have
 	}
-	again, err := d.basesAgain(ctx, steps, running)
+	again, err := d.restartEndedBases(ctx, steps, running)
 	changes = append(changes, again...)
 	if err != nil {
 		return changes, err
@@ -72,29 +72,29 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	have = running.fleet.Count().Own
 	if have != want {
 		err := d.scaleTo(ctx, steps, running.fleet, want)
-		is := running.fleet.Count().Own // also when the scaling failed or was interrupted
+		is := running.fleet.Count().Own // differs from want if the scaling failed
 		scaled := updated
 		scaled.Spec.Bases.Count = &is
 		if err := errors.Join(err, d.saveConfig(&scaled)); err != nil {
 			return changes, err
 		}
-		changes = append(changes, fmt.Sprintf("brought the number of bases from %d to %d", have, want))
+		changes = append(changes, fmt.Sprintf("changed the number of bases from %d to %d", have, want))
 	}
-	if left := running.nodes.Left(running.fleet.Removed(), true); len(left) > 0 {
+	if left := running.nodes.WithReadyNode(running.fleet.RemovedIdentities(), true); len(left) > 0 {
 		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
-		if err := d.step(ctx, steps, name,
+		if err := d.runStep(ctx, steps, name,
 			func(ctx context.Context) error { return d.deleteNodes(ctx, running.nodes, left) }); err != nil {
 			return changes, err
 		}
 		changes = append(changes, "deleted "+plain.Count(len(left), "Node")+" without a base")
 	}
-	return changes, d.step(ctx, steps, waitingForNodes(running.fleet.Count().Own),
+	return changes, d.runStep(ctx, steps, waitingForNodes(running.fleet.Count().Own),
 		func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
-// basesAgain restarts the sandbox's own bases whose processes have ended. It removes bases that ended with an error; scaling
+// restartEndedBases restarts bases outside groups whose processes have ended. It removes bases that failed; scaling
 // replaces them.
-func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running *running) (changes []string,
+func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, running *assembly) (changes []string,
 	err error) {
 	var ended []string
 	for _, m := range running.fleet.Group("") {
@@ -103,7 +103,7 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 			if _, err := running.fleet.Remove(ctx, fleet.Selection{Names: []string{m.HostName}}); err != nil {
 				return changes, err
 			}
-			changes = append(changes, fmt.Sprintf("removed %s, which had ended: %v", m.HostName, failure))
+			changes = append(changes, fmt.Sprintf("removed %s, which had failed: %v", m.HostName, failure))
 		case !m.Base.Status().Running:
 			ended = append(ended, m.HostName)
 		}
@@ -111,10 +111,10 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	if len(ended) == 0 {
 		return changes, nil
 	}
-	err = d.step(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")),
+	err = d.runStep(ctx, steps, fmt.Sprintf("Starting %s again", plain.Count(len(ended), "base")),
 		func(ctx context.Context) error {
 			g, ctx := errgroup.WithContext(ctx)
-			g.SetLimit(startsAtOnce)
+			g.SetLimit(maxConcurrentRestarts)
 			for _, name := range ended {
 				g.Go(func() error {
 					_, err := running.fleet.Restart(ctx, name, false)
@@ -132,20 +132,20 @@ func (d *Daemon) basesAgain(ctx context.Context, steps *progress.Steps, running 
 	return changes, nil
 }
 
-// startsAtOnce is how many bases start again at the same time: each is waited for until it is connected.
-const startsAtOnce = 50
+// maxConcurrentRestarts limits concurrent restarts of bases. Each restart waits for the connection of the base.
+const maxConcurrentRestarts = 50
 
-// otherSettings returns the fields in which the configuration b differs from a, except the number of
-// bases and the time to wait.
-func otherSettings(a, b *v1alpha1.Sandbox) []string {
+// changedSettings returns the paths of the fields that differ between two configurations. It ignores the number of
+// bases and the step timeout.
+func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	x, y := *a, *b
-	if y.Spec.Provider == v1alpha1.ProviderAuto { // what that meant was resolved when the sandbox came up
+	if y.Spec.Provider == v1alpha1.ProviderAuto { // resolved by the first up
 		y.Spec.Provider, y.Spec.Kind, y.Spec.Cluster = x.Spec.Provider, x.Spec.Kind, x.Spec.Cluster
 	}
-	if y.Spec.Env == "" { // as above, for an environment of its own
+	if y.Spec.Env == "" { // generated by the first up
 		y.Spec.Env = x.Spec.Env
 	}
-	if y.Spec.Controller.Location == "" { // as above
+	if y.Spec.Controller.Location == "" { // resolved by the first up
 		y.Spec.Controller.Location = x.Spec.Controller.Location
 		y.Spec.Broker.TLS = y.Spec.Broker.TLS || x.Spec.Controller.Location == v1alpha1.LocationCluster
 	}
@@ -153,12 +153,12 @@ func otherSettings(a, b *v1alpha1.Sandbox) []string {
 		s.Spec.Bases.Count, s.Spec.Wait = nil, nil
 	}
 	fields := map[string]bool{}
-	differing(fields, "spec", reflect.ValueOf(x.Spec), reflect.ValueOf(y.Spec))
+	addDifferences(fields, "spec", reflect.ValueOf(x.Spec), reflect.ValueOf(y.Spec))
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// differing adds the paths of the fields in which two structs differ.
-func differing(paths map[string]bool, at string, a, b reflect.Value) {
+// addDifferences adds the paths of the fields in which two structs differ to paths.
+func addDifferences(paths map[string]bool, at string, a, b reflect.Value) {
 	if a.Kind() != reflect.Struct {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
 			paths[at] = true
@@ -167,6 +167,6 @@ func differing(paths map[string]bool, at string, a, b reflect.Value) {
 	}
 	for i := range a.NumField() {
 		name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
-		differing(paths, at+"."+name, a.Field(i), b.Field(i))
+		addDifferences(paths, at+"."+name, a.Field(i), b.Field(i))
 	}
 }

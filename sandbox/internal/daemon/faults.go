@@ -19,9 +19,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// SetFault sets a fault and returns its ID.
+// SetFault injects a fault and returns its ID.
 func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -31,7 +31,7 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	}
 	v1alpha1.SetFaultDefaults(i.Target, &i.Fault)
 	if i.ID == "" {
-		i.ID = fmt.Sprintf("%s-%d", i.Kind, d.faultsNamed.Add(1))
+		i.ID = fmt.Sprintf("%s-%d", i.Kind, d.faultCount.Add(1))
 	}
 	if problems := v1alpha1.ValidateFault(i.Target, &i.Fault); len(problems) > 0 {
 		return "", badRequest("invalid fault: %v", problems.ToAggregate())
@@ -50,18 +50,19 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 	case v1alpha1.TargetMQTT:
 		if n := slices.IndexFunc(members,
 			func(m *fleet.Member) bool { return m.Tunnel != v1alpha1.TunnelMQTT }); n >= 0 {
-			return "", conflict("base %s uses the HTTP tunnel: it has no connection to the broker", i.Bases[n])
+			return "", conflict("base %s uses the HTTP tunnel and has no broker connection", i.Bases[n])
 		}
 		id, err = running.mqttFaults.Inject(i)
 	case v1alpha1.TargetBase:
 		id, err = i.ID, injectIntoBases(members, i)
 	default:
-		return "", badRequest("target %q: use base, api or mqtt", i.Target)
+		return "", badRequest("unsupported target %q; supported: base, api, mqtt", i.Target)
 	}
 	switch {
-	case errors.Is(err, apifault.ErrNone) && running.topology.Controllers != thisMachine:
-		return "", conflict("the controllers run in the cluster, where no proxy can stand between them and the API server: bring the sandbox up with --controller host")
-	case errors.Is(err, apifault.ErrNone), errors.Is(err, fault.ErrExists):
+	case errors.Is(err, apifault.ErrNoController) && running.topology.Controllers != thisMachine:
+		return "", conflict("the controllers run in the cluster, where API faults are not available; " +
+			"bring the sandbox up with --controller host")
+	case errors.Is(err, apifault.ErrNoController), errors.Is(err, fault.ErrExists):
 		return "", conflict("%v", err)
 	case errors.Is(err, fault.ErrUnknown):
 		return "", notFound("%v", err)
@@ -71,7 +72,7 @@ func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, er
 
 func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	if len(members) == 0 {
-		return badRequest("a fault of the target base needs bases")
+		return badRequest("a fault with the target base requires at least one base")
 	}
 	for _, m := range members {
 		if _, err := m.Base.Inject(i.OfBase()); err != nil {
@@ -81,9 +82,9 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	return nil
 }
 
-// ClearFaults clears the faults that match. An ID that none of them has is an error.
+// ClearFaults clears the faults that match the selector. It returns an error if no fault has one of the selected IDs.
 func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	for _, m := range running.fleet.List() {
 		var ids []string
 		for _, f := range m.Base.Faults() {
-			if r.Matches(ofBase(m, f).Injection) {
+			if r.Matches(faultStatus(m, f).Injection) {
 				ids = append(ids, f.ID)
 			}
 		}
@@ -115,18 +116,18 @@ func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	return nil
 }
 
-func ofBase(m *fleet.Member, f basefault.Status) fault.Status {
+func faultStatus(m *fleet.Member, f basefault.Status) fault.Status {
 	return fault.Status{
 		Injection: fault.Injection{Fault: v1alpha1.FaultOf(f.Fault), Target: v1alpha1.TargetBase,
 			Bases: []string{m.HostName}, Group: m.Group},
-		Fired: f.Fired, Ended: f.Ended,
+		Triggered: f.Triggered, Ended: f.Ended,
 	}
 }
 
-// Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
+// Faults lists the faults of a group, or all faults if the group is empty, and the API writes of controllers.
 func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faults, error) {
 	group := r.Group
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return control.Faults{}, err
 	}
@@ -136,29 +137,29 @@ func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faul
 			continue
 		}
 		for _, f := range m.Base.Faults() {
-			list = append(list, ofBase(m, f))
+			list = append(list, faultStatus(m, f))
 		}
 	}
 	return control.Faults{Faults: append(list, running.faults.List(group)...), Writes: running.apiFaults.Writes(group)},
 		nil
 }
 
-func (s *running) dropFaults(group string) {
+func (s *assembly) dropFaults(group string) {
 	s.faults.Clear(func(i fault.Injection) bool { return i.Group == group })
-	s.apiFaults.Forget(group)
+	s.apiFaults.ForgetGroup(group)
 }
 
-// mostNodes is how many Nodes are remembered with the groups of their bases.
-const mostNodes = 1 << 16
+// maxKnownNodes limits the Nodes whose group is cached.
+const maxKnownNodes = 1 << 16
 
-// groupOf returns a function that finds the group of an object that controllers write: by the namespace, which has the
-// name of the group, or by the base of a Node.
-func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name string) string {
+// groupOf returns a function that finds the group of an object that a controller writes: by the namespace, which has
+// the name of the group, or by the base of the Node.
+func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name string) string {
 	var mu sync.Mutex
-	known := map[string]string{} // a Node is written after its base has gone, too
+	known := map[string]string{} // a Node may be written after its base has been removed
 	return func(namespace, name string) string {
 		if namespace != "" {
-			if d.streams.knows(namespace) {
+			if d.hub.knowsGroup(namespace) {
 				return namespace
 			}
 			return ""
@@ -172,23 +173,23 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watch) func(namespace, name st
 		if !is {
 			return ""
 		}
-		if len(known) < mostNodes {
+		if len(known) < maxKnownNodes {
 			known[name] = m.Group
 		}
 		return m.Group
 	}
 }
 
-// killController kills the n-th controller for a fault; the first if its number is unknown.
+// killController kills controller n for a fault, or the first controller if n is 0 (unknown).
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
 	if err := d.Act(context.Background(),
-		control.ActRequest{Component: runner.NameOf(n), Action: supervise.Kill}); err != nil {
-		d.log.Error("killing a controller", "controller", n, "err", err)
+		control.ActRequest{Component: runner.ComponentName(n), Action: supervise.Kill}); err != nil {
+		d.log.Error("killing a controller for a fault", "controller", n, "err", err)
 	}
 }
 
-func (d *Daemon) client(identity string) mqttfault.Client {
+func (d *Daemon) mqttClient(identity string) mqttfault.Client {
 	s, assembled := d.assembled()
 	if !assembled {
 		return mqttfault.Client{}
@@ -196,5 +197,5 @@ func (d *Daemon) client(identity string) mqttfault.Client {
 	if m, is := s.fleet.ByIdentity(identity); is {
 		return mqttfault.Client{Base: m.HostName, Group: m.Group}
 	}
-	return mqttfault.Client{Replica: s.runner.Replica(identity)}
+	return mqttfault.Client{Replica: s.runner.ReplicaNumber(identity)}
 }

@@ -8,33 +8,32 @@ import (
 	"testing"
 )
 
-// A sandbox that is held goes, with its folder, when its holder goes; one that somebody takes down leaves
-// the folder to him.
+// When the client of Hold disconnects, the sandbox is removed with its directory. After a down, the directory remains.
 func TestHold(t *testing.T) {
 	for name, end := range map[string]func(*bench, context.CancelFunc) error{
-		"the holder goes":  func(_ *bench, letGo context.CancelFunc) error { letGo(); return nil },
-		"it is taken down": func(b *bench, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
+		"client disconnects": func(_ *bench, disconnect context.CancelFunc) error { disconnect(); return nil },
+		"down":               func(b *bench, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.up(request("good", 1))
-			ctx, letGo := context.WithCancel(t.Context())
-			defer letGo()
+			ctx, disconnect := context.WithCancel(t.Context())
+			defer disconnect()
 			held, over := make(chan struct{}), make(chan error, 1)
 			go func() { over <- b.Hold(ctx, func() { close(held) }) }()
 			<-held
-			if err := end(b, letGo); err != nil {
+			if err := end(b, disconnect); err != nil {
 				t.Error(err)
 			}
 			if err := <-b.ended; err != nil {
-				t.Errorf("the daemon ended with %v", err)
+				t.Errorf("Start returned %v", err)
 			}
 			if err := <-over; err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("the hold ended with %v", err)
+				t.Errorf("Hold returned %v", err)
 			}
 			_, err := os.Stat(string(b.dir))
-			if gone := errors.Is(err, fs.ErrNotExist); gone != (name == "the holder goes") {
-				t.Errorf("the folder is gone: %t", gone)
+			if removed := errors.Is(err, fs.ErrNotExist); removed != (name == "client disconnects") {
+				t.Errorf("directory removed: %t", removed)
 			}
 		})
 	}

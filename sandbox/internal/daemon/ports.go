@@ -13,28 +13,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Cluster provides the Kubernetes API. Its methods are called when the API answers, except where stated otherwise.
+// Cluster provides a Kubernetes API. Call its methods when the API answers, unless stated otherwise.
 type Cluster interface {
-	// Steps bring the cluster up, and end it. It may be called at any time.
+	// Steps returns the steps that start and stop the cluster. It may be called at any time.
 	Steps() cluster.Steps
-	// Part shows its components; nil if it has none. It may be called at any time.
-	Part() supervise.Part
-	// Cluster describes how it is reached.
+	// ComponentSet returns the components of the cluster, or nil if it has none. It may be called at any time.
+	ComponentSet() supervise.ComponentSet
+	// Cluster returns the connection data of the cluster.
 	Cluster() *cluster.Cluster
-	// Sweep removes the Nodes of bases that an earlier, killed daemon has left. In a cluster that the sandbox
-	// has created, it also removes the controllers.
-	Sweep(ctx context.Context) error
-	// Admit gives the module controller its rights, and its kubeconfig.
-	Admit(ctx context.Context) error
-	// Dismiss removes the permissions, and the Nodes of bases by their identities, from a cluster that remains. It is
-	// called when the controller has ended.
-	Dismiss(ctx context.Context, bases map[string]bool) error
-	// Guard maintains the cluster until ctx ends.
-	Guard(ctx context.Context) error
-	// Serving issues a certificate for hosts, and names the file of the authority to trust.
-	Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// Properties may be called at any time. Host and KubeletClientCA are known when the API answers, Adopted
-	// after Steps.Prepare.
+	// RemoveLeftovers removes the Nodes of bases that a killed daemon has left. In a cluster that the sandbox created,
+	// it also removes the controllers.
+	RemoveLeftovers(ctx context.Context) error
+	// AuthorizeController grants the module controller its permissions and writes its kubeconfig.
+	AuthorizeController(ctx context.Context) error
+	// CleanUp removes the permissions and the Nodes of the given bases, by identity, from a cluster that outlives the
+	// sandbox. Call it after the controllers have ended.
+	CleanUp(ctx context.Context, bases map[string]bool) error
+	// Maintain maintains the cluster until ctx ends.
+	Maintain(ctx context.Context) error
+	// IssueServingCert issues a serving certificate for hosts. caFile is the file of its CA certificate.
+	IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Properties may be called at any time. Host and KubeletClientCA are set when the API answers; Adopted is set after
+	// Steps.Prepare.
 	Properties() cluster.Properties
 }
 
@@ -44,18 +44,19 @@ var (
 	_ Cluster = (*existing.Provider)(nil)
 )
 
-// ControllerRunner runs module controllers. Ensure and End are called one after the other.
+// ControllerRunner runs module controllers. Ensure and StopAll must not be called concurrently.
 type ControllerRunner interface {
-	supervise.Part
-	// Start follows the controllers until ctx ends. It is called once, before Ensure.
+	supervise.ComponentSet
+	// Start watches the controllers until ctx ends. Call it once, before Ensure.
 	Start(ctx context.Context) error
-	// Ensure brings the controllers to a configuration and blocks until all are ready. It does not restart those that
-	// do not differ.
+	// Ensure applies a configuration and blocks until all controllers are ready. It does not restart controllers whose
+	// configuration is unchanged.
 	Ensure(ctx context.Context, c v1alpha1.Controller) error
-	// End ends all controllers concurrently, without a graceful shutdown if abruptly is true.
-	End(ctx context.Context, abruptly bool) error
-	// Replica is the number, from 1, of the controller with a client id; 0 = unknown. It may be called concurrently.
-	Replica(clientID string) int
+	// StopAll stops all controllers concurrently. It kills them if abruptly is true.
+	StopAll(ctx context.Context, abruptly bool) error
+	// ReplicaNumber returns the number, from 1, of the controller with a client ID, or 0 if the client ID is unknown.
+	// It may be called concurrently.
+	ReplicaNumber(clientID string) int
 }
 
 var (

@@ -24,12 +24,12 @@ type clusterOptions struct {
 	config     *v1alpha1.Sandbox
 	programs   Binaries
 	supervisor *supervise.Supervisor
-	note       func(string) // shows a note to the user
+	notify     func(string) // shows a message to the user
 	log        *slog.Logger
 }
 
-// EffectiveProvider is the provider of a configuration, or embedded where auto was not resolved: it
-// needs nothing but this machine.
+// EffectiveProvider returns the provider of a configuration. It returns embedded, which has no dependencies, if auto
+// has not been resolved.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
 		return v1alpha1.ProviderEmbedded
@@ -37,7 +37,7 @@ func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	return s.Spec.Provider
 }
 
-// openCluster makes the cluster of a configuration. It starts nothing.
+// openCluster creates the cluster of a configuration. It starts nothing.
 func openCluster(o clusterOptions) (Cluster, error) {
 	switch EffectiveProvider(o.config) {
 	case v1alpha1.ProviderKind:
@@ -45,7 +45,7 @@ func openCluster(o clusterOptions) (Cluster, error) {
 		if err != nil {
 			return nil, err
 		}
-		options.Note, options.Logger = o.note, o.log
+		options.Notify, options.Logger = o.notify, o.log
 		return asCluster(kind.New(options))
 	case v1alpha1.ProviderExisting:
 		return asCluster(newExisting(o.dir, o.config, o.log))
@@ -58,7 +58,7 @@ func openCluster(o clusterOptions) (Cluster, error) {
 	}
 }
 
-// asCluster returns a nil interface with an error, and not one that contains a nil pointer.
+// asCluster returns a nil interface with an error, instead of an interface with a nil pointer.
 func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	if err != nil {
 		return nil, err
@@ -66,17 +66,17 @@ func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	return c, nil
 }
 
-// Forget removes the objects of a sandbox without its daemon. In an existing cluster it removes the Nodes of
-// the bases, the objects with the label of the sandbox, and the mark, but no object of another sandbox. It
-// removes a kind cluster completely. An embedded cluster needs no cleanup, because its processes have run records.
-func Forget(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
+// CleanUp removes the objects of a sandbox whose daemon has ended. In an existing cluster it removes the Nodes of the
+// bases, the objects with the label of the sandbox, and the ownership marker, but no object of another sandbox. It
+// deletes a kind cluster. An embedded cluster needs no cleanup, because run records identify its processes.
+func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderKind:
 		o, err := kindOptions(dir, config)
 		if err != nil {
 			return err
 		}
-		return kind.Forget(ctx, o)
+		return kind.CleanUp(ctx, o)
 	case v1alpha1.ProviderExisting:
 		return forgetExisting(ctx, dir, config)
 	default:
@@ -91,7 +91,7 @@ func ownerOf(dir state.Dir, config *v1alpha1.Sandbox) (cluster.Owner, error) {
 
 func embeddedOptions(o clusterOptions) (embedded.Options, error) {
 	owner, err := ownerOf(o.dir, o.config)
-	listen, _ := netip.ParseAddrPort(o.config.Spec.API.Listen) // it has been checked
+	listen, _ := netip.ParseAddrPort(o.config.Spec.API.Listen) // already validated
 	return embedded.Options{
 		Owner:      owner,
 		Dir:        string(o.dir),
@@ -100,7 +100,7 @@ func embeddedOptions(o clusterOptions) (embedded.Options, error) {
 		Durable:    o.config.Spec.Durable,
 		Speed:      o.config.Spec.Speed,
 		Listen:     listen,
-		Wipe:       !o.config.Spec.Durable, // data that was never synced to disk is not to be trusted
+		Wipe:       !o.config.Spec.Durable, // without fsync, the data may be corrupt
 		LogDir:     o.dir.Logs(),
 		Kubeconfig: o.dir.Kubeconfig(),
 		Logger:     o.log,
@@ -135,7 +135,7 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w\nin the cluster, the objects of this sandbox have the label %s=%s, and its Nodes "+
+			err = fmt.Errorf("%w\nobjects of this sandbox in the cluster have the label %s=%s; its Nodes have "+
 				"the label %s=%s",
 				err, cluster.SandboxLabel, label, labels.Env, config.Spec.Env)
 		}
@@ -153,13 +153,13 @@ func forgetExisting(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox
 	if err != nil && !errors.As(err, &other) {
 		return err
 	}
-	err = pods.Remove(ctx, client, label) // also without a mark, which a user may have deleted
+	err = pods.Remove(ctx, client, label) // even if the user has deleted the ownership marker
 	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
-		err = errors.Join(err, incluster.Forget(ctx, p.Cluster().Config, label))
+		err = errors.Join(err, incluster.CleanUp(ctx, p.Cluster().Config, label))
 	}
-	err = errors.Join(err, p.Dismiss(ctx, nil))
+	err = errors.Join(err, p.CleanUp(ctx, nil))
 	if err != nil {
-		return err // the mark stays, so that it can be tried again
+		return err // keep the marker, so that the next attempt continues
 	}
 	if !marked {
 		return nil

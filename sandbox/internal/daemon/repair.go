@@ -11,24 +11,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// undoActions has the action that reverts each action. Actions without an entry need none.
+// undoActions maps each action to the action that reverts it. Other actions need no revert.
 var undoActions = map[supervise.Action]supervise.Action{
 	supervise.Kill: supervise.Start, supervise.Stop: supervise.Start, supervise.Pause: supervise.Resume,
 }
 
-// repairs are the changes of groups to components that Repair reverts. Daemon.mu guards them.
-type repairs struct {
-	// components has the action that reverts the last one, by group and component.
+// pendingRepairs records the component changes of groups that Repair reverts. Daemon.mu guards it.
+type pendingRepairs struct {
+	// components maps group and component to the action that reverts the last change.
 	components map[string]map[string]supervise.Action
-	// changer is the group that was the last to change the controllers; empty if none has. original is how they were
+	// changer is the group that last changed the controllers, or empty. original is the request that was in effect
 	// before the first change.
 	changer  string
 	original control.ControllerRequest
 }
 
-// noteAction records how to revert an action of a group. It is called before the action, because an action that fails
-// may have done a part.
-func (d *Daemon) noteAction(group, name string, action supervise.Action) {
+// recordAction records how to revert an action of a group. Call it before the action, because an action that fails may
+// have completed a part of its work.
+func (d *Daemon) recordAction(group, name string, action supervise.Action) {
 	if group == "" {
 		return
 	}
@@ -36,12 +36,12 @@ func (d *Daemon) noteAction(group, name string, action supervise.Action) {
 	defer d.mu.Unlock()
 	delete(d.repairs.components[group], name)
 	if undo, needed := undoActions[action]; needed {
-		d.owe(group, name, undo)
+		d.addRepair(group, name, undo)
 	}
 }
 
-// owe records an action that Repair is to do. d.mu is held.
-func (d *Daemon) owe(group, name string, undo supervise.Action) {
+// addRepair records an action for Repair. The caller holds d.mu.
+func (d *Daemon) addRepair(group, name string, undo supervise.Action) {
 	if d.repairs.components == nil {
 		d.repairs.components = map[string]map[string]supervise.Action{}
 	}
@@ -51,7 +51,7 @@ func (d *Daemon) owe(group, name string, undo supervise.Action) {
 	d.repairs.components[group][name] = undo
 }
 
-func (d *Daemon) noteControllers(group string, before control.ControllerRequest) {
+func (d *Daemon) recordControllers(group string, before control.ControllerRequest) {
 	if group == "" {
 		return
 	}
@@ -63,19 +63,19 @@ func (d *Daemon) noteControllers(group string, before control.ControllerRequest)
 	d.repairs.changer = group
 }
 
-// Repair starts and resumes the components that a group has left ended or paused, the controllers last. If the request
-// says so, it also reverts the changes of the group to the controllers. Another Repair tries again what has failed.
+// Repair starts or resumes the components that a group has left stopped or paused, the controllers last. If
+// r.Controllers is set, it also reverts the group's changes to the controllers. The next Repair retries failed actions.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
 	undo := d.repairs.components[r.Group]
 	delete(d.repairs.components, r.Group)
 	d.mu.Unlock()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(undo)) { // which puts the controllers last
+	for _, name := range slices.Sorted(maps.Keys(undo)) { // "module-controller" sorts last
 		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
-			errs = append(errs, fmt.Errorf("%s of %s: %w", undo[name], name, err))
+			errs = append(errs, fmt.Errorf("action %s on %s: %w", undo[name], name, err))
 			d.mu.Lock()
-			d.owe(r.Group, name, undo[name])
+			d.addRepair(r.Group, name, undo[name])
 			d.mu.Unlock()
 		}
 	}
@@ -85,26 +85,26 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	return errors.Join(errs...)
 }
 
-// changedBy reports whether a group was the last to change the controllers, and how they were before.
+// changedBy reports whether a group was the last to change the controllers. original is the request before the change.
 func (d *Daemon) changedBy(group string) (original control.ControllerRequest, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.repairs.original, group != "" && d.repairs.changer == group
 }
 
-// restoreControllers reverts the changes of a group to the controllers. When ctx ends first, the controllers may still
-// become what they were.
+// restoreControllers reverts the changes of a group to the controllers. If ctx ends first, the change may still be
+// reverted later.
 func (d *Daemon) restoreControllers(ctx context.Context, group string) error {
 	if _, changed := d.changedBy(group); !changed {
 		return nil
 	}
-	ctx, release, err := d.changing(ctx, whole)
+	ctx, release, err := d.acquireRunning(ctx, exclusiveWeight)
 	if err != nil {
 		return err
 	}
 	defer release()
 	original, changed := d.changedBy(group)
-	if !changed { // another group has changed them in the meantime
+	if !changed { // another group has changed the controllers in the meantime
 		return nil
 	}
 	if err := d.setControllers(ctx, original); err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-func (b *bench) wanted(when string, replicas int) {
+func (b *bench) checkReplicas(when string, replicas int) {
 	b.t.Helper()
 	b.daemon.mu.Lock()
 	got := b.daemon.controllers.Replicas
 	b.daemon.mu.Unlock()
 	if got != replicas {
-		b.t.Errorf("%s there are to be %d controllers, want %d", when, got, replicas)
+		b.t.Errorf("%s: %d replicas requested, want %d", when, got, replicas)
 	}
 }
 
-func (b *bench) changes(group string, replicas int) {
+func (b *bench) setReplicas(group string, replicas int) {
 	b.t.Helper()
 	if _, err := b.SetController(b.t.Context(),
 		control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
@@ -33,32 +33,31 @@ func (b *bench) changes(group string, replicas int) {
 	}
 }
 
-// The controllers stay what a run needs while what it has paused goes on: bringing them back restarts them, and
-// it judges what they do then.
-func TestControllersAreBroughtBackLast(t *testing.T) {
+// Components are resumed before the controllers are restored, because restoring restarts the controllers.
+func TestRepairRestoresControllersLast(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
-	b.changes("run", 2)
-	b.changes("run", 3)
+	b.setReplicas("run", 2)
+	b.setReplicas("run", 3)
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "broker", Action: supervise.Pause, Group: "run"}))
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.daemon.Repair(over, control.RepairRequest{Group: "run"}); err == nil {
-		t.Error("the broker is resumed by whoever has no time for it")
+		t.Error("Repair resumed the broker although its context had ended")
 	}
 	for _, step := range []struct {
 		name     string
 		r        control.RepairRequest
 		replicas int
 	}{
-		{"after another group's repair", control.RepairRequest{Group: "other", Controllers: true}, 3},
-		{"after that of components", control.RepairRequest{Group: "run"}, 3},
-		{"after that of controllers", control.RepairRequest{Group: "run", Controllers: true}, 0},
+		{"after the repair of another group", control.RepairRequest{Group: "other", Controllers: true}, 3},
+		{"after the repair of components", control.RepairRequest{Group: "run"}, 3},
+		{"after the repair of controllers", control.RepairRequest{Group: "run", Controllers: true}, 0},
 	} {
 		if err := b.Repair(t.Context(), step.r); err != nil {
 			t.Errorf("%s: %v", step.name, err)
 		}
-		b.wanted(step.name, step.replicas)
+		b.checkReplicas(step.name, step.replicas)
 	}
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
@@ -68,56 +67,56 @@ func TestControllersAreBroughtBackLast(t *testing.T) {
 	b.daemon.mu.Lock()
 	defer b.daemon.mu.Unlock()
 	if r := b.daemon.repairs; len(r.components) != 0 || r.changer != "" {
-		t.Errorf("not repaired: %+v", r)
+		t.Errorf("remaining repairs: %+v", r)
 	}
 }
 
-// late is a ControllerRunner that does not come to an end as long as it is told.
-type late struct {
+// failingRunner is a ControllerRunner whose Ensure fails while fails is true.
+type failingRunner struct {
 	ControllerRunner
-	is *atomic.Bool
+	fails *atomic.Bool
 }
 
-func (s late) Ensure(ctx context.Context, c v1alpha1.Controller) error {
-	if s.is.Load() {
-		return errors.New("not within 1m")
+func (s failingRunner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
+	if s.fails.Load() {
+		return errors.New("timed out after 1m")
 	}
 	return s.ControllerRunner.Ensure(ctx, c)
 }
 
-// What a run wanted of the controllers ends with it, even if they take too long to be what they were.
-func TestControllersThatTakeTooLong(t *testing.T) {
+// Repair removes the request of a group even if restoring the controllers fails. The next Repair retries.
+func TestRepairRetriesControllers(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
-	b.changes("run", 2)
-	var is atomic.Bool
-	is.Store(true)
+	b.setReplicas("run", 2)
+	var fails atomic.Bool
+	fails.Store(true)
 	b.daemon.mu.Lock()
-	b.daemon.running.runner = late{b.daemon.running.runner, &is}
+	b.daemon.assembly.runner = failingRunner{b.daemon.assembly.runner, &fails}
 	b.daemon.mu.Unlock()
 	back := control.RepairRequest{Group: "run", Controllers: true}
 	if err := b.Repair(t.Context(), back); err == nil {
-		t.Error("nobody says that they took too long")
+		t.Error("Repair did not report the failure")
 	}
-	b.wanted("after that", 0)
+	b.checkReplicas("after the failure", 0)
 	if got := len(b.controllers()); got != 2 {
-		t.Errorf("there are %d controllers", got)
+		t.Errorf("%d controllers after the failure, want 2", got)
 	}
-	is.Store(false)
+	fails.Store(false)
 	if err := b.Repair(t.Context(), back); err != nil {
 		t.Error(err)
 	}
 	if got := len(b.controllers()); got != 1 {
-		t.Errorf("when they are brought back once more there are %d controllers", got)
+		t.Errorf("%d controllers after the second Repair, want 1", got)
 	}
 }
 
-// Of two groups that change the controllers the last one brings back what was before both.
-func TestControllersOfTwoGroups(t *testing.T) {
+// If two groups have changed the controllers, the repair of the last one restores the original state.
+func TestRepairAfterChangesOfTwoGroups(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
-	b.changes("first", 2)
-	b.changes("second", 3)
+	b.setReplicas("first", 2)
+	b.setReplicas("second", 3)
 	var got []int
 	for _, group := range []string{"first", "second"} {
 		if err := b.Repair(t.Context(), control.RepairRequest{Group: group, Controllers: true}); err != nil {
@@ -126,6 +125,6 @@ func TestControllersOfTwoGroups(t *testing.T) {
 		got = append(got, len(b.controllers()))
 	}
 	if diff := cmp.Diff([]int{3, 1}, got); diff != "" {
-		t.Errorf("controllers after the end of each group (-want +got):\n%s", diff)
+		t.Errorf("controllers after the repair of each group (-want +got):\n%s", diff)
 	}
 }

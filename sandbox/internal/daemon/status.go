@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Status tells how everything is; it never waits for a change to end.
+// Status returns the status of the sandbox. It does not wait for changes in progress.
 func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	phase, config := d.phaseNow(), d.configNow()
 	s, assembled := d.assembled()
@@ -39,8 +39,8 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		n := s.fleet.Count()
 		status.BaseCount, status.BasesConnected = n.Own+n.Groups, n.OwnConnected+n.GroupsConnected
 	}
-	status.Components = append(status.Components, d.self(ctx))
-	for _, part := range d.shown() {
+	status.Components = append(status.Components, d.daemonComponent(ctx))
+	for _, part := range d.allComponentSets() {
 		status.Components = append(status.Components, part.Components(ctx)...)
 	}
 	for _, c := range status.Components {
@@ -49,10 +49,10 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		}
 	}
 	if assembled {
-		if left := len(s.nodes.Left(s.fleet.Removed(), false)); left > 0 {
+		if left := len(s.nodes.WithReadyNode(s.fleet.RemovedIdentities(), false)); left > 0 {
 			status.Problems = append(status.Problems,
 				plain.Count(left, "Ready Node")+
-					" without a base: the controller has not noticed yet that the base was removed")
+					" without a base; the controller has not detected the removal yet")
 		}
 	}
 	if bases && assembled {
@@ -60,7 +60,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		var own, notReady int
 		for _, b := range status.Bases {
 			if b.Group != "" {
-				continue // its owner watches it
+				continue // its owner monitors it
 			}
 			own++
 			if !b.NodeReady {
@@ -69,19 +69,19 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 		}
 		if notReady > 0 {
 			status.Problems = append(status.Problems,
-				fmt.Sprintf("%d of %s have no Ready Node", notReady, plain.Count(own, "base")))
+				fmt.Sprintf("bases without a Ready Node: %d of %d", notReady, own))
 		}
 	}
 	status.Healthy = len(status.Problems) == 0
 	return status
 }
 
-func (d *Daemon) self(ctx context.Context) control.Component {
+func (d *Daemon) daemonComponent(ctx context.Context) control.Component {
 	c := control.Component{
 		Name: daemonName, State: supervise.Running, Ready: true, PID: os.Getpid(), StartedAt: d.startedAt,
 		Log: d.o.Dir.Log(daemonName),
 	}
-	// A system that does not tell the memory leaves it out.
+	// Not every operating system reports the memory.
 	if p, err := process.NewProcessWithContext(ctx, int32(os.Getpid())); err == nil { //nolint:gosec // a pid fits
 		if m, err := p.MemoryInfoWithContext(ctx); err == nil {
 			c.RSS = m.RSS

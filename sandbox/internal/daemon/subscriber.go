@@ -11,17 +11,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/events"
-	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// waitingEvents is how many events may wait for a subscriber that reads slowly:
-// some minutes of a busy sandbox. Events that say what is at the beginning do not
-// count.
-const waitingEvents = 1 << 16
+// maxQueuedEvents limits the queue of a slow subscriber to a few minutes of events of a busy sandbox. The initial
+// snapshot does not count toward the limit.
+const maxQueuedEvents = 1 << 16
 
-// subscriber queues events for one stream. Whoever tells it something never waits.
+// subscriber queues events for one stream. Adding an event never blocks.
 type subscriber struct {
 	group string // empty = all
 	rpc.Queue[events.Event]
@@ -29,13 +27,13 @@ type subscriber struct {
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-// sync ends the events that tell what is.
-func (s *subscriber) sync() {
+// endSnapshot marks the end of the initial snapshot.
+func (s *subscriber) endSnapshot() {
 	s.Put(events.Event{Time: time.Now(), Synced: true})
-	s.Limit(waitingEvents)
+	s.Limit(maxQueuedEvents)
 }
 
-// follow calls sink for every event until ctx ends, the queue is closed, or events have been lost.
+// follow calls sink for each event until ctx ends, the queue is closed, or events are lost.
 func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error {
 	if err := s.Read(ctx, sink); err != nil {
 		return rpc.Errorf(http.StatusServiceUnavailable, "%v; watch again", err)
@@ -43,24 +41,25 @@ func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error 
 	return nil
 }
 
-func (s *subscriber) name(m *fleet.Member) string {
+func (s *subscriber) baseName(m *fleet.Member) string {
 	if s.group == "" {
 		return m.HostName
 	}
 	return m.Name()
 }
 
-// Shown tells how a base is.
-func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
+// OnSnapshot reports the present state of a base.
+func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	if !v.Started {
-		return // all about it is still to come
+		return // the base has no state yet; its events follow
 	}
 	now := time.Now()
-	s.Put(s.process(m, now, v)...)
+	s.Put(s.processEvents(m, now, v)...)
 	for _, biz := range v.Biz {
 		s.Put(events.Event{Time: now, Module: &events.ModuleEvent{
-			Base: s.name(m), Identity: v.Identity, ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
-			State: moduleStates[biz.State],
+			Base: s.baseName(m), Identity: v.Identity,
+			ModuleRef: events.ModuleRef{Name: biz.Name, Version: biz.Version},
+			State:     moduleStates[biz.State],
 		}})
 	}
 	for _, f := range v.Faults {
@@ -70,8 +69,8 @@ func (s *subscriber) Shown(m *fleet.Member, v fleet.View) {
 	}
 }
 
-// process returns the events that report the present state of the process of a base.
-func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list []events.Event) {
+// processEvents returns the events that describe the present state of a base process.
+func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
 	for _, state := range []struct {
 		change events.BaseChange
 		holds  bool
@@ -80,13 +79,13 @@ func (s *subscriber) process(m *fleet.Member, now time.Time, v fleet.View) (list
 		if state.holds {
 			list = append(list,
 				events.Event{Time: now,
-					Base: &events.BaseEvent{Base: s.name(m), Identity: v.Identity, Change: state.change}})
+					Base: &events.BaseEvent{Base: s.baseName(m), Identity: v.Identity, Change: state.change}})
 		}
 	}
 	return list
 }
 
-// The kinds and states of fakebase as events name them.
+// Mappings from fakebase kinds and states to event kinds and states.
 var (
 	baseChanges = map[fakebase.EventKind]events.BaseChange{
 		fakebase.EventUp: events.BaseUp, fakebase.EventReady: events.BaseReady, fakebase.EventDown: events.BaseDown,
@@ -98,33 +97,33 @@ var (
 		fakebase.StateBroken: events.ModuleBroken, fakebase.StateStopped: events.ModuleStopped,
 	}
 	faultChanges = map[fakebase.FaultState]events.FaultChange{
-		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultFired: events.FaultFired,
+		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultTriggered: events.FaultTriggered,
 		fakebase.FaultCleared: events.FaultCleared,
 	}
 )
 
-// Changed reports an event of a base.
-func (s *subscriber) Changed(m *fleet.Member, e fakebase.Event) {
+// OnEvent reports an event of a base.
+func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 	if e.Kind != fakebase.EventBiz {
 		s.Put(events.Event{Time: e.Time,
-			Base: &events.BaseEvent{Base: s.name(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
+			Base: &events.BaseEvent{Base: s.baseName(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
 		return
 	}
 	x := events.ModuleEvent{
-		Base: s.name(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
+		Base: s.baseName(m), Identity: e.Identity, ModuleRef: events.ModuleRef{Name: e.Biz, Version: e.Version},
 		From: moduleStates[e.From], State: moduleStates[e.To], Message: e.Message,
 	}
 	s.Put(events.Event{Time: e.Time, Module: &x})
-	if e.To == fakebase.StateStopped { // the last state before the module is removed
+	if e.To == fakebase.StateStopped { // the last state before removal
 		gone := x
 		gone.From, gone.State, gone.Message = x.State, "", ""
 		s.Put(events.Event{Time: e.Time, Module: &gone})
 	}
 }
 
-// Traced reports a command or a fault of a base. It leaves out successful health checks, which would be most of the events
-// of a large fleet.
-func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
+// OnTrace reports a command or a fault of a base. It omits successful health checks, which would be most events of a
+// large fleet.
+func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		s.fault(m, t.Time, *t.Fault)
 		return
@@ -134,54 +133,55 @@ func (s *subscriber) Traced(m *fleet.Member, t fakebase.Trace) {
 		return
 	}
 	s.Put(events.Event{Time: t.Time, Command: &events.CommandEvent{
-		Base: s.name(m), Identity: c.Identity, Name: c.Name, Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
-		Code: c.Code, Message: c.Message, Elapsed: c.Elapsed,
+		Base: s.baseName(m), Identity: c.Identity, Name: c.Name,
+		Module: events.ModuleRef{Name: c.Biz, Version: c.Version},
+		Code:   c.Code, Message: c.Message, Elapsed: c.Elapsed,
 	}})
 }
 
 func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace) {
 	s.Put(events.Event{Time: at, Fault: &events.FaultEvent{
-		Target: v1alpha1.TargetBase, Base: s.name(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State],
+		Target: v1alpha1.TargetBase, Base: s.baseName(m), ID: f.ID, Kind: f.Kind, Change: faultChanges[f.State],
 		Message: f.Code,
 	}})
 }
 
-// Gone tells that a base has been removed.
-func (s *subscriber) Gone(m *fleet.Member) {
-	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.name(m), Change: "removed"}})
+// OnRemoved reports that a base has been removed.
+func (s *subscriber) OnRemoved(m *fleet.Member) {
+	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.baseName(m), Change: "removed"}})
 }
 
-// streams are all subscribers, and what new ones are to know.
-type streams struct {
-	mu         sync.Mutex
-	all        []*subscriber
-	components []events.Event // the last of each, in order of their first
-	// owners of groups: true while there is one, false when it has gone.
+// eventHub distributes events to subscribers. New subscribers first get the present state.
+type eventHub struct {
+	mu          sync.Mutex
+	subscribers []*subscriber
+	components  []events.Event // last event of each component, in order of first appearance
+	// owners maps each known group to whether its owner is still connected.
 	owners map[string]bool
 }
 
-// add makes a subscriber that is told everything from now on, after what is.
-func (s *streams) add(group string) *subscriber {
+// add creates a subscriber. Its queue begins with the present state of the components.
+func (s *eventHub) subscribe(group string) *subscriber {
 	sub := &subscriber{group: group}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub.Put(s.components...)
-	s.all = append(s.all, sub)
+	s.subscribers = append(s.subscribers, sub)
 	return sub
 }
 
-func (s *streams) remove(sub *subscriber) {
+func (s *eventHub) unsubscribe(sub *subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = slices.DeleteFunc(s.all, func(x *subscriber) bool { return x == sub })
+	s.subscribers = slices.DeleteFunc(s.subscribers, func(x *subscriber) bool { return x == sub })
 }
 
-// component reports a new state of a component to all subscribers.
-func (s *streams) component(at time.Time, name string, state supervise.State, message string) {
+// publishComponent reports a new state of a component to all subscribers.
+func (s *eventHub) publishComponent(at time.Time, name string, state supervise.State, message string) {
 	e := events.Event{Time: at, Component: &events.ComponentEvent{Name: name, State: state, Message: message}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		sub.Put(e)
 	}
 	i := slices.IndexFunc(s.components, func(x events.Event) bool { return x.Component.Name == name })
@@ -192,34 +192,34 @@ func (s *streams) component(at time.Time, name string, state supervise.State, me
 	s.components[i] = e
 }
 
-// fault reports an event of a fault to the subscribers of its group, or to all if it has none.
-func (s *streams) fault(group string, e events.Event) {
+// publishFault reports a fault event to the subscribers of the group, or to all subscribers if group is empty.
+func (s *eventHub) publishFault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		if group == "" || sub.group == "" || sub.group == group {
 			sub.Put(e)
 		}
 	}
 }
 
-// knows reports whether a group has, or had, an owner.
-func (s *streams) knows(group string) bool {
+// knowsGroup reports whether a group has, or had, an owner.
+func (s *eventHub) knowsGroup(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, known := s.owners[group]
 	return known
 }
 
-// request tells of a lost request of a group.
-func (s *streams) request(group string, at time.Time, r events.RequestEvent) {
+// publishRequest reports a lost request of a group.
+func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEvent) {
 	all := r
 	if r.Base != "" {
 		all.Base = group + "-" + r.Base
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, sub := range s.all {
+	for _, sub := range s.subscribers {
 		switch sub.group {
 		case group:
 			sub.Put(events.Event{Time: at, Request: &r})
@@ -229,12 +229,12 @@ func (s *streams) request(group string, at time.Time, r events.RequestEvent) {
 	}
 }
 
-// own makes somebody the owner of a group, or says that there is one.
-func (s *streams) own(group string) error {
+// claimGroup records an owner of a group. It returns a conflict error if the group already has an owner.
+func (s *eventHub) claimGroup(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owners[group] {
-		return &control.Error{Code: http.StatusConflict, Message: "group " + group + " has an owner already"}
+		return conflict("group %q already has an owner", group)
 	}
 	if s.owners == nil {
 		s.owners = map[string]bool{}
@@ -243,19 +243,19 @@ func (s *streams) own(group string) error {
 	return nil
 }
 
-// disown notes that the owner of a group has gone: nothing may come into it.
-func (s *streams) disown(group string) {
+// closeGroup records that the owner of a group has disconnected. Nothing can be added to the group afterwards.
+func (s *eventHub) closeGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[group] = false
 }
 
-// open reports whether something may come into a group.
-func (s *streams) open(group string) error {
+// checkOpen returns a conflict error if nothing can be added to the group because its owner has disconnected.
+func (s *eventHub) checkOpen(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owned, known := s.owners[group]; known && !owned {
-		return &control.Error{Code: http.StatusConflict, Message: "group " + group + " goes: its owner has gone"}
+		return conflict("group %q is being deleted: the client that created it disconnected", group)
 	}
 	return nil
 }

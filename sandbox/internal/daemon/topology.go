@@ -8,29 +8,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
 
-// loopback is the address at which the processes of this machine reach each other.
+// loopback is the address on which processes of this machine listen for each other.
 const loopback = "127.0.0.1"
 
-var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine: name yours in " +
-	"spec.broker.url")
+var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine; set spec.broker.url to " +
+	"an external broker")
 
+// site is where a part of the sandbox runs.
 type site int
 
 const (
-	thisMachine  site = iota // processes of this machine
-	ownNodes                 // Pods on nodes that are containers of this machine
-	otherCluster             // Pods of a cluster that does not reach this machine
+	thisMachine  site = iota // processes on this machine
+	ownNodes                 // Pods on nodes that are containers on this machine
+	otherCluster             // Pods of a cluster that cannot reach this machine
 )
 
-// Topology is where the parts of a sandbox run. It does not change.
+// Topology states where the parts of a sandbox run. It is immutable.
 type Topology struct {
 	Controllers, Bases site
-	// Host is the address of this machine for Pods on its own nodes. Empty means that they do not reach it.
+	// Host is the address of this machine for Pods on its own nodes; empty if they cannot reach this machine.
 	Host string
 }
 
-// newTopology returns the topology of a configuration whose location of the controllers is decided. The API of
-// the cluster answers.
+// newTopology returns the topology of a configuration with a resolved controller location. The API of the cluster must
+// answer.
 func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	pods := otherCluster
 	if p.Nodes != nil {
@@ -46,13 +47,13 @@ func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	return t
 }
 
-// BrokerBypassed reports whether neither controllers nor bases reach the broker through this machine.
-func (t Topology) BrokerBypassed() bool {
+// BrokerDirect reports whether controllers and bases connect to the broker directly, not through this machine.
+func (t Topology) BrokerDirect() bool {
 	return t.Controllers == otherCluster && t.Bases == otherCluster
 }
 
-// NoHTTP says why bases cannot have the tunnel http. Empty means that they can.
-func (t Topology) NoHTTP() string {
+// NoHTTPReason returns why bases cannot use the HTTP tunnel, or an empty string if they can.
+func (t Topology) NoHTTPReason() string {
 	if t.Controllers == otherCluster {
 		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up " +
 			"with --controller host"
@@ -60,8 +61,8 @@ func (t Topology) NoHTTP() string {
 	return ""
 }
 
-// BrokerHost returns the address on which the broker listens. It is loopback if only processes of this machine
-// use the broker.
+// BrokerHost returns the address on which the broker listens: loopback if only processes on this machine use the
+// broker.
 func (t Topology) BrokerHost() (string, error) {
 	if t.Controllers == thisMachine && t.Bases == thisMachine {
 		return loopback, nil
@@ -69,17 +70,17 @@ func (t Topology) BrokerHost() (string, error) {
 	if t.Host != "" {
 		return t.Host, nil
 	}
-	advice := "keep the bases here, with --base-runtime process"
+	advice := "run the bases on this machine, with --base-runtime process"
 	if t.Controllers != thisMachine {
-		advice = "keep the controller here, with --controller host"
+		advice = "run the controller on this machine, with --controller host"
 	}
-	return "", errors.New("this machine and the cluster do not reach each other, as with an engine in a " +
-		"virtual machine: " + advice)
+	return "", errors.New("this machine and the cluster cannot reach each other, for example because the container " +
+		"engine runs in a virtual machine; " + advice)
 }
 
-// resolveLocation decides where the controller runs if the configuration does not say it: in the cluster, unless
-// that is impossible. It reports the reason as a note. The API of the cluster answers.
-func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program string,
+// resolveLocation returns the configuration with a controller location. If none is configured, it chooses the cluster,
+// unless that is impossible; it then calls note with the reason. The API of the cluster must answer.
+func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, binary string,
 	note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {
 		return config
@@ -87,13 +88,13 @@ func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, program str
 	resolved := *config
 	location := &resolved.Spec.Controller.Location
 	*location = v1alpha1.LocationCluster
-	if err := incluster.CheckProgram(program); err != nil {
+	if err := incluster.CheckBinary(binary); err != nil {
 		*location = v1alpha1.LocationHost
 		note("the controller runs on this machine: " + err.Error())
 	} else if p.Host == "" {
 		*location = v1alpha1.LocationHost
-		note("the controller runs on this machine: the cluster and this machine do not reach each other, as with an " +
-			"engine in a virtual machine")
+		note("the controller runs on this machine: the cluster and this machine cannot reach each other, for example " +
+			"because the container engine runs in a virtual machine")
 	}
 	v1alpha1.SetDefaults(&resolved)
 	return &resolved

@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// Where nothing else is said the controller runs in the cluster, unless it cannot, which is told;
-// what was said is left alone.
+// The controller runs in the cluster by default. If it cannot, it runs on this machine and the user gets the reason. A
+// configured location is not changed.
 func TestResolveLocation(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
@@ -39,14 +39,14 @@ func TestResolveLocation(t *testing.T) {
 		want    v1alpha1.Location
 		note    string
 	}{
-		"by default": {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
-		"no way":     {program: program, want: v1alpha1.LocationHost, note: "do not reach each other"},
-		"no program for it": {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost,
+		"default":     {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
+		"unreachable": {program: program, want: v1alpha1.LocationHost, note: "cannot reach each other"},
+		"binary of another system": {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost,
 			note: "it is no program for Linux"},
-		"here, as was said": {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program,
+		"host configured": {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program,
 			want: v1alpha1.LocationHost},
-		// fails later, with what to do
-		"there, as was said": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster},
+		// fails later, with advice
+		"cluster configured": {given: v1alpha1.LocationCluster, program: program, want: v1alpha1.LocationCluster},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.Sandbox{
@@ -58,36 +58,35 @@ func TestResolveLocation(t *testing.T) {
 				func(note string) { notes = append(notes, note) })
 			got := resolved.Spec
 			if got.Controller.Location != tc.want || got.Broker.TLS != (tc.want == v1alpha1.LocationCluster) {
-				t.Errorf("it runs in %q, TLS %t; want %q", got.Controller.Location, got.Broker.TLS, tc.want)
+				t.Errorf("location %q, TLS %t; want %q", got.Controller.Location, got.Broker.TLS, tc.want)
 			}
-			if said := strings.Join(notes, "; "); !strings.Contains(said, tc.note) || tc.note == "" && said != "" {
-				t.Errorf("told %q, want %q", said, tc.note)
+			if text := strings.Join(notes, "; "); !strings.Contains(text, tc.note) || tc.note == "" && text != "" {
+				t.Errorf("notes %q, want %q", text, tc.note)
 			}
-			if other := otherSettings(resolved, config); len(other) > 0 {
+			if other := changedSettings(resolved, config); len(other) > 0 {
 				t.Errorf("the next up treats resolved fields as changed settings: %v", other)
 			}
 		})
 	}
 }
 
-// The note of a second up names the settings that it does not apply.
-func TestOtherSettings(t *testing.T) {
+func TestChangedSettings(t *testing.T) {
 	before, again := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}
 	again.Spec.Bases.Count, again.Spec.Wait = ptr.To(7), &metav1.Duration{Duration: time.Minute}
 	for _, c := range []*v1alpha1.Sandbox{before, again} {
 		v1alpha1.SetDefaults(c)
 	}
-	if other := otherSettings(before, again); len(other) > 0 {
-		t.Errorf("with another number of bases and another time to wait: %v", other)
+	if other := changedSettings(before, again); len(other) > 0 {
+		t.Errorf("changed settings with another number of bases and another timeout: %v", other)
 	}
 	again.Spec.Bases.Version, again.Spec.Bases.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
 	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"},
-		otherSettings(before, again)); diff != "" {
+		changedSettings(before, again)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }
 
-// The broker listens where those who use it reach it, or says why it cannot.
+// BrokerHost returns an address that all users of the broker can reach, or an error with advice.
 func TestBrokerHost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		location v1alpha1.Location
@@ -95,12 +94,14 @@ func TestBrokerHost(t *testing.T) {
 		host     string
 		want     string
 	}{
-		"all here":                 {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "172.18.0.1", "127.0.0.1"},
-		"all here, and no way":     {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "", "127.0.0.1"},
-		"controller there":         {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "172.18.0.1", "172.18.0.1"},
-		"bases there":              {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "172.18.0.1", "172.18.0.1"},
-		"controller there, no way": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "", "--controller host"},
-		"bases there, no way":      {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "", "--base-runtime process"},
+		"all local":              {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "172.18.0.1", "127.0.0.1"},
+		"all local, unreachable": {v1alpha1.LocationHost, v1alpha1.RuntimeProcess, "", "127.0.0.1"},
+		"controller remote": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "172.18.0.1",
+			"172.18.0.1"},
+		"bases remote":                   {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "172.18.0.1", "172.18.0.1"},
+		"controller remote, unreachable": {v1alpha1.LocationCluster, v1alpha1.RuntimeProcess, "", "--controller host"},
+		"bases remote, unreachable": {v1alpha1.LocationHost, v1alpha1.RuntimeCluster, "",
+			"--base-runtime process"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.Sandbox{}

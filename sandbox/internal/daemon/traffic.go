@@ -14,19 +14,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// serve serves a part of the gateway until ctx ends, or the listener is closed.
+// serve serves HTTP until ctx ends or the listener is closed.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // nobody is left to hear of it
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // the error has no receiver
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-func (d *Daemon) lost(l traffic.LostRequest) {
+func (d *Daemon) reportLostRequest(l traffic.LostRequest) {
 	r := l.Record
-	d.streams.request(l.Group, r.Done, events.RequestEvent{
+	d.hub.publishRequest(l.Group, r.Done, events.RequestEvent{
 		Stream: l.Stream, Base: r.Base, Module: events.ModuleRef{Name: l.Module, Version: r.Version}, Route: l.Route,
 		Result: r.Result, Message: r.Error, Elapsed: r.Done.Sub(r.Due),
 	})
@@ -34,15 +34,15 @@ func (d *Daemon) lost(l traffic.LostRequest) {
 
 // StartTraffic starts a stream of requests for a group.
 func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest) error {
-	ctx, running, release, err := d.using(ctx)
+	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.streams.open(r.Group); err != nil {
+	if err := d.hub.checkOpen(r.Group); err != nil {
 		return err
 	}
-	err = running.flows.Begin(ctx, r.Group, r.Spec)
+	err = running.traffic.Begin(ctx, r.Group, r.Spec)
 	switch {
 	case errors.Is(err, traffic.ErrStreamExists):
 		return conflict("%v", err)
@@ -51,60 +51,60 @@ func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest
 	case err != nil:
 		return err
 	}
-	if err := d.streams.open(r.Group); err != nil { // the owner went meanwhile, and may not have seen it
-		running.flows.Drop(ctx, r.Group)
+	if err := d.hub.checkOpen(r.Group); err != nil { // the owner may have disconnected before the stream was listed
+		running.traffic.Drop(ctx, r.Group)
 		return err
 	}
 	return nil
 }
 
-// Traffic lists the streams of a group.
+// Traffic returns the counts of the streams of a group.
 func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return nil, err
 	}
-	return running.flows.Summaries(ctx, r.Group), nil
+	return running.traffic.Summaries(ctx, r.Group), nil
 }
 
-// StopTraffic stops a stream and waits for its open requests.
+// StopTraffic stops a stream and waits for its pending requests.
 func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.StreamResult, error) {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return nil, err
 	}
-	end, err := running.flows.Stop(ctx, r.Group, r.Name)
+	end, err := running.traffic.Stop(ctx, r.Group, r.Name)
 	if errors.Is(err, traffic.ErrNoStream) {
 		err = notFound("%v", err)
 	}
 	return end, err
 }
 
-// TrafficRecords calls sink for every request of a stream so far.
+// TrafficRecords calls sink for each recorded request of a stream.
 func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	if err != nil {
 		return err
 	}
-	err = running.flows.Records(ctx, r.Group, r.Name, sink)
+	err = running.traffic.Records(ctx, r.Group, r.Name, sink)
 	if errors.Is(err, traffic.ErrNoStream) {
 		err = notFound("%v", err)
 	}
 	return err
 }
 
-// targets shows the fleet to the gateway and to streams.
+// targets presents the fleet as request targets to the gateway and the generator.
 type targets struct {
-	ctx   context.Context // of listeners that are opened at their first use
+	ctx   context.Context // of listeners that are opened on first use
 	fleet *fleet.Fleet
 
-	mu     sync.Mutex // never held while a base is asked
+	mu     sync.Mutex // not held during calls to a base
 	groups map[string]targetList
 }
 
 type targetList struct {
-	changes uint64 // of the fleet when it was made
-	all     []traffic.Target
+	generation uint64 // of the fleet when the list was created
+	all        []traffic.Target
 }
 
 // ByIP returns the base with an address.
@@ -116,17 +116,17 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 	return t.target(m), true
 }
 
-// Group returns the bases of a group; those of none are the sandbox's own. It keeps the list until the fleet changes,
-// because a Pod of bases that does not answer delays a new one.
+// Group returns the bases of a group, or the bases outside groups if group is empty. It caches the list until the fleet
+// changes, because a Pod that does not answer delays the creation of a list.
 func (t *targets) Group(group string) []traffic.Target {
-	changes := t.fleet.Changes()
+	generation := t.fleet.Generation()
 	t.mu.Lock()
 	list, ok := t.groups[group]
 	t.mu.Unlock()
-	if ok && list.changes == changes {
+	if ok && list.generation == generation {
 		return list.all
 	}
-	list = targetList{changes: changes}
+	list = targetList{generation: generation}
 	for _, m := range t.fleet.Group(group) {
 		list.all = append(list.all, t.target(m))
 	}
@@ -146,7 +146,7 @@ func (t *targets) Group(group string) []traffic.Target {
 func (t *targets) target(m *fleet.Member) traffic.Target {
 	target := traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Port: m.WebPort}
 	target.Arklet, target.ArkletPort = m.Arklet()
-	if web, err := m.Base.WebAddr(t.ctx); err == nil { // without one nobody listens: that is told
+	if web, err := m.Base.WebAddr(t.ctx); err == nil { // without an address, requests to the base fail
 		target.Web = web
 	}
 	return target

@@ -11,53 +11,53 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Watch calls sink for everything that happens to the bases of a group, or to all,
-// and to components.
+// Watch calls sink for each event of the bases of a group, or of all bases if the group is empty, and of components. It
+// returns when ctx ends or the sandbox shuts down.
 func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
-	running, err := d.isUp()
+	running, err := d.requireUp()
 	switch {
 	case err != nil:
 		return err
 	case r.Own && r.Group == "":
-		return badRequest("only a group can be owned: name one")
+		return badRequest("owning requires a group; set group")
 	case r.Own:
-		if err := d.streams.own(r.Group); err != nil {
+		if err := d.hub.claimGroup(r.Group); err != nil {
 			return err
 		}
-		defer d.clear(running, r.Group)
+		defer d.cleanUpGroup(running, r.Group)
 	}
-	sub := d.streams.add(r.Group)
-	defer d.streams.remove(sub)
+	sub := d.hub.subscribe(r.Group)
+	defer d.hub.unsubscribe(sub)
 	stop := running.fleet.Watch(r.Group, sub)
 	defer stop()
-	sub.sync()
-	defer context.AfterFunc(d.ending, sub.Close)() //nolint:contextcheck // the end of the sandbox ends the stream too
+	sub.endSnapshot()
+	defer context.AfterFunc(d.ending, sub.Close)() //nolint:contextcheck // the shutdown also ends the stream
 	return sub.follow(ctx, sink)
 }
 
-// clear ends everything in a group whose owner has gone.
-func (d *Daemon) clear(running *running, group string) {
-	d.streams.disown(group)
-	running.flows.Drop(d.ending, group)
+// cleanUpGroup removes the bases, traffic and faults of a group whose owner has disconnected, and repairs components.
+func (d *Daemon) cleanUpGroup(running *assembly, group string) {
+	d.hub.closeGroup(group)
+	running.traffic.Drop(d.ending, group)
 	running.dropFaults(group)
 	gone, removeErr := running.fleet.Remove(d.ending, fleet.Selection{Group: group})
 	if len(gone) > 0 {
-		d.log.Info("removed what the owner of a group has left", "group", group, "bases", len(gone))
+		d.log.Info("removed bases of a group whose owner disconnected", "group", group, "bases", len(gone))
 	}
 	if err := d.Repair(d.ending, control.RepairRequest{Group: group, Controllers: true}); err != nil {
-		d.log.Warn("what the owner of a group has done to components is not undone", "group", group, "err", err)
+		d.log.Warn("repairing components that a group has changed", "group", group, "err", err)
 	}
-	if removeErr != nil { // the API may answer again since the repair
-		err := d.deleteNodes(d.ending, running.nodes, running.fleet.Identities(gone))
-		d.log.Warn("the Nodes of removed bases could not be deleted at first", "group", group, "err", removeErr,
-			"again", err)
+	if removeErr != nil { // retry: the repair may have restored the API
+		err := d.deleteNodes(d.ending, running.nodes, running.fleet.IdentitiesOf(gone))
+		d.log.Warn("deleting the Nodes of removed bases failed; retried", "group", group, "err", removeErr,
+			"retryErr", err)
 	}
 }
 
-func (d *Daemon) componentChanged(c supervise.Change) {
-	d.streams.component(c.Time, c.Name, c.State, c.Exit)
+func (d *Daemon) componentChanged(c supervise.StateChange) {
+	d.hub.publishComponent(c.Time, c.Name, c.State, c.Exit)
 }
 
 func (d *Daemon) brokerChanged(state supervise.State, why string) {
-	d.streams.component(time.Now(), broker.Component, state, why)
+	d.hub.publishComponent(time.Now(), broker.Component, state, why)
 }

@@ -73,35 +73,35 @@ func lineOf(e events.Event) string {
 	return events.Join(" ", kind, e.BaseName(), rest)
 }
 
-// until returns what is told up to the first event that is as wanted.
-func (s *stream) until(what string) []string {
+// until returns the events up to the first one whose line is want.
+func (s *stream) until(want string) []string {
 	s.t.Helper()
-	var told []string
+	var got []string
 	limit := time.After(patience)
 	for {
 		select {
 		case e := <-s.events:
 			line := lineOf(e)
 			if e.Command != nil && e.Command.Name == events.CommandHealth {
-				s.t.Errorf("a good answer about the health of %s is told", e.Command.Base)
+				s.t.Errorf("successful health check of %s was reported", e.Command.Base)
 			}
-			// the controller of these tests asks nothing
+			// this controller sends no commands, except the installation by the test
 			if e.Command == nil || e.Command.Name == events.CommandInstall {
-				told = append(told, line)
+				got = append(got, line)
 			}
-			if line == what {
-				return told
+			if line == want {
+				return got
 			}
 		case err := <-s.ended:
 			s.ended <- err
-			s.t.Fatalf("the watch ended with %v before %q; told was %q", err, what, told)
+			s.t.Fatalf("the watch ended with %v before %q; events: %q", err, want, got)
 		case <-limit:
-			s.t.Fatalf("%q was not told, but %q", what, told)
+			s.t.Fatalf("no event %q; events: %q", want, got)
 		}
 	}
 }
 
-func TestWatchAGroup(t *testing.T) {
+func TestWatchGroup(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
 	add := func(group, set string, spec *v1alpha1.BaseSet) control.Base {
@@ -117,7 +117,7 @@ func TestWatchAGroup(t *testing.T) {
 	want := []string{"component running broker", "component running module-controller",
 		"base old-1 up", "base old-1 ready", "base old-1 connected", "fault old-1 set fault-1 latency", "synced"}
 	if diff := cmp.Diff(want, s.until("synced")); diff != "" {
-		t.Errorf("what is (-want +got):\n%s", diff)
+		t.Errorf("initial snapshot (-want +got):\n%s", diff)
 	}
 	all.until("synced")
 
@@ -130,9 +130,9 @@ func TestWatchAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := add("g", "web", &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP})
-	m, err := b.daemon.running.fleet.Find(web.HostName)
+	m, err := b.daemon.assembly.fleet.Find(web.HostName)
 	check.Must(t, err)
-	told := s.until("base web-1 connected")
+	got := s.until("base web-1 connected")
 	command := func(name, body string) {
 		t.Helper()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/"+name, "application/json", strings.NewReader(body))
@@ -149,38 +149,38 @@ func TestWatchAGroup(t *testing.T) {
 	if _, err := b.RemoveBases(t.Context(), control.RemoveRequest{Bases: []string{web.HostName}}); err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, s.until("base web-1 removed")...)
-	// comes and goes with the broker
-	told = slices.DeleteFunc(told, func(line string) bool { return strings.HasPrefix(line, "base old-1") })
+	got = append(got, s.until("base web-1 removed")...)
+	// old-1 disconnects and reconnects with the broker
+	got = slices.DeleteFunc(got, func(line string) bool { return strings.HasPrefix(line, "base old-1") })
 	want = []string{"fault old-1 set full error", "base web-1 up", "base web-1 ready", "base web-1 connected",
 		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
 		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1",
 		"component paused broker", "component running broker", "component exited broker", "component running broker",
 		"component exited module-controller", "base web-1 down", "base web-1 removed"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("what happens (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if told := all.until("base g-web-1 removed"); !slices.Contains(told, "base other-web-1 up") ||
-		!slices.Contains(told, "module g-web-1 ACTIVATED biz1") {
-		t.Errorf("who watches all was told %q", told)
+	if got := all.until("base g-web-1 removed"); !slices.Contains(got, "base other-web-1 up") ||
+		!slices.Contains(got, "module g-web-1 ACTIVATED biz1") {
+		t.Errorf("events of all bases: %q", got)
 	}
 	s.cancel()
 	if err := <-s.ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled watch gave %v", err)
+		t.Errorf("a cancelled watch returned %v", err)
 	}
 	s.ended <- nil
 	if err := b.Down(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := <-all.ended; err != nil {
-		t.Errorf("with the daemon's end the watch gave %v", err)
+		t.Errorf("the watch returned %v at the end of the daemon", err)
 	}
 	all.ended <- nil
 }
 
-// When the owner of a group goes, in any way, the group goes: bases, traffic, and
-// what comes too late.
-func TestOwnerGoes(t *testing.T) {
+// When the owner of a group disconnects, the bases, traffic and component changes of the group are removed, and nothing
+// can be added to the group.
+func TestOwnerDisconnects(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
 	s := b.watch(control.WatchRequest{Group: "g", Own: true})
@@ -189,13 +189,13 @@ func TestOwnerGoes(t *testing.T) {
 		t.Helper()
 		var refused *control.Error
 		if !errors.As(err, &refused) || refused.Code != http.StatusConflict {
-			t.Errorf("%s gave %v", what, err)
+			t.Errorf("%s: %v, want a conflict", what, err)
 		}
 	}
-	conflict("a second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(events.Event) {}))
+	conflict("second owner", b.Watch(t.Context(), control.WatchRequest{Group: "g", Own: true}, func(events.Event) {}))
 	if err := b.Watch(t.Context(), control.WatchRequest{Own: true}, func(events.Event) {}); err == nil ||
-		!strings.Contains(err.Error(), "name one") {
-		t.Errorf("owning everything gave %v", err)
+		!strings.Contains(err.Error(), "requires a group") {
+		t.Errorf("owning all bases returned %v", err)
 	}
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 2, Group: "g"}); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestOwnerGoes(t *testing.T) {
 		all := components(status)
 		if all["broker"] != "running true" || all["module-controller"] != "running true" ||
 			all["module-controller-2"] != "" {
-			return fmt.Errorf("what was done to components is left: %v", all)
+			return fmt.Errorf("component changes are not reverted: %v", all)
 		}
 		return nil
 	})
@@ -233,52 +233,52 @@ func TestOwnerGoes(t *testing.T) {
 	b.eventually(func() error {
 		bases, err := b.Bases(t.Context(), "g")
 		if err == nil && len(bases) > 0 {
-			err = fmt.Errorf("there are still %d bases", len(bases))
+			err = fmt.Errorf("%d bases remain", len(bases))
 		}
 		return err
 	})
 	b.eventually(func() error {
 		streams, err := b.Traffic(t.Context(), "g")
 		if err == nil && len(streams) > 0 {
-			err = fmt.Errorf("there are still %d streams", len(streams))
+			err = fmt.Errorf("%d streams remain", len(streams))
 		}
 		return err
 	})
 	_, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"})
-	conflict("adding bases too late", err)
-	conflict("traffic too late", b.StartTraffic(t.Context(), "g", spec))
+	conflict("AddBases after the disconnection", err)
+	conflict("StartTraffic after the disconnection", b.StartTraffic(t.Context(), "g", spec))
 	b.watch(control.WatchRequest{Group: "g", Own: true}).until("synced")
-	b.eventually(func() error { // a base's name is free when the one before has ended
+	b.eventually(func() error { // the name of a base is free when the previous base has ended
 		_, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Group: "g"})
 		return err
 	})
 }
 
-// A stream that is not read ends with an error, and keeps nobody waiting.
+// The stream of a slow subscriber ends with an error. The publisher does not block.
 func TestSlowSubscriber(t *testing.T) {
 	s := &subscriber{}
 	e := events.Event{Base: &events.BaseEvent{Change: "up"}}
-	for range waitingEvents { // what is, counts for nothing
+	for range maxQueuedEvents { // the initial snapshot is not limited
 		s.Put(e)
 	}
-	s.sync()
+	s.endSnapshot()
 	var read int
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := s.follow(ctx, func(events.Event) {
 		read++
-		if read == waitingEvents+1 {
+		if read == maxQueuedEvents+1 {
 			cancel()
 		}
-	}); err != nil || read != waitingEvents+1 {
+	}); err != nil || read != maxQueuedEvents+1 {
 		t.Errorf("read %d events, then %v", read, err)
 	}
-	for range waitingEvents + 1 {
+	for range maxQueuedEvents + 1 {
 		s.Put(e)
 	}
 	read = 0
 	err := s.follow(t.Context(), func(events.Event) { read++ })
 	var refused *control.Error
-	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != waitingEvents {
+	if !errors.As(err, &refused) || refused.Code != http.StatusServiceUnavailable || read != maxQueuedEvents {
 		t.Errorf("read %d events, then %v", read, err)
 	}
 }
@@ -306,24 +306,24 @@ func TestTraffic(t *testing.T) {
 		code int
 		err  error
 	}{
-		"a second stream of the name": {http.StatusConflict, b.StartTraffic(t.Context(), "g", spec)},
-		"a rate without end": {http.StatusBadRequest,
+		"duplicate name": {http.StatusConflict, b.StartTraffic(t.Context(), "g", spec)},
+		"invalid route": {http.StatusBadRequest,
 			b.StartTraffic(t.Context(), "g",
 				traffic.Spec{Traffic: v1alpha1.Traffic{Name: "x", Rate: new(int), Via: "ox"}})},
-		"stopping what is not": {http.StatusNotFound,
+		"stopping an unknown stream": {http.StatusNotFound,
 			func() error { _, err := b.StopTraffic(t.Context(), "g", "none"); return err }()},
-		"reading what is not": {http.StatusNotFound,
+		"records of an unknown stream": {http.StatusNotFound,
 			b.TrafficRecords(t.Context(), "g", "none", func(traffic.Record) {})},
 	} {
 		var refused *control.Error
 		if !errors.As(c.err, &refused) || refused.Code != c.code {
-			t.Errorf("%s gave %v, not status %d", what, c.err, c.code)
+			t.Errorf("%s returned %v, want status %d", what, c.err, c.code)
 		}
 	}
 	running, err := b.Traffic(t.Context(), "g")
 	if err != nil || len(running) != 1 || running[0].Name != "load" || running[0].Sent == 0 ||
 		!running[0].Ended.IsZero() {
-		t.Errorf("while it runs: %+v, %v", running, err)
+		t.Errorf("running streams: %+v, %v", running, err)
 	}
 	end, err := b.StopTraffic(t.Context(), "g", "load")
 	check.Must(t, err)
@@ -332,16 +332,16 @@ func TestTraffic(t *testing.T) {
 		t.Error(err)
 	}
 	if end.Sent == 0 || end.Lost != end.Sent || len(end.LostRequests) == 0 || records != end.Sent {
-		t.Errorf("of %d requests %d were lost, %d told, %d recorded", end.Sent, end.Lost, len(end.LostRequests),
-			records)
+		t.Errorf("%d requests, %d lost, %d lost requests listed, %d recorded", end.Sent, end.Lost,
+			len(end.LostRequests), records)
 	}
 	status, err := b.Status(t.Context(), false)
 	check.Must(t, err)
-	// The controller's way to a base: the gateway connects it to arklet.
+	// Commands of the controller pass through the gateway to the arklet listener of the base.
 	added, err := b.AddBases(t.Context(),
 		control.AddRequest{Count: 1, Group: "g", Set: "http", Spec: &v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}})
 	check.Must(t, err)
-	m, err := b.daemon.running.fleet.Find(added[0].HostName)
+	m, err := b.daemon.assembly.fleet.Find(added[0].HostName)
 	check.Must(t, err)
 	_, port, _ := strings.Cut(m.Base.HTTPAddr(), ":")
 	client := &http.Client{Transport: &http.Transport{Proxy: proxyTo(t, status.Gateway), DisableKeepAlives: true}}

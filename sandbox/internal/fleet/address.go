@@ -6,12 +6,11 @@ import (
 	"net/netip"
 )
 
-// Network is the address range of bases. It is reserved for benchmarks and never routed [RFC 2544, appendix C.2.2]:
-// EndpointSlices accept its addresses, and no other host answers there by accident.
+// Network is the address range of bases. The range is reserved for benchmarks and not routed on the Internet [RFC 2544,
+// appendix C.2.2]. EndpointSlices accept its addresses, and no other host answers there.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNumber is the last number with an address of its own, short of the
-// network's broadcast address.
+// maxNumber is the number of the last usable address, the one before the broadcast address of Network.
 const maxNumber = 1<<17 - 2
 
 func address(number int) netip.Addr {
@@ -19,12 +18,12 @@ func address(number int) netip.Addr {
 	var a [4]byte
 	binary.BigEndian.PutUint32(a[:],
 		binary.BigEndian.Uint32(first[:])+
-			uint32(number)) //nolint:gosec // at most as many bases as the network has addresses
+			uint32(number)) //nolint:gosec // at most maxNumber
 	return netip.AddrFrom4(a)
 }
 
-// takeAddress returns the next address that no base has. An address is used again as late as possible, so that facts
-// about a removed base are not attributed to a new one. f.mu is held.
+// takeAddress returns the next unused address. It reuses an address as late as possible, so that facts about a removed
+// base are not attributed to a new one. The caller holds f.mu.
 func (f *Fleet) takeAddress() (string, error) {
 	for range maxNumber {
 		f.lastAddress = f.lastAddress%maxNumber + 1

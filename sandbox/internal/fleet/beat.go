@@ -7,50 +7,49 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// beatTimeout is how long a real base waits for the answer to a heartbeat,
-// connecting included.
-const beatTimeout = 40 * time.Second
+// heartbeatTimeout is how long a real base waits for the response to a heartbeat, including the connection setup.
+const heartbeatTimeout = 40 * time.Second
 
-// beatURL is where bases send heartbeats; Options.Beat knows where that is.
-const beatURL = "http://module-controller"
+// heartbeatURL is where bases send heartbeats. Options.Heartbeats resolves the host.
+const heartbeatURL = "http://module-controller"
 
-// beats carries the heartbeats of one base, and notes whether they are answered:
-// over HTTP that is what being connected means.
-type beats struct {
+// heartbeatTransport sends the heartbeats of one base and records whether they succeed: a base with the HTTP tunnel is
+// connected if its last heartbeat succeeded.
+type heartbeatTransport struct {
 	f *Fleet
 	m *Member
 }
 
-// Beat takes heartbeats of the base with a host name that come from outside of
-// this process, as from a Pod.
-func (f *Fleet) Beat(hostName string) (http.RoundTripper, error) {
+// HeartbeatTransport returns a transport for the heartbeats that the base with this host name sends from another
+// process, for example from a Pod.
+func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {
 		return nil, err
 	}
-	return &beats{f, m}, nil
+	return &heartbeatTransport{f, m}, nil
 }
 
 // RoundTrip sends a heartbeat.
-func (b *beats) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A heartbeat may overtake the news that the base's process has started.
-	if err := b.m.place.Sync(r.Context()); err != nil {
+func (b *heartbeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A heartbeat may arrive before the event that the base process has started.
+	if err := b.m.slot.Sync(r.Context()); err != nil {
 		return nil, err
 	}
 	b.f.mu.Lock()
 	epoch := b.m.epoch
 	b.f.mu.Unlock()
-	response, err := b.f.o.Beat.RoundTrip(r)
+	response, err := b.f.o.Heartbeats.RoundTrip(r)
 	answered := err == nil && response.StatusCode == http.StatusOK
 	b.f.mu.Lock()
-	news := b.m.epoch == epoch && b.f.note(b.m, answered)
+	changed := b.m.epoch == epoch && b.f.setOnline(b.m, answered)
 	b.f.mu.Unlock()
-	if news {
+	if changed {
 		kind := fakebase.EventDisconnected
 		if answered {
 			kind = fakebase.EventConnected
 		}
-		b.f.tell(b.m, kind)
+		b.f.notify(b.m, kind)
 	}
 	return response, err
 }

@@ -1,3 +1,3 @@
-// Package fleet runs the simulated bases of a sandbox, in this process or in Pods of a cluster (package
-// pods): the sandbox's own bases, and groups of others that come and go.
+// Package fleet runs the simulated bases of a sandbox, in this process or in Pods (package pods). A fleet has its own
+// bases, and groups of bases that are added and removed at run time.
 package fleet

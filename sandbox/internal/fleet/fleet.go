@@ -19,77 +19,75 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// stagger is the time between the first heartbeats of bases that are added together: the heartbeats of 1,000 bases
-// spread over a second of each period.
+// stagger is the delay between the first heartbeats of bases that are added together. It spreads the heartbeats of
+// 1,000 bases over a second of each period.
 const stagger = time.Millisecond
 
-// Options of a Fleet; all bases share them.
+// Options configures a Fleet. All bases share the options.
 type Options struct {
-	// Own are the settings of the fleet's own bases. Default: those of BaseSet.
+	// Own has the settings of the fleet's own bases. Default: the defaults of BaseSet.
 	Own v1alpha1.BaseSet
-	// ClusterName is what the fleet's own bases report; those of a group report
-	// its name. Default: that of fakebase.
+	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the name of the group.
+	// Default: the default of fakebase.
 	ClusterName string
-	// Env that bases report whose set names none. Default: dev.
+	// Env is the environment of bases whose set has no environment. Default: dev.
 	Env string
-	// Apart is added to every environment but Env, on a broker where somebody else
-	// may have one of that name. Default: nothing.
-	Apart string
-	// Speed divides the periods of all bases; 0 = 1.
+	// EnvSuffix is appended to all environments except Env. It separates them from environments of other clients of an
+	// external broker. Default: empty.
+	EnvSuffix string
+	// Speed is the time scale that divides all periods of the bases; 0 means 1.
 	Speed int
-	// Username and Password for the broker; without a user name there is none.
+	// Username and Password are the broker login. Default: no login.
 	Username, Password string
-	// ClientPrefix begins each client id. Default: koupleless.
+	// ClientPrefix is the prefix of each MQTT client ID. Default: koupleless.
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
-	// Beat takes the heartbeats of bases over HTTP to the controllers of Env; their
-	// URLs name no real host. Default: nobody gets them.
-	Beat http.RoundTripper
-	// NoHTTP says why no base can have the tunnel http. Default: bases can.
-	NoHTTP string
-	// Runtimes are what bases can run in, besides this process, by the name that sets give.
-	// Default: none.
+	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in their URLs is a placeholder.
+	// Default: heartbeats are not sent.
+	Heartbeats http.RoundTripper
+	// NoHTTPReason is why bases cannot use the HTTP tunnel. Default: empty, bases can use it.
+	NoHTTPReason string
+	// Runtimes are the available runtimes, in addition to this process, by the name in sets. Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
-	// Leaving is called when bases have been taken off the list, and before they end: it may wait until
-	// those who ask bases no longer ask them. Default: nobody does.
-	Leaving func()
-	// Ended deletes the Nodes of the identities of removed bases. Remove calls it when the bases have
-	// ended. Default: Nodes are left to the controller.
-	Ended func(ctx context.Context, identities []string) error
-	// Max is how many bases there may be at once. Default: any number.
-	Max int
-	// Logger for what the bases have to say. Default: nothing is logged.
+	// BeforeEnd is called after bases have been removed from the list and before they end. It may block until clients
+	// stop sending requests to these bases. Default: no action.
+	BeforeEnd func()
+	// DeleteNodes deletes the Nodes of removed bases. Remove calls it after the bases have ended. Default: the
+	// controller deletes the Nodes.
+	DeleteNodes func(ctx context.Context, identities []string) error
+	// MaxBases limits the number of bases. Default: no limit.
+	MaxBases int
+	// Logger is the logger of the bases. Default: discard.
 	Logger *slog.Logger
 }
 
-// ErrUnknown is returned, wrapped, for a base that is not in the fleet.
+// ErrUnknown is returned, wrapped, if a base is not in the fleet.
 var ErrUnknown = errors.New("no such base")
 
-// ErrNotRunning is returned by Add before Start and after its end.
-var ErrNotRunning = errors.New("the fleet does not run")
+// ErrNotRunning is returned if the fleet is not running: before Start, and after its context has ended.
+var ErrNotRunning = errors.New("the fleet is not running")
 
-// ErrInvalid is returned, wrapped, for a set that cannot be.
-var ErrInvalid = errors.New("these bases cannot be")
+// ErrInvalid is returned, wrapped, for an invalid set of bases.
+var ErrInvalid = errors.New("invalid bases")
 
-// Fleet is a changing set of bases. All methods may be called concurrently.
+// Fleet is a changing set of bases. Its methods may be called concurrently.
 type Fleet struct {
 	o Options
 
-	// mu is taken by the bases' events while a base is locked: whoever holds it
-	// must not call a base.
+	// mu is locked by event callbacks of a base while the base is locked. A method that holds mu must not call a base.
 	mu          sync.Mutex
-	life        context.Context    // of Start; nil while Start does not run
-	last        map[setKey]int     // the last index of each set
+	runCtx      context.Context    // of Start; nil while Start is not running
+	last        map[setKey]int     // highest index of each set
 	members     []*Member          // in order of addition
-	byIP        map[string]*Member // the same
-	hostNames   map[string]bool    // of members, and of those that are being added
-	lastAddress int                // number of the last address that was assigned
-	known       map[string]bool    // identities of all processes that there have been
-	removed     []string           // the fleet's own bases that have been removed
-	changes     uint64             // of members and their processes
+	byIP        map[string]*Member // members by address
+	hostNames   map[string]bool    // of members and of reserved bases
+	lastAddress int                // number of the address assigned last
+	known       map[string]bool    // identities of all base processes ever started
+	removed     []string           // identities of removed own bases
+	changes     uint64             // changes of members and their processes
 	watchers    []*watcher
-	change      chan struct{} // closed at the next change of the fields above
+	change      chan struct{} // closed at the next change of the fields above, then replaced
 	wg          sync.WaitGroup
 }
 
@@ -103,8 +101,8 @@ func New(o Options) *Fleet {
 	if o.Env == "" {
 		o.Env = "dev"
 	}
-	if o.Leaving == nil {
-		o.Leaving = func() {}
+	if o.BeforeEnd == nil {
+		o.BeforeEnd = func() {}
 	}
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
@@ -116,23 +114,22 @@ func New(o Options) *Fleet {
 	}
 }
 
-// Start lets bases run until ctx ends, and returns nil when all have ended. It
-// can be called once.
+// Start enables the fleet until ctx ends. It returns nil when all bases have ended. Call Start once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
-	f.life = ctx
-	f.changed()
+	f.runCtx = ctx
+	f.signalChange()
 	f.mu.Unlock()
 	<-ctx.Done()
 	f.mu.Lock()
-	f.life = nil
+	f.runCtx = nil
 	f.mu.Unlock()
 	f.wg.Wait()
 	return nil
 }
 
-// Add starts count more bases of a set, each with a new random identity. It waits for Start and for the runtime, but
-// not for the connections; see WaitConnected. The error may wrap ErrInvalid or ErrNotRunning; then no base was added.
+// Add starts count additional bases of a set. Each base gets a random identity. Add waits for Start and for the
+// runtime, but not for connections; see WaitConnected. On ErrInvalid and ErrNotRunning, no base was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -141,22 +138,22 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	return p.Start()
 }
 
-// Prepared are bases that are not in their fleet yet: what they run in has started, and they say
-// nothing. Whoever has some calls Start or Discard, once.
+// Prepared has bases that are not in the fleet yet. Their slots are open, but the bases have not started. Call either
+// Start or Discard, once.
 type Prepared struct {
 	f       *Fleet
 	set     Set
 	members []*Member
 }
 
-// Prepare is the first part of Add, which may take long, as starting Pods does: nobody sees the
-// bases before Start.
+// Prepare is the first part of Add. It may take long, for example to start Pods. The bases are not listed before
+// Prepared.Start.
 func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
-	s, options, err := f.settings(s)
+	s, options, err := f.resolveSet(s)
 	if err != nil {
-		return nil, fmt.Errorf("adding bases %s: %w: %w", s.prefix(), ErrInvalid, err)
+		return nil, fmt.Errorf("adding bases %s: %w: %w", s.hostNamePrefix(), ErrInvalid, err)
 	}
-	if err := f.await(ctx, func() bool { return f.life != nil }); err != nil {
+	if err := f.await(ctx, func() bool { return f.runCtx != nil }); err != nil {
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), ErrNotRunning)
 	}
 	members, err := f.reserve(s, count)
@@ -164,18 +161,18 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	p := &Prepared{f: f, set: s, members: members}
-	if err := f.make(ctx, s, options, members); err != nil {
+	if err := f.createBases(ctx, s, options, members); err != nil {
 		p.Discard()
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(count, "base"), err)
 	}
 	return p, nil
 }
 
-// Start is the second part of Add. The error may wrap ErrNotRunning; then the bases are discarded.
+// Start is the second part of Add. On ErrNotRunning, the bases are discarded.
 func (p *Prepared) Start() ([]*Member, error) {
 	f := p.f
 	f.mu.Lock()
-	if f.life == nil {
+	if f.runCtx == nil {
 		f.mu.Unlock()
 		p.Discard()
 		return nil, fmt.Errorf("adding %s: %w", plain.Count(len(p.members), "base"), ErrNotRunning)
@@ -183,49 +180,49 @@ func (p *Prepared) Start() ([]*Member, error) {
 	defer f.wg.Done()
 	defer f.mu.Unlock()
 	for _, m := range p.members {
-		f.list(m)
-		f.run(f.life, m)
+		f.recordAddress(m)
+		f.runMember(f.runCtx, m)
 	}
 	f.members = append(f.members, p.members...)
 	f.changes++
-	f.changed()
+	f.signalChange()
 	return p.members, nil
 }
 
-// Discard ends what the bases run in, and gives back their names and addresses.
+// Discard closes the slots of the bases and releases their names and addresses.
 func (p *Prepared) Discard() {
 	defer p.f.wg.Done()
 	p.f.discard(p.set, p.members)
 }
 
-// discard undoes reserve and make.
+// discard reverts reserve and createBases.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
-		f.close(m)
+		f.closeSlot(m)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.release(members)
-	// The numbers are free again, unless others came after them.
+	// Release the indexes too, unless other bases have higher ones.
 	key, n := setKey{s.Group, s.Name}, len(members)
 	if n > 0 && f.last[key] == members[n-1].Index {
 		f.last[key] -= n
 	}
 }
 
-// changed wakes those who wait. f.mu is held.
-func (f *Fleet) changed() {
+// signalChange notifies the callers of await. The caller holds f.mu.
+func (f *Fleet) signalChange() {
 	close(f.change)
 	f.change = make(chan struct{})
 }
 
-// await blocks until ok, which is called with f.mu held, or until ctx ends.
+// await blocks until ok returns true or ctx ends. It calls ok with f.mu locked.
 func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	for {
 		f.mu.Lock()
-		fine, change := ok(), f.change
+		done, change := ok(), f.change
 		f.mu.Unlock()
-		if fine {
+		if done {
 			return nil
 		}
 		select {
@@ -236,83 +233,83 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// WaitConnected blocks until all bases are connected or removed. It ignores bases whose first faults prevent a
-// connection. A base that ends by itself is an error. When ctx ends first, the error has the number of missing bases.
+// WaitConnected blocks until all bases are connected or removed. It ignores bases that start offline. It returns an
+// error if a base has failed. If ctx ends first, the error has the number of missing bases.
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
-	rest := slices.Clone(members)
+	missing := slices.Clone(members)
 	err := f.await(ctx, func() bool {
-		rest = slices.DeleteFunc(rest, func(m *Member) bool { return m.online || m.away || m.ended })
-		return len(rest) == 0
+		missing = slices.DeleteFunc(missing, func(m *Member) bool { return m.online || m.startsOffline || m.ended })
+		return len(missing) == 0
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %s not connected, such as %s: %w", len(rest), plain.Count(len(members), "base"),
-			rest[0].HostName, err)
+		return fmt.Errorf("bases not connected: %d of %d, for example %s: %w", len(missing), len(members),
+			missing[0].HostName, err)
 	}
 	for _, m := range members {
 		if err := f.Failure(m); err != nil {
-			return fmt.Errorf("base %s has ended: %w", m.HostName, err)
+			return fmt.Errorf("base %s failed: %w", m.HostName, err)
 		}
 	}
 	return nil
 }
 
-// Restart ends the process of a base and blocks until its next one is connected,
-// as WaitConnected does.
+// Restart ends the process of a base, starts it again, and blocks until the base is connected, as WaitConnected does.
 func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Member, error) {
 	m, err := f.Find(name)
 	if err != nil {
 		return nil, fmt.Errorf("restarting a base: %w", err)
 	}
 	if err := f.Failure(m); err != nil {
-		return nil, fmt.Errorf("base %s has ended and cannot be restarted (%w): remove it and add another", m.HostName,
-			err)
+		return nil, fmt.Errorf("base %s failed and cannot be restarted (%w); remove it and add another base",
+			m.HostName, err)
 	}
 	f.mu.Lock()
 	before := m.processes
 	f.mu.Unlock()
-	identity := "" // as before
+	identity := "" // unchanged
 	if newIdentity {
 		identity = uuid.NewString()
 	}
 	if err := m.Base.Restart(identity); err != nil {
 		return nil, fmt.Errorf("restarting base %s: %w", m.HostName, err)
 	}
-	if err := f.await(ctx, func() bool { return m.processes > before && (m.online || m.away) || m.ended }); err != nil {
-		return nil, fmt.Errorf("restarting base %s: it is not connected again: %w", m.HostName, err)
+	err = f.await(ctx, func() bool { return m.processes > before && (m.online || m.startsOffline) || m.ended })
+	if err != nil {
+		return nil, fmt.Errorf("restarting base %s: it has not reconnected: %w", m.HostName, err)
 	}
 	return m, nil
 }
 
-// Selection names the bases that Remove ends. Set exactly one of Names, Youngest and Group.
+// Selection selects the bases to remove. Set exactly one of Names, Newest and Group.
 type Selection struct {
-	// Names are identities, host names or addresses. When one is unknown, Remove ends no base.
+	// Names are identities, host names or addresses. If one is unknown, no base is removed.
 	Names []string
-	// Youngest is the number of bases to end among the fleet's own, the last added first.
-	Youngest int
-	// Group ends all bases of a group. The next base of a set of this group gets the number 1 again.
+	// Newest is the number of own bases to remove, the last added first.
+	Newest int
+	// Group selects all bases of a group. Later bases of the group start with index 1 again.
 	Group string
-	// Unannounced leaves the Nodes to the controller, which has to notice the missing heartbeats, as when
-	// a machine fails. Default: Options.Ended deletes them.
+	// Unannounced leaves the Nodes to the controller, which has to detect the missing heartbeats, as after a machine
+	// failure. Default: Options.DeleteNodes deletes them.
 	Unannounced bool
 }
 
-// Remove ends bases and deletes their Nodes. It returns the ended bases, also with an error about their Nodes. The end
-// of ctx does not interrupt it.
+// Remove ends bases and deletes their Nodes. It returns the removed bases, also if deleting their Nodes fails. It
+// continues after ctx has ended.
 func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	named, err := f.resolve(s.Names)
 	if err != nil {
 		return nil, fmt.Errorf("removing bases: %w", err)
 	}
-	gone := f.take(s, named)
-	f.o.Leaving()
+	gone := f.unlist(s, named)
+	f.o.BeforeEnd()
 	for _, m := range gone {
 		m.cancel()
 	}
 	for _, m := range gone {
 		<-m.done
 	}
-	if f.o.Ended != nil && !s.Unannounced && len(gone) > 0 {
-		err = f.o.Ended(context.WithoutCancel(ctx), f.Identities(gone))
+	if f.o.DeleteNodes != nil && !s.Unannounced && len(gone) > 0 {
+		err = f.o.DeleteNodes(context.WithoutCancel(ctx), f.IdentitiesOf(gone))
 		if err != nil {
 			err = fmt.Errorf("the bases have ended, but their Nodes may still exist: %w", err)
 		}
@@ -324,16 +321,16 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 		if m.Group == "" {
 			f.removed = append(f.removed, m.identities...)
 		}
-		if f.byIP[m.listed] == m { // a new base may have the address of the Pod already
-			delete(f.byIP, m.listed)
+		if f.byIP[m.listedIP] == m { // a new base may already have the address of the Pod
+			delete(f.byIP, m.listedIP)
 		}
 	}
-	f.changed()
+	f.signalChange()
 	return gone, err
 }
 
-// take removes the selected bases from the list of members and returns the bases that were in the list.
-func (f *Fleet) take(s Selection, named []*Member) []*Member {
+// unlist removes the selected bases from the members and returns those that were members.
+func (f *Fleet) unlist(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	selected := named
@@ -341,9 +338,9 @@ func (f *Fleet) take(s Selection, named []*Member) []*Member {
 	case s.Group != "":
 		selected = f.group(s.Group)
 		maps.DeleteFunc(f.last, func(key setKey, _ int) bool { return key.group == s.Group })
-	case s.Youngest > 0:
+	case s.Newest > 0:
 		own := f.group("")
-		selected = own[max(0, len(own)-s.Youngest):]
+		selected = own[max(0, len(own)-s.Newest):]
 	}
 	set := map[*Member]bool{}
 	for _, m := range selected {
@@ -357,11 +354,11 @@ func (f *Fleet) take(s Selection, named []*Member) []*Member {
 		return set[m]
 	})
 	f.changes++
-	f.changed()
+	f.signalChange()
 	return gone
 }
 
-// prefix is what the host names of a set begin with.
-func (s Set) prefix() string {
+// hostNamePrefix returns the prefix of the host names of a set.
+func (s Set) hostNamePrefix() string {
 	return strings.TrimPrefix(s.Group+"-"+s.Name, "-")
 }

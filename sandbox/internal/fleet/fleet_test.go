@@ -22,14 +22,14 @@ import (
 
 const patience = check.Patience
 
-// bench is a broker with a fleet on it; both end with the test.
+// bench is a fleet with a broker. Both end with the test.
 type bench struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
 
 	mu         sync.Mutex
 	heartbeats map[string]int // over HTTP, by content
-	deaf       bool           // nobody takes heartbeats over HTTP
+	rejecting  bool           // heartbeats over HTTP fail
 }
 
 func newBench(t testing.TB) *bench {
@@ -37,22 +37,22 @@ func newBench(t testing.TB) *bench {
 	return newBenchWith(t, func(*fleet.Options, string) {})
 }
 
-// newBenchWith is newBench with other options of the fleet.
+// newBenchWith returns a bench after change has modified the options of the fleet.
 func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *bench {
 	t.Helper()
 	b, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
-	world := &bench{broker: b, heartbeats: map[string]int{}}
+	bench := &bench{broker: b, heartbeats: map[string]int{}}
 	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
-		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Beat: world}
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Heartbeats: bench}
 	change(&o, b.Addr())
-	world.fleet = fleet.New(o)
+	bench.fleet = fleet.New(o)
 	check.Run(t, b.Start)
-	check.Run(t, world.fleet.Start)
-	return world
+	check.Run(t, bench.fleet.Start)
+	return bench
 }
 
-// RoundTrip takes heartbeats as a controller would.
+// RoundTrip accepts heartbeats like a controller.
 func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -60,8 +60,8 @@ func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.deaf {
-		return nil, errors.New("nobody listens")
+	if b.rejecting {
+		return nil, errors.New("connection refused")
 	}
 	b.heartbeats[string(body)]++
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
@@ -101,30 +101,30 @@ func names(members []*fleet.Member) []string {
 	return out
 }
 
-// The Nodes of all removed bases are deleted, unless the controller has to notice the removal. An error
-// about the Nodes does not hide which bases have ended.
+// Remove deletes the Nodes of removed bases, unless the controller has to detect the removal. It returns the removed
+// bases even if deleting the Nodes fails.
 func TestRemoveDeletesNodes(t *testing.T) {
 	var deleted []string
 	var failure error
 	b := newBenchWith(t, func(o *fleet.Options, _ string) {
-		o.Ended = func(ctx context.Context, identities []string) error {
+		o.DeleteNodes = func(ctx context.Context, identities []string) error {
 			deleted = append(deleted, identities...)
 			return errors.Join(failure, ctx.Err())
 		}
 	})
-	ids := b.fleet.Identities(b.add(t, 5))
+	ids := b.fleet.IdentitiesOf(b.add(t, 5))
 	cut, cancel := context.WithCancel(t.Context())
-	cancel() // the client has gone
-	for _, s := range []fleet.Selection{{Youngest: 1}, {Names: []string{"base-1", "base-2"}},
+	cancel() // the client disconnects
+	for _, s := range []fleet.Selection{{Newest: 1}, {Names: []string{"base-1", "base-2"}},
 		{Names: []string{"base-3"}, Unannounced: true}} {
 		if _, err := b.fleet.Remove(cut, s); err != nil {
-			t.Errorf("removing %+v: %v", s, err)
+			t.Errorf("Remove(%+v) returned %v", s, err)
 		}
 	}
 	if diff := cmp.Diff([]string{ids[4], ids[0], ids[1]}, deleted); diff != "" {
 		t.Errorf("identities whose Nodes were deleted (-want +got):\n%s", diff)
 	}
-	removed := b.fleet.Removed()
+	removed := b.fleet.RemovedIdentities()
 	want := []string{ids[0], ids[1], ids[2], ids[4]}
 	slices.Sort(removed)
 	slices.Sort(want)
@@ -132,9 +132,9 @@ func TestRemoveDeletesNodes(t *testing.T) {
 		t.Errorf("removed identities (-want +got):\n%s", diff)
 	}
 	failure = errors.New("no API")
-	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Youngest: 1})
+	gone, err := b.fleet.Remove(t.Context(), fleet.Selection{Newest: 1})
 	if len(gone) != 1 || !errors.Is(err, failure) {
-		t.Errorf("%d bases ended, error %v", len(gone), err)
+		t.Errorf("%d bases removed, error %v", len(gone), err)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestAddAndRemove(t *testing.T) {
 	}
 	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-9"}}); !errors.Is(err,
 		fleet.ErrUnknown) {
-		t.Errorf("removing an unknown base gave %v", err)
+		t.Errorf("removing an unknown base returned %v", err)
 	}
 	gone, err := b.fleet.Remove(t.Context(),
 		fleet.Selection{Names: []string{"base-2", first[0].Base.Status().Identity, "198.18.0.2"}})
@@ -156,12 +156,12 @@ func TestAddAndRemove(t *testing.T) {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 	b.add(t, 2)
-	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Youngest: 1}))); diff != "" {
-		t.Errorf("youngest (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"base-6 198.18.0.6"}, names(remove(t, b, fleet.Selection{Newest: 1}))); diff != "" {
+		t.Errorf("newest base (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"base-3 198.18.0.3", "base-4 198.18.0.4", "base-5 198.18.0.5"},
 		names(b.fleet.List())); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
+		t.Errorf("remaining bases (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(fleet.Counts{Own: 3, OwnConnected: 3}, b.fleet.Count()); diff != "" {
 		t.Errorf("count (-want +got):\n%s", diff)
@@ -169,12 +169,12 @@ func TestAddAndRemove(t *testing.T) {
 	if m, err := b.fleet.Find("base-4"); err != nil || m.HostName != "base-4" {
 		t.Errorf("Find: %v, %v", m, err)
 	}
-	if gone := remove(t, b, fleet.Selection{Youngest: 10}); len(gone) != 3 {
+	if gone := remove(t, b, fleet.Selection{Newest: 10}); len(gone) != 3 {
 		t.Errorf("removed %v", names(gone))
 	}
 }
 
-func TestAddAfterTheEnd(t *testing.T) {
+func TestAddAfterEnd(t *testing.T) {
 	f := fleet.New(fleet.Options{Dial: func(context.Context) (net.Conn, error) { return nil, errors.New("down") }})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -184,21 +184,21 @@ func TestAddAfterTheEnd(t *testing.T) {
 	short, end := context.WithCancel(t.Context())
 	end()
 	if err := f.WaitConnected(short, added...); err == nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("WaitConnected without a broker gave %v", err)
+		t.Errorf("WaitConnected without a broker returned %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Add(short, fleet.Set{}, 1); !errors.Is(err, fleet.ErrNotRunning) {
-		t.Errorf("Add gave %v", err)
+		t.Errorf("Add returned %v, want ErrNotRunning", err)
 	}
 }
 
-// A fleet never has more bases than it may, however many are added at once.
-func TestMax(t *testing.T) {
-	const most = 20
-	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Max = most })
+// Concurrent calls of Add do not exceed MaxBases.
+func TestMaxBases(t *testing.T) {
+	const maxBases = 20
+	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.MaxBases = maxBases })
 	var adding sync.WaitGroup
 	var added atomic.Int32
 	for range 10 {
@@ -212,11 +212,11 @@ func TestMax(t *testing.T) {
 	}
 	adding.Wait()
 	if have := b.fleet.Count().Own; have != 18 || added.Load() != 18 {
-		t.Errorf("%d bases were added, and there are %d, of at most %d", added.Load(), have, most)
+		t.Errorf("%d bases added, %d listed; maximum %d", added.Load(), have, maxBases)
 	}
 }
 
-// What was prepared is nobody's before it starts, and leaves nothing when it is discarded.
+// Prepared bases are not listed before Start. Discard releases their names and addresses.
 func TestPrepare(t *testing.T) {
 	b := newBench(t)
 	discarded, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 2)

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Count returns how many bases the fleet has of its own and in groups, and how
-// many of each are connected.
+// Count returns the number of own bases and of bases in groups, and how many of each are connected.
 func (f *Fleet) Count() (c Counts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -24,7 +23,7 @@ func (f *Fleet) Count() (c Counts) {
 	return c
 }
 
-// Counts are numbers of bases.
+// Counts has numbers of bases.
 type Counts struct {
 	Own, OwnConnected       int
 	Groups, GroupsConnected int
@@ -37,34 +36,33 @@ func (f *Fleet) List() []*Member {
 	return slices.Clone(f.members)
 }
 
-// Group returns the bases of a group, the oldest first; those of the empty name are
-// the fleet's own.
+// Group returns the bases of a group, the oldest first. The empty name selects the fleet's own bases.
 func (f *Fleet) Group(name string) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.group(name)
 }
 
-// group is Group while f.mu is held.
+// group implements Group. The caller holds f.mu.
 func (f *Fleet) group(name string) []*Member {
 	return slices.DeleteFunc(slices.Clone(f.members), func(m *Member) bool { return m.Group != name })
 }
 
-// Changes counts how often bases were added or removed, and processes started.
-func (f *Fleet) Changes() uint64 {
+// Generation increases when bases are added or removed and when base processes start.
+func (f *Fleet) Generation() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changes
 }
 
-// Changed is closed at the next change of the bases, of their processes and connections.
+// Changed returns a channel that is closed at the next change of the bases, their processes or their connections.
 func (f *Fleet) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.change
 }
 
-// ByIP returns the base with an address, also while it is being removed.
+// ByIP returns the base with an address, also during its removal.
 func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +70,7 @@ func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	return m, ok
 }
 
-// ByIdentity returns the base whose process has an identity now.
+// ByIdentity returns the base whose present process has an identity.
 func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	all := f.List()
 	i := slices.IndexFunc(all, func(m *Member) bool { return m.Base.Identity() == identity })
@@ -82,8 +80,8 @@ func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	return all[i], true
 }
 
-// Connected reports whether a base is connected to the broker or, over HTTP, whether
-// its last heartbeat was answered.
+// Connected reports whether a base is connected to the broker or, with the HTTP tunnel, whether its last heartbeat
+// succeeded.
 func (f *Fleet) Connected(m *Member) bool {
 	connected, _ := f.connected(m)
 	return connected
@@ -95,36 +93,36 @@ func (f *Fleet) connected(m *Member) (connected, started bool) {
 	return m.online, m.processes > 0
 }
 
-// Failure returns the error of a base that ended by itself, and nil for any other.
+// Failure returns the error of a base that failed, or nil.
 func (f *Fleet) Failure(m *Member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return m.failure
 }
 
-// Known returns the identities of all processes that there have been.
-func (f *Fleet) Known() map[string]bool {
+// StartedIdentities returns the identities of all base processes ever started.
+func (f *Fleet) StartedIdentities() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.known)
 }
 
-// Started reports whether the fleet has ever started a base with this identity.
+// Started reports whether the fleet has ever started a base process with this identity.
 func (f *Fleet) Started(identity string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.known[identity]
 }
 
-// Removed returns the identities of the fleet's own bases that have been removed.
-func (f *Fleet) Removed() []string {
+// RemovedIdentities returns the identities of the fleet's own bases that have been removed.
+func (f *Fleet) RemovedIdentities() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.removed)
 }
 
-// Identities returns those that the processes of some bases have had.
-func (f *Fleet) Identities(members []*Member) []string {
+// IdentitiesOf returns all identities that the processes of the given bases have had.
+func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []string
@@ -134,7 +132,7 @@ func (f *Fleet) Identities(members []*Member) []string {
 	return all
 }
 
-// Find returns the base with the identity, host name or address.
+// Find returns the base with an identity, host name or address.
 func (f *Fleet) Find(name string) (*Member, error) {
 	found, err := f.resolve([]string{name})
 	if err != nil {
@@ -152,7 +150,7 @@ func (f *Fleet) resolve(names []string) ([]*Member, error) {
 	for _, name := range names {
 		m, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("base %q: %w; see: koupsandbox base list", name, ErrUnknown)
+			return nil, fmt.Errorf("base %q: %w; list the bases with: koupsandbox base list", name, ErrUnknown)
 		}
 		found = append(found, m)
 	}

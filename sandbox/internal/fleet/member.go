@@ -20,39 +20,39 @@ import (
 
 // Member is a base of a fleet.
 type Member struct {
-	// HostName is the name of the base, which no other base has.
+	// HostName is the unique name of the base.
 	HostName string
-	// Group and Set that it belongs to; Group is empty for one of the fleet's own.
+	// Group and Set contain the base; Group is empty for the fleet's own bases.
 	Group, Set string
-	// Index counts the bases of a set from 1.
+	// Index numbers the bases of a set, from 1.
 	Index int
-	// Tunnel is how it talks to controllers.
+	// Tunnel is the tunnel that the base uses.
 	Tunnel v1alpha1.Tunnel
-	// WebPort is the port at IP on which its modules serve.
+	// WebPort is the port at IP on which the modules of the base listen.
 	WebPort string
-	// Runtime is what it runs as.
+	// Runtime is the runtime of the base.
 	Runtime v1alpha1.BaseRuntime
 	// Base is the simulated base.
 	Base Base
 
-	ip     string // its address that is not routed; empty = it has the address of its place
-	place  Place  // what it runs in; nil before that is open
-	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended
-	away   bool          // its first faults keep it from connecting
+	ip            string // unrouted address of the base; empty if the base has the address of its slot
+	slot          Slot   // where the base runs; nil before it is open
+	cancel        context.CancelFunc
+	done          chan struct{} // closed when the base has ended
+	startsOffline bool          // see the function startsOffline
 
-	// Fleet.mu guards what follows.
-	listed    string // the address under which Fleet.byIP has it
+	// Fleet.mu guards the following fields.
+	listedIP  string // key of the member in Fleet.byIP
 	online    bool
-	ended     bool  // for good
-	failure   error // why it has ended by itself; nil = it has not
-	processes int   // started so far
-	epoch     int   // changes when a process starts and when it ends
+	ended     bool  // permanently
+	failure   error // why the base ended by itself; nil otherwise
+	processes int   // number of started processes
+	epoch     int   // incremented when a process starts or ends
 
-	identities []string // that its processes have had, the last one last
+	identities []string // of all processes, in order of their start
 }
 
-// Name is what reports call it: SET-N in a group, else its host name.
+// Name returns the name of the base in reports: SET-N in a group, otherwise the host name.
 func (m *Member) Name() string {
 	if m.Group == "" {
 		return m.HostName
@@ -60,46 +60,46 @@ func (m *Member) Name() string {
 	return m.HostName[len(m.Group)+1:]
 }
 
-// IP is the address that the base reports. No other base has it.
-func (m *Member) IP() string { return cmp.Or(m.ip, m.place.IP()) }
+// IP returns the unique address that the base reports.
+func (m *Member) IP() string { return cmp.Or(m.ip, m.slot.IP()) }
 
 // Routed reports whether the cluster routes the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
-// Inside is that of Place.
-func (m *Member) Inside() string { return m.place.Inside() }
+// ClusterAddr returns Slot.ClusterAddr.
+func (m *Member) ClusterAddr() string { return m.slot.ClusterAddr() }
 
-// Arklet returns where this machine reaches the arklet HTTP listener of the base, and the port of
-// that listener at the address of the base. Both are empty if the base has never had one.
+// Arklet returns the host:port at which this machine reaches the arklet HTTP listener of the base, and the port of that
+// listener on the base. Both are empty if the base has never had such a listener.
 func (m *Member) Arklet() (addr, port string) {
 	own := m.Base.HTTPAddr()
 	if own == "" {
 		return "", ""
 	}
-	_, port, _ = net.SplitHostPort(own) // an address of a listener has a port
-	return m.place.Arklet(own), port
+	_, port, _ = net.SplitHostPort(own) // the address of a listener has a port
+	return m.slot.ArkletAddr(own), port
 }
 
-// reserve takes names and addresses for bases of a set, which nobody sees yet. It
-// counts as something that the end of Start waits for, until f.wg.Done.
+// reserve reserves names for new bases of a set. Start waits for the matching f.wg.Done.
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.life == nil {
+	if f.runCtx == nil {
 		return nil, ErrNotRunning
 	}
-	if total := len(f.hostNames); f.o.Max > 0 && total+count > f.o.Max {
-		return nil, fmt.Errorf("%w: there are %d, and one sandbox runs 1 to %d", ErrInvalid, total, f.o.Max)
+	if total := len(f.hostNames); f.o.MaxBases > 0 && total+count > f.o.MaxBases {
+		return nil, fmt.Errorf("%w: %d exist, and a sandbox runs 1 to %d", ErrInvalid, total, f.o.MaxBases)
 	}
 	key, members := setKey{s.Group, s.Name}, make([]*Member, 0, count)
 	for i := range count {
 		index := f.last[key] + 1 + i
-		m := &Member{HostName: fmt.Sprintf("%s-%d", s.prefix(), index), Group: s.Group, Set: s.Name, Index: index,
+		m := &Member{HostName: fmt.Sprintf("%s-%d", s.hostNamePrefix(), index),
+			Group: s.Group, Set: s.Name, Index: index,
 			Tunnel: s.Spec.Tunnel, WebPort: strconv.Itoa(s.Spec.WebPort), Runtime: s.Spec.Runtime,
 			done: make(chan struct{})}
 		err := validHostName(m.HostName)
 		if err == nil && f.hostNames[m.HostName] {
-			err = fmt.Errorf("%w: there is a base %s already", ErrInvalid, m.HostName)
+			err = fmt.Errorf("%w: base %s already exists", ErrInvalid, m.HostName)
 		}
 		if err != nil {
 			f.release(members)
@@ -113,33 +113,33 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	return members, nil
 }
 
-// release gives back what reserve has taken. f.mu is held.
+// release releases reserved host names. The caller holds f.mu.
 func (f *Fleet) release(members []*Member) {
 	for _, m := range members {
 		delete(f.hostNames, m.HostName)
 	}
 }
 
-// optionsOf makes of the options of a set those of one of its bases.
+// optionsOf returns the options of one base of a set.
 func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time.Duration) fakebase.Options {
 	options.Identity = uuid.NewString()
 	options.IP, options.HostName = m.IP(), m.HostName
 	options.InitialDelay = delay
 	options.Seed = seedOf(s, m.Index)
-	m.away = keptAway(options)
+	m.startsOffline = startsOffline(options)
 	if options.HTTP != nil && options.HTTP.HeartbeatEndpoint != "" {
 		own := *options.HTTP
-		own.Client = &http.Client{Timeout: beatTimeout, Transport: &beats{f, m}}
+		own.Client = &http.Client{Timeout: heartbeatTimeout, Transport: &heartbeatTransport{f, m}}
 		options.HTTP = &own
 	}
 	return options
 }
 
-// make opens what members run in, and makes their bases, a few at a time.
-func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
+// createBases opens the slots of members and creates their bases, with the concurrency of the runtime.
+func (f *Fleet) createBases(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
 	runtime := f.o.Runtimes[s.Spec.Runtime]
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.AtOnce())
+	group.SetLimit(runtime.Concurrency())
 	for i, m := range members {
 		group.Go(func() error {
 			if ctx.Err() != nil {
@@ -149,7 +149,7 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			if err != nil {
 				return err
 			}
-			m.place = place
+			m.slot = place
 			if place.IP() == "" {
 				f.mu.Lock()
 				m.ip, err = f.takeAddress()
@@ -160,7 +160,7 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 			}
 			m.Base, err = place.New(ctx, f.optionsOf(m, s, options, time.Duration(i)*stagger))
 			if err != nil {
-				return fmt.Errorf("making base %s: %w", m.HostName, err)
+				return fmt.Errorf("creating base %s: %w", m.HostName, err)
 			}
 			return nil
 		})
@@ -168,26 +168,26 @@ func (f *Fleet) make(ctx context.Context, s Set, options fakebase.Options, membe
 	return group.Wait()
 }
 
-// list records the address of a member. f.mu is held.
-func (f *Fleet) list(m *Member) {
-	if f.byIP[m.listed] == m {
-		delete(f.byIP, m.listed)
+// recordAddress updates the address of a member in byIP. The caller holds f.mu.
+func (f *Fleet) recordAddress(m *Member) {
+	if f.byIP[m.listedIP] == m {
+		delete(f.byIP, m.listedIP)
 	}
-	m.listed = m.IP()
-	f.byIP[m.listed] = m
+	m.listedIP = m.IP()
+	f.byIP[m.listedIP] = m
 }
 
-// close ends what a member runs in.
-func (f *Fleet) close(m *Member) {
-	if m.place == nil {
+// closeSlot closes the slot of a member.
+func (f *Fleet) closeSlot(m *Member) {
+	if m.slot == nil {
 		return
 	}
-	if err := m.place.Close(); err != nil {
-		f.o.Logger.Error("a base's place did not end well", "base", m.HostName, "err", err)
+	if err := m.slot.Close(); err != nil {
+		f.o.Logger.Error("closing the slot of a base", "base", m.HostName, "err", err)
 	}
 }
 
-// seedOf is the seed of one base of a set; zero = drawn.
+// seedOf returns the seed of one base of a set; zero means random.
 func seedOf(s Set, index int) uint64 {
 	if s.Seed == 0 {
 		return 0
@@ -197,30 +197,30 @@ func seedOf(s Set, index int) uint64 {
 	return max(1, h.Sum64())
 }
 
-// run starts the member's goroutine. f.mu is held.
-func (f *Fleet) run(ctx context.Context, m *Member) {
+// runMember starts the goroutine of a member. The caller holds f.mu.
+func (f *Fleet) runMember(ctx context.Context, m *Member) {
 	ctx, m.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {
-		_, unwatch := m.Base.Watch(func(e fakebase.Event) { f.seen(m, e) })
-		f.show(m)
+		_, unwatch := m.Base.Watch(func(e fakebase.Event) { f.onEvent(m, e) })
+		f.notifyAdded(m)
 		err := m.Base.Start(ctx)
 		if err != nil {
-			f.o.Logger.Error("base ended", "base", m.HostName, "err", err)
+			f.o.Logger.Error("base failed", "base", m.HostName, "err", err)
 		}
 		unwatch()
-		f.close(m)
+		f.closeSlot(m)
 		f.mu.Lock()
-		f.note(m, false)
+		f.setOnline(m, false)
 		m.ended, m.failure = true, err
-		f.changed()
+		f.signalChange()
 		f.mu.Unlock()
-		f.hide(m)
+		f.notifyRemoved(m)
 		close(m.done)
 	})
 }
 
-// seen notes what an event says; the base is locked.
-func (f *Fleet) seen(m *Member, e fakebase.Event) {
+// onEvent updates the state of a member from an event. The base is locked.
+func (f *Fleet) onEvent(m *Member, e fakebase.Event) {
 	if e.Kind == fakebase.EventBiz {
 		return
 	}
@@ -234,26 +234,25 @@ func (f *Fleet) seen(m *Member, e fakebase.Event) {
 		}
 		m.epoch++
 		m.processes++
-		f.list(m)
+		f.recordAddress(m)
 		f.changes++
-		f.changed()
+		f.signalChange()
 	case fakebase.EventConnected:
-		f.note(m, true)
+		f.setOnline(m, true)
 	case fakebase.EventDown:
 		m.epoch++
-		f.note(m, false)
+		f.setOnline(m, false)
 	case fakebase.EventDisconnected:
-		f.note(m, false)
+		f.setOnline(m, false)
 	}
 }
 
-// note takes down whether a base is connected, and reports whether that is new.
-// f.mu is held.
-func (f *Fleet) note(m *Member, online bool) bool {
+// setOnline records whether a base is connected and reports whether this is a change. The caller holds f.mu.
+func (f *Fleet) setOnline(m *Member, online bool) bool {
 	if m.online == online {
 		return false
 	}
 	m.online = online
-	f.changed()
+	f.signalChange()
 	return true
 }

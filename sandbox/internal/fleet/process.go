@@ -14,21 +14,21 @@ var _ Runtime = processes{}
 
 func (processes) Adapt(*fakebase.Options, int) error { return nil }
 
-// so that a set's addresses are in the order of its bases
-func (processes) AtOnce() int { return 1 }
+// Concurrency returns 1, so that the addresses of a set are in the order of its bases.
+func (processes) Concurrency() int { return 1 }
 
-func (processes) Open(context.Context, string) (Place, error) { return here{}, nil }
+func (processes) Open(context.Context, string) (Slot, error) { return localSlot{}, nil }
 
-// here is the place of a base in this process.
-type here struct{}
+// localSlot is the slot of a base in this process.
+type localSlot struct{}
 
-func (here) IP() string                 { return "" }
-func (here) Inside() string             { return "" }
-func (here) Arklet(addr string) string  { return addr }
-func (here) Sync(context.Context) error { return nil }
-func (here) Close() error               { return nil }
+func (localSlot) IP() string                    { return "" }
+func (localSlot) ClusterAddr() string           { return "" }
+func (localSlot) ArkletAddr(addr string) string { return addr }
+func (localSlot) Sync(context.Context) error    { return nil }
+func (localSlot) Close() error                  { return nil }
 
-func (here) New(_ context.Context, o fakebase.Options) (Base, error) {
+func (localSlot) New(_ context.Context, o fakebase.Options) (Base, error) {
 	b, err := fakebase.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)

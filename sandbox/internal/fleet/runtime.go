@@ -7,38 +7,37 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Runtime is what bases run in. Its methods may be called concurrently.
+// Runtime runs bases. Its methods may be called concurrently.
 type Runtime interface {
-	// Adapt changes the options of a base in this process to those of a base that runs there, with a
-	// port for module traffic. It changes nothing and returns an error if such a base cannot run there.
+	// Adapt changes options for a base in this process into options for a base of this runtime, with a port for module
+	// traffic. If such a base cannot run, it returns an error and changes nothing.
 	Adapt(o *fakebase.Options, webPort int) error
-	// AtOnce is how many are opened at a time.
-	AtOnce() int
-	// Open makes a place for the base of a host name, and blocks until it can take one.
-	Open(ctx context.Context, hostName string) (Place, error)
+	// Concurrency returns how many slots may be opened concurrently.
+	Concurrency() int
+	// Open opens a slot for the base with a host name. It blocks until the slot can run the base.
+	Open(ctx context.Context, hostName string) (Slot, error)
 }
 
-// Place is where one base runs.
-type Place interface {
-	// IP is the address that the base reports, which no other base has. It may change while the base
-	// is down. Empty means that the fleet assigns an address that is not routed. It does not block.
+// Slot is where one base runs.
+type Slot interface {
+	// IP returns the unique address that the base reports. It may change while the base is down. Empty means that the
+	// fleet assigns an unrouted address. IP does not block.
 	IP() string
-	// New makes the base, which does nothing before its Start. It is called once.
+	// New creates the base but does not start it. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
-	// Inside is host:port of the base's listener for module traffic as Pods of the cluster reach it; empty =
-	// they do not, or not yet. It does not block.
-	Inside() string
-	// Arklet returns host:port at which this machine reaches the arklet HTTP listener that the base has
-	// at addr. It does not block.
-	Arklet(addr string) string
-	// Sync blocks until everything that the base has done so far has been told.
+	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic, or
+	// an empty string if they cannot, or cannot yet. It does not block.
+	ClusterAddr() string
+	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener that the base has at
+	// addr. It does not block.
+	ArkletAddr(addr string) string
+	// Sync blocks until all events of the base so far have been delivered.
 	Sync(ctx context.Context) error
-	// Close ends the place, and blocks until it is gone. The base has ended, or was never made.
+	// Close closes the slot and blocks until it is closed. The base must have ended, or must not have been created.
 	Close() error
 }
 
-// Base is a simulated base, of this process or another. Its methods are those of
-// fakebase.Base, which says what they do.
+// Base is a simulated base in this process or another one. fakebase.Base documents the methods.
 type Base interface {
 	Start(ctx context.Context) error
 	Status() fakebase.Status

@@ -16,16 +16,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Set says what bases to add.
+// Set describes the bases to add.
 type Set struct {
-	// Group that they belong to, a DNS label. Default: they are the fleet's own, and
-	// nothing else may be set.
+	// Group is the group of the bases, a DNS label. Default: the fleet's own bases, for which no other field may be
+	// set.
 	Group string
-	// Name of the set within the group, a DNS label. Default: that of Spec, else base.
+	// Name is the name of the set within the group, a DNS label. Default: Spec.Name, or base.
 	Name string
-	// Spec are their settings; Name and Count are not looked at. Default: those of BaseSet.
+	// Spec has the settings of the bases; Name and Count are ignored. Default: the defaults of BaseSet.
 	Spec v1alpha1.BaseSet
-	// Seed makes what is random about them repeatable. Default: drawn.
+	// Seed makes random behaviour of the bases reproducible. Default: a random seed.
 	Seed uint64
 }
 
@@ -36,21 +36,20 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
 }
 
-// settings fills in the defaults of a set and says what its bases are like. The
-// error names everything that is wrong.
-func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
+// resolveSet applies the defaults of a set and returns the options of its bases. The error lists all problems.
+func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	cluster := s.Group
 	if s.Group == "" {
 		if s.Name != "" || s.Seed != 0 {
-			return s, fakebase.Options{}, errors.New("sets and seeds are for groups: name one")
+			return s, fakebase.Options{}, errors.New("a set or a seed requires a group")
 		}
-		s.Name, s.Spec, cluster = ownSet, f.o.Own, f.o.ClusterName
+		s.Name, s.Spec, cluster = defaultSet, f.o.Own, f.o.ClusterName
 	}
 	if s.Name == "" {
 		s.Name = s.Spec.Name
 	}
 	if s.Name == "" {
-		s.Name = ownSet
+		s.Name = defaultSet
 	}
 	b := &s.Spec
 	if b.BaseName == "" {
@@ -64,11 +63,11 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 	var errs []error
 	env := b.Env
 	if env != f.o.Env {
-		env += f.o.Apart
+		env += f.o.EnvSuffix
 	}
 	activation, ok := activations[b.Activation]
 	if !ok {
-		errs = append(errs, fmt.Errorf("activation %q: use newModule, default or multi", b.Activation))
+		errs = append(errs, fmt.Errorf("unsupported activation %q; supported: newModule, default, multi", b.Activation))
 	}
 	o := fakebase.Options{
 		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: env, Activation: activation, Speed: f.o.Speed,
@@ -94,7 +93,7 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		q, err := resource.ParseQuantity(size.text)
 		if err != nil || q.Value() <= 0 {
-			errs = append(errs, fmt.Errorf("%s %q: must be a size such as 256Mi", size.field, size.text))
+			errs = append(errs, fmt.Errorf("invalid %s %q: must be a size such as 256Mi", size.field, size.text))
 		}
 		*size.to = q.Value()
 	}
@@ -112,15 +111,15 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		o.MQTT = &fakebase.MQTTOptions{Username: f.o.Username, Password: f.o.Password, ClientPrefix: f.o.ClientPrefix,
 			Dial: f.o.Dial}
 	case v1alpha1.TunnelHTTP:
-		if f.o.NoHTTP != "" {
-			errs = append(errs, fmt.Errorf("tunnel http: %s", f.o.NoHTTP))
+		if f.o.NoHTTPReason != "" {
+			errs = append(errs, fmt.Errorf("the HTTP tunnel is not available: %s", f.o.NoHTTPReason))
 		}
 		o.HTTP = &fakebase.HTTPOptions{Addr: "127.0.0.1:0"}
-		if f.o.Beat != nil && b.Env == f.o.Env {
-			o.HTTP.HeartbeatEndpoint = beatURL
+		if f.o.Heartbeats != nil && b.Env == f.o.Env {
+			o.HTTP.HeartbeatEndpoint = heartbeatURL
 		}
 	default:
-		errs = append(errs, fmt.Errorf("tunnel %q: use mqtt or http", b.Tunnel))
+		errs = append(errs, fmt.Errorf("unsupported tunnel %q; supported: mqtt, http", b.Tunnel))
 	}
 	switch runtime := f.o.Runtimes[b.Runtime]; {
 	case runtime != nil:
@@ -130,16 +129,16 @@ func (f *Fleet) settings(s Set) (Set, fakebase.Options, error) {
 		}
 		errs = append(errs, err)
 	case b.Runtime == v1alpha1.RuntimeCluster:
-		errs = append(errs, errors.New(
-			"runtime cluster: the bases of this sandbox run in no cluster; bring it up with --base-runtime cluster and the provider kind or existing, or use process"))
+		errs = append(errs, errors.New("the runtime cluster is not available in this sandbox; use the runtime "+
+			"process, or bring the sandbox up with --base-runtime cluster and the provider kind or existing"))
 	default:
-		errs = append(errs, fmt.Errorf("runtime %q: use process or cluster", b.Runtime))
+		errs = append(errs, fmt.Errorf("unsupported runtime %q; supported: process, cluster", b.Runtime))
 	}
 	return s, o, errors.Join(errs...)
 }
 
-// ownSet is the set of the fleet's own bases, and that of a group by default.
-const ownSet = "base"
+// defaultSet is the set of the fleet's own bases, and the default set of a group.
+const defaultSet = "base"
 
 func duration(d *metav1.Duration) time.Duration {
 	if d == nil {
@@ -152,20 +151,19 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// keptAway reports whether a base does not connect by itself: because of its faults,
-// or because there is no controller for its heartbeats.
-func keptAway(o fakebase.Options) bool {
+// startsOffline reports whether a base does not connect after its start: because of its initial faults, or because no
+// controller receives its heartbeats.
+func startsOffline(o fakebase.Options) bool {
 	http := o.HTTP != nil
 	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {
 		return f.Kind == fault.KindDisconnect || f.Kind == fault.KindCrash || http && f.Kind == fault.KindSilent
 	})
 }
 
-// validHostName checks what becomes the value of a Node label, and of the label
-// kubernetes.io/hostname.
+// validHostName validates a host name, which becomes the value of Node labels such as kubernetes.io/hostname.
 func validHostName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return fmt.Errorf("%w: the host name %q of a base, GROUP-SET-N, %s", ErrInvalid, name, problems[0])
+		return fmt.Errorf("%w: host name %q (GROUP-SET-N) of a base: %s", ErrInvalid, name, problems[0])
 	}
 	return nil
 }

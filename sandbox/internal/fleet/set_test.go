@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-func TestGroupsAreApart(t *testing.T) {
+func TestGroups(t *testing.T) {
 	b := newBench(t)
 	b.add(t, 1)
 	web := fleet.Set{Group: "run-1", Name: "web", Spec: v1alpha1.BaseSet{Version: "3.1"}}
@@ -56,28 +56,28 @@ func TestGroupsAreApart(t *testing.T) {
 	}
 	m, ok := b.fleet.ByIP("198.18.0.5")
 	if !ok || m.HostName != "run-1-web-3" {
-		t.Errorf("behind 198.18.0.5 is %v", m)
+		t.Errorf("198.18.0.5 is the address of %v", m)
 	}
 	if diff := cmp.Diff([]string{"run-1-web-1 web-1 web 3.1 mqtt 1", "run-1-web-3 web-3 web 3.1 mqtt 3"},
 		describe(remove(t, b, fleet.Selection{Group: "run-1"}))); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	if gone := remove(t, b, fleet.Selection{Youngest: 9}); len(gone) != 2 {
-		t.Errorf("removing the 9 youngest took %v", describe(gone))
+	if gone := remove(t, b, fleet.Selection{Newest: 9}); len(gone) != 2 {
+		t.Errorf("removing the 9 newest bases removed %v", describe(gone))
 	}
 	if diff := cmp.Diff([]string{"run-2-base-1 base-1 base 1.0.0 mqtt 1"}, describe(b.fleet.List())); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
+		t.Errorf("remaining bases (-want +got):\n%s", diff)
 	}
 	if _, ok := b.fleet.ByIP("198.18.0.5"); ok {
-		t.Error("a removed base is found by its address")
+		t.Error("ByIP returned a removed base")
 	}
 	if again := b.addSet(t, web, 1); again[0].HostName != "run-1-web-1" {
-		t.Errorf("a new group of the name begins with %s", again[0].HostName)
+		t.Errorf("the first base of a new group with the same name is %s", again[0].HostName)
 	}
 }
 
-// What a set says reaches the bases, over HTTP too.
-func TestSettingsOfASet(t *testing.T) {
+// The settings of a set apply to its bases, also with the HTTP tunnel.
+func TestSetSettings(t *testing.T) {
 	b := newBench(t)
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
 	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
@@ -88,32 +88,33 @@ func TestSettingsOfASet(t *testing.T) {
 		Faults:  []v1alpha1.Fault{{Kind: fault.KindClockSkew, Skew: fault.Duration(time.Hour)}},
 	}}, 1)[0]
 	b.mu.Lock()
-	var beat struct {
+	var heartbeat struct {
 		BaseMetadata           struct{ ClusterName string }
 		LocalIP, LocalHostName string
 	}
 	for body := range b.heartbeats {
-		check.Must(t, json.Unmarshal([]byte(body), &beat))
+		check.Must(t, json.Unmarshal([]byte(body), &heartbeat))
 	}
 	b.mu.Unlock()
-	if beat.LocalIP != "198.18.0.1" || beat.LocalHostName != "g-s-1" || beat.BaseMetadata.ClusterName != "g" {
-		t.Errorf("the heartbeat says %v", beat)
+	if heartbeat.LocalIP != "198.18.0.1" || heartbeat.LocalHostName != "g-s-1" ||
+		heartbeat.BaseMetadata.ClusterName != "g" {
+		t.Errorf("heartbeat: %v", heartbeat)
 	}
-	awaitReady(m.Base) // its own modules come first in the list
+	awaitReady(m.Base) // static modules are first in the list
 	install := func(module string) time.Duration {
-		begun := time.Now()
+		start := time.Now()
 		response, err := http.Post("http://"+m.Base.HTTPAddr()+"/installBiz", "application/json",
 			strings.NewReader(`{"bizUrl":"https://modules.example/`+module+`-ark-biz.jar"}`))
 		check.Must(t, err)
 		_ = response.Body.Close()
-		return time.Since(begun)
+		return time.Since(start)
 	}
 	if took := install("biz1-1.0"); took < 30*time.Millisecond {
 		t.Errorf("an install took %s", took)
 	}
 	install("biz1-2.0")
 	install("shop-1.0")
-	install("shop-2.0") // refused: a web module needs a context path of its own
+	install("shop-2.0") // rejected: the context path is in use
 	s := m.Base.Status()
 	var modules []string
 	for _, biz := range s.Biz {
@@ -131,18 +132,18 @@ func TestSettingsOfASet(t *testing.T) {
 	}
 	web, err := m.Base.WebAddr(t.Context())
 	check.Must(t, err)
-	begun := time.Now()
+	start := time.Now()
 	response, err := http.Get("http://" + web + "/biz1")
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatal(response, err)
 	}
 	_ = response.Body.Close()
-	if took := time.Since(begun); took < 20*time.Millisecond {
+	if took := time.Since(start); took < 20*time.Millisecond {
 		t.Errorf("a request took %s", took)
 	}
 }
 
-// Bases request no jars unless their set or the sandbox sets fetch.
+// Bases fetch jars only if their set or the sandbox enables it.
 func TestFetch(t *testing.T) {
 	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
 		{want: v1alpha1.FetchNever},
@@ -150,18 +151,18 @@ func TestFetch(t *testing.T) {
 		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
 		{own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
 	} {
-		var asked atomic.Int32
+		var requests atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			asked.Add(1)
-			w.WriteHeader(http.StatusNotFound) // the module is simulated then
+			requests.Add(1)
+			w.WriteHeader(http.StatusNotFound) // the base then simulates the module
 		}))
 		defer server.Close()
 		b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
 		m := b.addSet(t, fleet.Set{Group: "g",
 			Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
 		awaitReady(m.Base)
-		if biz := m.Base.Status().Biz; len(biz) != 1 || asked.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
-			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, asked.Load(), biz)
+		if biz := m.Base.Status().Biz; len(biz) != 1 || requests.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
+			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, requests.Load(), biz)
 		}
 	}
 	b := newBench(t)
@@ -171,7 +172,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// awaitReady blocks until a base and the modules that it starts with have started.
+// awaitReady blocks until a base and its static modules have started.
 func awaitReady(b fleet.Base) {
 	ready := make(chan struct{})
 	once := sync.OnceFunc(func() { close(ready) })
@@ -187,11 +188,11 @@ func awaitReady(b fleet.Base) {
 	<-ready
 }
 
-// On a broker that others may use, an environment that a set names is nobody else's.
-func TestEnvironmentsApart(t *testing.T) {
+// On an external broker, the environment of a set gets a suffix that separates it from other clients.
+func TestEnvSuffix(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
 	check.Must(t, err)
-	f := fleet.New(fleet.Options{Env: "dev", Apart: "-x", Username: broker.BaseUser, Password: b.Passwords().Base,
+	f := fleet.New(fleet.Options{Env: "dev", EnvSuffix: "-x", Username: broker.BaseUser, Password: b.Passwords().Base,
 		Dial: b.Dial})
 	check.Run(t, b.Start)
 	check.Run(t, f.Start)
@@ -201,11 +202,11 @@ func TestEnvironmentsApart(t *testing.T) {
 		t.Fatal(token.Error())
 	}
 	defer c.Disconnect(0)
-	heard := make(chan string, 1)
+	received := make(chan string, 1)
 	token := c.Subscribe("koupleless_prod-x/+/base/heart", 1, func(_ paho.Client, m paho.Message) {
 		select {
-		case heard <- m.Topic():
-		default: // one suffices
+		case received <- m.Topic():
+		default: // one message is enough
 		}
 	})
 	if !token.WaitTimeout(patience) || token.Error() != nil {
@@ -215,20 +216,20 @@ func TestEnvironmentsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-heard:
+	case <-received:
 	case <-time.After(patience):
-		t.Fatal("the base is not heard in its environment")
+		t.Fatal("no heartbeat in the environment with the suffix")
 	}
 }
 
-func TestSetsThatCannotBe(t *testing.T) {
+func TestAddRejectsInvalidSets(t *testing.T) {
 	b := newBench(t)
 	b.addSet(t, fleet.Set{Group: "a-b", Name: "c"}, 1)
 	for want, s := range map[string]fleet.Set{
-		"name one":                    {Name: "web"},
-		"mqtt or http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
-		"newModule, default or multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
-		"256Mi":                       {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
+		"requires a group":                     {Name: "web"},
+		"supported: mqtt, http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
+		"supported: newModule, default, multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
+		"256Mi":                                {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
 		"faults[1]": {Group: "g",
 			Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
 		"negative":         {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
@@ -238,19 +239,19 @@ func TestSetsThatCannotBe(t *testing.T) {
 	} {
 		if _, err := b.fleet.Add(t.Context(), s, 1); !errors.Is(err, fleet.ErrInvalid) ||
 			!strings.Contains(err.Error(), want) {
-			t.Errorf("%+v gave %v, not: %s", s, err, want)
+			t.Errorf("Add(%+v) returned %v, want %q", s, err, want)
 		}
 	}
 	if got := b.fleet.Count(); got.Own+got.Groups != 1 {
-		t.Errorf("there are %+v bases", got)
+		t.Errorf("bases: %+v, want 1", got)
 	}
 }
 
-// Only the added bases are waited for, and of these not those that are to stay away.
-func TestWhoIsWaitedFor(t *testing.T) {
+// WaitConnected waits only for the given bases, and not for bases that start offline.
+func TestWaitConnected(t *testing.T) {
 	b := newBench(t)
-	hindered := b.add(t, 1)[0]
-	if _, err := hindered.Base.Inject(fault.Fault{Kind: fault.KindDisconnect}); err != nil {
+	disconnected := b.add(t, 1)[0]
+	if _, err := disconnected.Base.Inject(fault.Fault{Kind: fault.KindDisconnect}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []fleet.Set{
@@ -261,15 +262,15 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		b.addSet(t, s, 2)
 	}
 	b.mu.Lock()
-	b.deaf = true
+	b.rejecting = true
 	b.mu.Unlock()
 	added, err := b.fleet.Add(t.Context(),
 		fleet.Set{Group: "g", Name: "http", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 2)
 	check.Must(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), "2 of 2 bases") {
-		t.Errorf("WaitConnected gave %v", err)
+	if err := b.fleet.WaitConnected(short, added...); err == nil || !strings.Contains(err.Error(), ": 2 of 2,") {
+		t.Errorf("WaitConnected returned %v", err)
 	}
 }
 
@@ -288,34 +289,34 @@ func TestRestart(t *testing.T) {
 				status := m.Base.Status()
 				if again != m || !b.fleet.Connected(m) || !status.Started.After(started) ||
 					(status.Identity != before) != fresh {
-					t.Errorf("after the restart: %+v", status)
+					t.Errorf("status after the restart: %+v", status)
 				}
 				had := []string{before}
 				if fresh {
 					had = append(had, status.Identity)
 				}
-				if diff := cmp.Diff(had, b.fleet.Identities([]*fleet.Member{m})); diff != "" {
-					t.Errorf("identities of its processes (-want +got):\n%s", diff)
+				if diff := cmp.Diff(had, b.fleet.IdentitiesOf([]*fleet.Member{m})); diff != "" {
+					t.Errorf("identities (-want +got):\n%s", diff)
 				}
-				if known := b.fleet.Known(); !known[before] || !known[status.Identity] {
-					t.Errorf("known are %v", known)
+				if known := b.fleet.StartedIdentities(); !known[before] || !known[status.Identity] {
+					t.Errorf("StartedIdentities returned %v", known)
 				}
 			})
 		}
 	}
 	if _, err := b.fleet.Restart(t.Context(), "base-9", false); !errors.Is(err, fleet.ErrUnknown) {
-		t.Errorf("restarting an unknown base gave %v", err)
+		t.Errorf("restarting an unknown base returned %v", err)
 	}
 }
 
-// diary notes what a Watcher is told, by base.
-type diary struct {
+// recorder is a Watcher that records the calls for each base.
+type recorder struct {
 	mu    sync.Mutex
 	lines map[string][]string
 	more  chan struct{}
 }
 
-func (d *diary) note(m *fleet.Member, format string, args ...any) {
+func (d *recorder) record(m *fleet.Member, format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.lines == nil {
@@ -328,19 +329,20 @@ func (d *diary) note(m *fleet.Member, format string, args ...any) {
 	}
 }
 
-func (d *diary) Shown(m *fleet.Member, v fleet.View) {
-	d.note(m, "shown started %t running %t connected %t faults %d", v.Started, v.Running, v.Connected, len(v.Faults))
+func (d *recorder) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
+	d.record(m, "snapshot started %t running %t connected %t faults %d", v.Started, v.Running, v.Connected,
+		len(v.Faults))
 }
-func (d *diary) Changed(m *fleet.Member, e fakebase.Event) { d.note(m, "%s", e.Kind) }
-func (d *diary) Traced(m *fleet.Member, t fakebase.Trace) {
+func (d *recorder) OnEvent(m *fleet.Member, e fakebase.Event) { d.record(m, "%s", e.Kind) }
+func (d *recorder) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
-		d.note(m, "fault %s", t.Fault.State)
+		d.record(m, "fault %s", t.Fault.State)
 	}
 }
-func (d *diary) Gone(m *fleet.Member) { d.note(m, "gone") }
+func (d *recorder) OnRemoved(m *fleet.Member) { d.record(m, "removed") }
 
-// until waits for a number of lines about a base.
-func (d *diary) until(t *testing.T, host string, count int) []string {
+// until waits for a number of calls for a base.
+func (d *recorder) until(t *testing.T, host string, count int) []string {
 	t.Helper()
 	limit := time.After(patience)
 	for {
@@ -353,7 +355,7 @@ func (d *diary) until(t *testing.T, host string, count int) []string {
 		select {
 		case <-d.more:
 		case <-limit:
-			t.Fatalf("of %s is told only %q", host, lines)
+			t.Fatalf("calls for %s: %q, want %d", host, lines, count)
 		}
 	}
 }
@@ -362,11 +364,11 @@ func TestWatch(t *testing.T) {
 	b := newBench(t)
 	b.add(t, 1)
 	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: "deaf"}}}}, 1)
-	d := &diary{more: make(chan struct{}, 1)}
+	d := &recorder{more: make(chan struct{}, 1)}
 	stop := b.fleet.Watch("g", d)
-	if diff := cmp.Diff([]string{"shown started true running true connected true faults 1"},
+	if diff := cmp.Diff([]string{"snapshot started true running true connected true faults 1"},
 		d.until(t, "g-old-1", 1)); diff != "" {
-		t.Errorf("at the beginning (-want +got):\n%s", diff)
+		t.Errorf("initial snapshot (-want +got):\n%s", diff)
 	}
 	web := b.addSet(t, fleet.Set{Group: "g", Name: "web", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
 	d.until(t, "g-web-1", 4)
@@ -375,16 +377,16 @@ func TestWatch(t *testing.T) {
 	}
 	remove(t, b, fleet.Selection{Group: "g"})
 	want := map[string][]string{
-		"g-old-1": {"shown started true running true connected true faults 1", "disconnected", "down", "gone"},
-		"g-web-1": {"shown started false running false connected false faults 0", "up", "ready", "connected",
-			"fault set", "down", "gone"},
+		"g-old-1": {"snapshot started true running true connected true faults 1", "disconnected", "down", "removed"},
+		"g-web-1": {"snapshot started false running false connected false faults 0", "up", "ready", "connected",
+			"fault set", "down", "removed"},
 	}
 	d.mu.Lock()
-	if lines := d.lines["g-old-1"]; len(lines) == 3 { // an end that outruns the news of the connection's
-		want["g-old-1"] = []string{want["g-old-1"][0], "down", "gone"}
+	if lines := d.lines["g-old-1"]; len(lines) == 3 { // the base ended before it noticed the disconnection
+		want["g-old-1"] = []string{want["g-old-1"][0], "down", "removed"}
 	}
 	if diff := cmp.Diff(want, d.lines); diff != "" {
-		t.Errorf("in all (-want +got):\n%s", diff)
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 	d.mu.Unlock()
 	stop()
@@ -392,19 +394,18 @@ func TestWatch(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.lines) != 2 {
-		t.Errorf("after the end: %v", d.lines)
+		t.Errorf("calls after stop: %v", d.lines)
 	}
 }
 
-// Bases that come and go while others watch are shown once each, and nothing is
-// told of them before that or after they have gone.
-func TestWatchWhileBasesComeAndGo(t *testing.T) {
+// A watcher gets one snapshot of each base, before all other calls for the base, and no calls after its removal.
+func TestWatchDuringChanges(t *testing.T) {
 	b := newBench(t)
-	var coming, watching sync.WaitGroup
+	var changing, watching sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for g := range 4 {
-		coming.Go(func() {
+		changing.Go(func() {
 			for range 10 {
 				group := fmt.Sprintf("g%d", g)
 				added, err := b.fleet.Add(ctx, fleet.Set{Group: group}, 3)
@@ -431,15 +432,15 @@ func TestWatchWhileBasesComeAndGo(t *testing.T) {
 					return
 				default:
 				}
-				d := &diary{more: make(chan struct{}, 1)}
+				d := &recorder{more: make(chan struct{}, 1)}
 				stop := b.fleet.Watch("", d)
 				<-d.more
 				stop()
 				d.mu.Lock()
 				for host, lines := range d.lines {
 					for i, line := range lines {
-						if begins := strings.HasPrefix(line, "shown"); begins != (i == 0 || lines[i-1] == "gone") {
-							t.Errorf("of %s was told %q", host, lines)
+						if first := strings.HasPrefix(line, "snapshot"); first != (i == 0 || lines[i-1] == "removed") {
+							t.Errorf("calls for %s: %q", host, lines)
 						}
 					}
 				}
@@ -450,11 +451,11 @@ func TestWatchWhileBasesComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	coming.Wait()
+	changing.Wait()
 	close(over)
-	b.add(t, 1) // wakes those that wait for something to tell
+	b.add(t, 1) // unblocks watchers that wait for a first call
 	watching.Wait()
 	if seen == 0 {
-		t.Error("nothing was watched")
+		t.Error("no calls")
 	}
 }

@@ -9,46 +9,44 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Watcher receives the events of bases. Its methods are called in order for one base, concurrently for different bases,
-// and while a base is locked: they must be fast and must not call a base or the fleet.
+// Watcher receives the events of bases. The calls for one base are sequential; calls for different bases are
+// concurrent. The base is locked during a call, so methods must be fast and must not call a base or the fleet.
 type Watcher interface {
-	// Shown tells how a base is when it is first seen: with the beginning of the
-	// watch, or new, before it starts.
-	Shown(m *Member, v View)
-	// Changed tells what happens to it. Over HTTP it is connected when a heartbeat is
-	// answered after one that was not.
-	Changed(m *Member, e fakebase.Event)
-	// Traced tells what it does.
-	Traced(m *Member, t fakebase.Trace)
-	// Gone tells that it has been removed.
-	Gone(m *Member)
+	// OnSnapshot reports the present state of a base: at the beginning of the watch or, for a new base, before it
+	// starts.
+	OnSnapshot(m *Member, v BaseSnapshot)
+	// OnEvent reports an event. With the HTTP tunnel, a base connects when a heartbeat succeeds after a failed one.
+	OnEvent(m *Member, e fakebase.Event)
+	// OnTrace reports a command or a fault.
+	OnTrace(m *Member, t fakebase.Trace)
+	// OnRemoved reports that a base has been removed.
+	OnRemoved(m *Member)
 }
 
-// View is how a base is.
-type View struct {
+// BaseSnapshot is the present state of a base.
+type BaseSnapshot struct {
 	fakebase.Status
-	// Connected is as Fleet.Connected has it: that of Status knows MQTT only.
+	// Connected is the result of Fleet.Connected. Status knows only MQTT connections.
 	Connected bool
-	// Started reports whether a process of it has ever run.
+	// Started reports whether a process of the base has ever run.
 	Started bool
 	Faults  []fault.Status
 }
 
-// watcher shows bases to a Watcher: each once, whoever comes first, the member's
-// own goroutine or Watch.
+// watcher presents bases to a Watcher. Each base is presented once, by the goroutine of the member or by Watch.
 type watcher struct {
-	to    Watcher
-	group string // empty = all
+	target Watcher
+	group  string // empty = all
 
-	mu    sync.Mutex // never taken while a base is locked
-	shown map[*Member]func()
+	mu    sync.Mutex         // must not be locked while a base is locked
+	shown map[*Member]func() // functions that end the subscriptions to presented bases
 	ended bool
 }
 
-// Watch calls w for the bases of a group, or for all if it is empty, until stop is called. When Watch returns, all
-// present bases have been shown.
+// Watch calls w for the bases of a group, or for all bases if group is empty, until stop is called. All present bases
+// have been presented when Watch returns.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
-	x := &watcher{to: w, group: group, shown: map[*Member]func(){}}
+	x := &watcher{target: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
 	f.watchers = append(slices.Clone(f.watchers), x)
 	members := slices.Clone(f.members)
@@ -69,46 +67,47 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
-func (f *Fleet) show(m *Member) {
-	for _, w := range f.watching() {
+// notifyAdded presents a member to all watchers.
+func (f *Fleet) notifyAdded(m *Member) {
+	for _, w := range f.currentWatchers() {
 		w.show(f, m)
 	}
 }
 
-// hide tells all who watch that a member has ended.
-func (f *Fleet) hide(m *Member) {
-	for _, w := range f.watching() {
+// notifyRemoved reports the end of a member to all watchers.
+func (f *Fleet) notifyRemoved(m *Member) {
+	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
 		stop, shown := w.shown[m]
 		delete(w.shown, m)
 		w.mu.Unlock()
 		if shown {
 			stop()
-			w.to.Gone(m)
+			w.target.OnRemoved(m)
 		}
 	}
 }
 
-// tell tells all who watch of something that the base itself does not.
-func (f *Fleet) tell(m *Member, kind fakebase.EventKind) {
+// notify sends an event that the base itself does not emit to all watchers.
+func (f *Fleet) notify(m *Member, kind fakebase.EventKind) {
 	e := fakebase.Event{Kind: kind, Time: time.Now(), Identity: m.Base.Identity()}
-	for _, w := range f.watching() {
+	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
 		_, shown := w.shown[m]
 		w.mu.Unlock()
 		if shown {
-			w.to.Changed(m, e)
+			w.target.OnEvent(m, e)
 		}
 	}
 }
 
-func (f *Fleet) watching() []*watcher {
+func (f *Fleet) currentWatchers() []*watcher {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.watchers
 }
 
-func (f *Fleet) over(m *Member) bool {
+func (f *Fleet) hasEnded(m *Member) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return m.ended
@@ -120,21 +119,21 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, shown := w.shown[m]; shown || w.ended || f.over(m) {
+	if _, shown := w.shown[m]; shown || w.ended || f.hasEnded(m) {
 		return
 	}
-	// Changes that come before the base has been shown wait for it.
+	// Events that arrive before the snapshot wait for it.
 	var mu sync.Mutex
 	mu.Lock()
-	untrace := m.Base.Trace(func(t fakebase.Trace) { w.to.Traced(m, t) })
+	untrace := m.Base.Trace(func(t fakebase.Trace) { w.target.OnTrace(m, t) })
 	faults := m.Base.Faults()
 	connected, started := f.connected(m)
 	now, unwatch := m.Base.Watch(func(e fakebase.Event) {
 		mu.Lock()
 		defer mu.Unlock()
-		w.to.Changed(m, e)
+		w.target.OnEvent(m, e)
 	})
-	w.to.Shown(m, View{now, connected, started || now.Running, faults})
+	w.target.OnSnapshot(m, BaseSnapshot{now, connected, started || now.Running, faults})
 	mu.Unlock()
 	w.shown[m] = func() {
 		unwatch()

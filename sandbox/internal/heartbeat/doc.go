@@ -1,2 +1,2 @@
-// Package heartbeat takes what bases post over HTTP to every module controller.
+// Package heartbeat forwards HTTP heartbeats of bases to all module controllers.
 package heartbeat

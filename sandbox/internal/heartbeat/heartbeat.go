@@ -16,19 +16,18 @@ import (
 	"time"
 )
 
-// timeout is how long a controller may take for a heartbeat; one that is
-// paused never answers.
+// timeout is the timeout of a request to a controller. A paused controller does not respond.
 const timeout = 5 * time.Second
 
-// limit is more than anything that a base says of itself.
-const limit = 64 << 10
+// maxBody is the maximum size of a heartbeat in bytes.
+const maxBody = 64 << 10
 
 // Relay forwards heartbeats over HTTP to every module controller, because each of them must know every base. It responds
 // when one controller has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
-	// bases finds who takes the heartbeats of a base in a Pod.
-	bases func(hostName string) (http.RoundTripper, error)
+	// baseTransport returns the transport for the heartbeats of a base in a Pod.
+	baseTransport func(hostName string) (http.RoundTripper, error)
 
 	mu        sync.Mutex
 	addrs     map[string]string // by controller
@@ -36,10 +35,9 @@ type Relay struct {
 	listeners sync.WaitGroup
 }
 
-// New returns a relay to nobody. bases finds who takes the heartbeats of a base that posts under
-// its host name, as one in a Pod does.
-func New(bases func(hostName string) (http.RoundTripper, error)) *Relay {
-	return &Relay{bases: bases, addrs: map[string]string{}, transport: &http.Transport{
+// New returns a relay without controllers. baseTransport returns the transport for the heartbeats of a base in a Pod.
+func New(baseTransport func(hostName string) (http.RoundTripper, error)) *Relay {
+	return &Relay{baseTransport: baseTransport, addrs: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
@@ -57,17 +55,17 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 	h.listeners.Go(func() { _ = server.Serve(l) }) // ends with the listener
 	h.listeners.Go(func() {
 		<-ctx.Done()
-		_ = server.Close() // a base sends its heartbeat again
+		_ = server.Close() // a base repeats its heartbeat
 	})
 	return "http://" + l.Addr().String() + secret, nil
 }
 
-// ServeHTTP takes what a base posts to the controllers, and answers what they do. A base in a
-// Pod posts under its host name.
+// ServeHTTP forwards a request of a base to the controllers, and returns their response. The path of a base in a Pod
+// begins with the host name of the base.
 func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var to http.RoundTripper = h
 	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {
-		base, err := h.bases(hostName)
+		base, err := h.baseTransport(hostName)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
@@ -80,12 +78,12 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	case r.Method != http.MethodPost:
-		http.Error(w, "bases post", http.StatusMethodNotAllowed)
+		http.Error(w, "method must be POST", http.StatusMethodNotAllowed)
 		return
 	}
 	out := r.Clone(r.Context())
-	out.URL.Scheme = "http" // of a server's request only the path is known
-	out.Body = http.MaxBytesReader(w, r.Body, limit)
+	out.URL.Scheme = "http" // server requests have no scheme
+	out.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	response, err := to.RoundTrip(out)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
@@ -94,12 +92,12 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = response.Body.Close() }()
 	w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
 	w.WriteHeader(response.StatusCode)
-	_, _ = io.Copy(w, response.Body) // a base that is gone sends another
+	_, _ = io.Copy(w, response.Body) // the base may have disconnected
 }
 
-// Set sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token in the
+// SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token in the
 // path; empty = none. Connections to the previous address are closed.
-func (h *Relay) Set(controller, addr string) {
+func (h *Relay) SetAddr(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.addrs[controller] != addr {
@@ -112,7 +110,7 @@ func (h *Relay) Set(controller, addr string) {
 	h.addrs[controller] = addr
 }
 
-func (h *Relay) list() []string {
+func (h *Relay) controllerAddrs() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Values(h.addrs))
@@ -125,37 +123,38 @@ func (h *Relay) Wait() {
 	h.transport.CloseIdleConnections()
 }
 
-// RoundTrip posts a heartbeat. The answer is the first 200, else the last one, else the last error.
+// RoundTrip sends a heartbeat to all controllers. It returns the first response with status 200, otherwise the last
+// response, otherwise the last error.
 func (h *Relay) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
-	_ = r.Body.Close() // a RoundTripper has to, and it has been read
+	_ = r.Body.Close() // required of a RoundTripper; the body has been read
 	if err != nil {
 		return nil, fmt.Errorf("reading a heartbeat: %w", err)
 	}
 	ctx := r.Context()
-	addrs := h.list()
-	outcomes := make(chan outcome, len(addrs))
+	addrs := h.controllerAddrs()
+	results := make(chan postResult, len(addrs))
 	for _, addr := range addrs {
 		h.posts.Go(func() {
 			response, err := h.post(ctx, r, addr, body)
-			outcomes <- outcome{response, err}
+			results <- postResult{response, err}
 		})
 	}
-	return choose(ctx, outcomes)
+	return firstOK(ctx, results)
 }
 
-// outcome is what a post to one controller has led to: a response or an error.
-type outcome struct {
+// postResult is the response of one controller, or an error.
+type postResult struct {
 	response *http.Response
 	err      error
 }
 
-// choose is the answer of RoundTrip: outcomes has room for as many as there will be.
-func choose(ctx context.Context, outcomes <-chan outcome) (*http.Response, error) {
-	last := outcome{err: errors.New("no module controller receives heartbeats")}
-	for range cap(outcomes) {
+// firstOK returns the result of RoundTrip. The capacity of results is the number of controllers.
+func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, error) {
+	last := postResult{err: errors.New("no module controller receives heartbeats")}
+	for range cap(results) {
 		select {
-		case o := <-outcomes:
+		case o := <-results:
 			if o.err == nil && o.response.StatusCode == http.StatusOK {
 				return o.response, nil
 			}
@@ -169,7 +168,7 @@ func choose(ctx context.Context, outcomes <-chan outcome) (*http.Response, error
 	return last.response, last.err
 }
 
-// post goes on when nobody waits for it any more: another controller has answered.
+// post is not canceled with ctx, so that every controller gets the heartbeat even after the first has responded.
 func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -180,7 +179,7 @@ func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []b
 		url.Path = "/" + token + url.Path
 	}
 	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(),
-		bytes.NewReader(body)) //nolint:gosec // of the controllers that the sandbox runs
+		bytes.NewReader(body)) //nolint:gosec // the sandbox sets the address
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +189,9 @@ func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []b
 		return nil, err
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	_ = response.Body.Close() // what counts has been read
+	_ = response.Body.Close() // the body has been read
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer to a heartbeat: %w", err)
+		return nil, fmt.Errorf("reading the response to a heartbeat: %w", err)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(answer))
 	return response, nil

@@ -12,71 +12,72 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// conn is the broker's end of a connection under the faults of a view.
+// conn is the broker's end of a connection to which faults are applied.
 type conn struct {
 	net.Conn
-	view    *View
-	in, out *pipe // from and to the client
+	injector *Injector
+	in, out  *pipe // in: from the client; out: to the client
 
-	tapped atomic.Bool // a fault has acted on it: all packets go through the pipes
+	piped  atomic.Bool // a fault acts on the connection, so all packets go through the pipes
 	closes sync.Once
 	closed chan struct{}
 
-	// The mutex of the View guards what follows.
-	identity string // empty before CONNECT
-	known    bool   // whether client is set
+	// The mutex of the Injector guards the following fields.
+	identity string // empty before the CONNECT packet
+	known    bool   // reports whether client is set
 	client   Client
 	version  byte
 }
 
-// Through returns the broker's end of a connection with a client, under the faults of the view.
-func (v *View) Through(inner net.Conn) net.Conn {
-	c := &conn{Conn: inner, view: v, closed: make(chan struct{})}
+// Wrap returns a connection that applies faults. inner is the broker's end of a connection to a client.
+func (j *Injector) Wrap(inner net.Conn) net.Conn {
+	c := &conn{Conn: inner, injector: j, closed: make(chan struct{})}
 	c.in, c.out = newPipe(c, v1alpha1.ToBroker), newPipe(c, v1alpha1.FromBroker)
 	c.out.deliver = inner.Write
-	v.Lock()
-	defer v.Unlock()
-	v.conns[c] = struct{}{}
+	j.Lock()
+	defer j.Unlock()
+	j.conns[c] = struct{}{}
 	return c
 }
 
 func (c *conn) pipes() []*pipe { return []*pipe{c.in, c.out} }
 
-// greet records the client that the first packet names.
-func (c *conn) greet(first []byte) {
+// identify sets the client of the connection from the first packet.
+func (c *conn) identify(first []byte) {
 	identity, version := clientOf(first)
-	v := c.view
-	v.Lock()
-	defer v.Unlock()
+	j := c.injector
+	j.Lock()
+	defer j.Unlock()
 	c.identity, c.version = identity, version
-	v.arm(c)
-	for x := range v.live() {
-		v.cut(x, c)
+	j.updateConn(c)
+	for x := range j.inEffect() {
+		j.cutConn(x, c)
 	}
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.in.busy() {
+	if c.in.isActive() {
 		return c.in.read(p)
 	}
 	n, err := c.Conn.Read(p)
-	if c.in.passes(p[:n]) {
-		if c.in.ended() {
+	if c.in.passThrough(p[:n]) {
+		if c.in.isEnded() {
 			return 0, io.EOF
 		}
 		return n, err
 	}
 	c.in.feed(p[:n], err)
 	if err == nil {
-		_ = c.Conn.SetReadDeadline(time.Time{}) // it is the pipe's from now on
-		go c.pump()
+		_ = c.Conn.SetReadDeadline(time.Time{}) // from now on, the pipe implements the deadline
+		go c.readAhead()
 	}
 	return c.in.read(p)
 }
 
-// pump reads ahead, so that delays begin when packets arrive. It ends with the connection.
-func (c *conn) pump() {
+// readAhead reads packets into the pipe when they arrive, so that delays begin at that time. It returns when the
+// connection ends.
+func (c *conn) readAhead() {
 	buffer := make([]byte, 4096)
 	for {
 		n, err := c.Conn.Read(buffer)
@@ -87,13 +88,13 @@ func (c *conn) pump() {
 	}
 }
 
-// Write implements net.Conn. Packets that wait count as written, as in the buffers of a network.
+// Write implements net.Conn. It reports queued packets as written, as a network buffer does.
 func (c *conn) Write(p []byte) (int, error) {
-	passes := c.out.passes(p)
+	untouched := c.out.passThrough(p)
 	switch {
-	case c.out.ended():
+	case c.out.isEnded():
 		return 0, net.ErrClosed
-	case passes:
+	case untouched:
 		return c.Conn.Write(p)
 	default:
 		c.out.feed(p, nil)
@@ -101,24 +102,24 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// Close does not wait for queued packets, which are lost.
+// Close closes the connection and discards queued packets.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.closes.Do(func() {
 		close(c.closed)
 		c.out.end()
-		c.view.Lock()
-		delete(c.view.conns, c)
-		c.view.Unlock()
+		c.injector.Lock()
+		delete(c.injector.conns, c)
+		c.injector.Unlock()
 	})
 	return err
 }
 
-// shut ends the connection like a network failure.
-func (c *conn) shut() {
-	c.in.end() // first, so that its user reads that, and not that it was closed here
+// disconnect closes the connection like a network failure.
+func (c *conn) disconnect() {
+	c.in.end() // first, so that the broker reads EOF instead of an error about a closed connection
 	c.out.end()
-	_ = c.Conn.Close() // nothing that was to come is missed
+	_ = c.Conn.Close() // queued packets are discarded
 }
 
 // SetDeadline implements net.Conn.
@@ -137,9 +138,9 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// acknowledged reports whether an acknowledgement passes. A message that was delivered twice is acknowledged
-// twice, but its sender has sent it once.
-func (c *conn) acknowledged(p *pipe, m *packet) bool {
+// forwardsAck reports whether to forward an acknowledgement. A duplicated message is acknowledged twice, but its sender
+// expects one acknowledgement.
+func (c *conn) forwardsAck(p *pipe, m *packet) bool {
 	if m.kind != packets.Puback {
 		return true
 	}
@@ -147,5 +148,5 @@ func (c *conn) acknowledged(p *pipe, m *packet) bool {
 	if p == c.in {
 		other = c.out
 	}
-	return !other.doubled(m.id)
+	return !other.takeDuplicateAck(m.id)
 }

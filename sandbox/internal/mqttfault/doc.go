@@ -1,6 +1,6 @@
-// Package mqttfault is the target of faults on connections between MQTT clients and a broker: packets come late,
-// twice, in another order, or not at all, in one direction or both. It does only what a network, or a
-// broker of MQTT 3.1.1, may do to any client.
+// Package mqttfault injects faults into the connections between MQTT clients and a broker. It delays, duplicates,
+// reorders or drops packets in one direction or both. All faults can also occur with a real network and a broker of
+// MQTT 3.1.1.
 //
-// A connection on which no fault ever acted costs a few bytes, and no copy.
+// A connection without faults needs only a few bytes, and its data is not copied.
 package mqttfault

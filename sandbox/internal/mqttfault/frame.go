@@ -1,21 +1,21 @@
 package mqttfault
 
-// mostHeader is how long the fixed header of a packet is at most.
-const mostHeader = 5
+// maxHeader is the maximum length of the fixed header of a packet.
+const maxHeader = 5
 
-// frame knows where the packets of one direction begin and end, without keeping them.
-type frame struct {
-	header [mostHeader]byte
-	read   int // bytes of the header
-	rest   int // bytes of the packet after its header that are to come
+// framer finds the boundaries of packets in one direction. It does not store packets.
+type framer struct {
+	header [maxHeader]byte
+	read   int // number of header bytes that were read
+	rest   int // number of remaining bytes after the header
 }
 
-// begins reports whether the next byte is the first one of a packet.
-func (f *frame) begins() bool { return f.read == 0 && f.rest == 0 }
+// atPacketStart reports whether the next byte is the first byte of a packet.
+func (f *framer) atPacketStart() bool { return f.read == 0 && f.rest == 0 }
 
-// next returns how much of data belongs to the packet that is coming, and whether that ends with it.
-// data is not empty.
-func (f *frame) next(data []byte) (n int, ends bool) {
+// next returns the number of bytes of data that belong to the current packet, and reports whether the packet ends with
+// them. data must not be empty.
+func (f *framer) next(data []byte) (n int, ends bool) {
 	for f.rest == 0 {
 		if n == len(data) {
 			return n, false
@@ -23,10 +23,10 @@ func (f *frame) next(data []byte) (n int, ends bool) {
 		f.header[f.read] = data[n]
 		f.read++
 		n++
-		if f.read < 2 || f.header[f.read-1]&0x80 != 0 && f.read < mostHeader {
+		if f.read < 2 || f.header[f.read-1]&0x80 != 0 && f.read < maxHeader {
 			continue
 		}
-		for i := f.read - 1; i > 0; i-- { // seven bits of each, the lowest first
+		for i := f.read - 1; i > 0; i-- { // seven bits per byte, the lowest bits first
 			f.rest = f.rest<<7 | int(f.header[i]&0x7f)
 		}
 		f.read = 0

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// within is how long something may take that must happen, and never how long something is looked at that
-	// must not.
-	within = check.Patience
-	never  = 200 * time.Millisecond
+	// waitTimeout is the maximum time to wait for an expected event, and quietTime the time in which an unexpected event
+	// must not occur.
+	waitTimeout = check.Patience
+	quietTime   = 200 * time.Millisecond
 )
 
-// rig is a broker behind a view, with two bases and a controller.
+// rig is a broker whose connections go through an Injector.
 type rig struct {
-	*mqttfault.View
+	*mqttfault.Injector
 	faults *fault.Set
 	t      *testing.T
 	broker *broker.Broker
@@ -48,9 +48,9 @@ func newRig(t *testing.T) *rig {
 		r.events = append(r.events,
 			strings.TrimSpace(fmt.Sprintf("%s %s %s %s", group, e.Fault.ID, e.Fault.Change, e.Fault.Base)))
 	})
-	r.View = mqttfault.New(mqttfault.Options{
+	r.Injector = mqttfault.New(mqttfault.Options{
 		Faults: r.faults,
-		Who: func(identity string) mqttfault.Client {
+		ClientOf: func(identity string) mqttfault.Client {
 			if group, set, is := strings.Cut(identity, "."); is {
 				return mqttfault.Client{Base: group + "-" + set, Group: group}
 			}
@@ -64,7 +64,7 @@ func newRig(t *testing.T) *rig {
 		},
 	})
 	var err error
-	r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.View}})
+	r.broker, err = broker.New(broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{View: r.Injector}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +72,18 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// client is a client of the broker.
+// client is an MQTT client of the broker.
 type client struct {
 	paho.Client
-	t     *testing.T
-	heard chan string
-	lost  chan error
+	t        *testing.T
+	received chan string
+	lost     chan error
 }
 
-// connect connects a controller, or a base in memory, which hears all that is for it.
+// connect connects a controller or a base, and subscribes to its topics.
 func (r *rig) connect(identity string) *client {
 	r.t.Helper()
-	c := &client{t: r.t, heard: make(chan string, 100), lost: make(chan error, 10)}
+	c := &client{t: r.t, received: make(chan string, 100), lost: make(chan error, 10)}
 	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID(
 		"koupleless@@@" + identity).SetAutoReconnect(false).SetOrderMatters(true).
 		SetConnectionLostHandler(func(_ paho.Client, err error) { c.lost <- err })
@@ -95,8 +95,8 @@ func (r *rig) connect(identity string) *client {
 		o.SetUsername(broker.ControllerUser).SetPassword(r.broker.Passwords().Controller)
 	}
 	c.Client = paho.NewClient(o)
-	if token := c.Connect(); !token.WaitTimeout(within) || token.Error() != nil {
-		r.t.Fatalf("%s does not get in: %v", identity, token.Error())
+	if token := c.Connect(); !token.WaitTimeout(waitTimeout) || token.Error() != nil {
+		r.t.Fatalf("connecting as %s: %v", identity, token.Error())
 	}
 	r.t.Cleanup(func() { c.Disconnect(0) })
 	subscribed := c.Subscribe(topic, 1, func(_ paho.Client, m paho.Message) {
@@ -104,59 +104,59 @@ func (r *rig) connect(identity string) *client {
 		if m.Duplicate() {
 			mark = " again"
 		}
-		c.heard <- m.Topic()[strings.LastIndex(m.Topic(), "/")+1:] + " " + string(m.Payload()) + mark
+		c.received <- m.Topic()[strings.LastIndex(m.Topic(), "/")+1:] + " " + string(m.Payload()) + mark
 	})
-	if !subscribed.WaitTimeout(within) || subscribed.Error() != nil {
+	if !subscribed.WaitTimeout(waitTimeout) || subscribed.Error() != nil {
 		r.t.Fatal(subscribed.Error())
 	}
 	return c
 }
 
-// say publishes, and returns when that is acknowledged.
-func (c *client) say(topic, payload string) {
+// publish sends a message and waits for the acknowledgement.
+func (c *client) publish(topic, payload string) {
 	c.t.Helper()
-	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(within) ||
+	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(waitTimeout) ||
 		token.Error() != nil {
-		c.t.Fatalf("%s is not acknowledged: %v", topic, token.Error())
+		c.t.Fatalf("publishing on %s: %v", topic, token.Error())
 	}
 }
 
-func (c *client) hears(want ...string) {
+func (c *client) wantMessages(want ...string) {
 	c.t.Helper()
 	var got []string
 	for range want {
 		select {
-		case heard := <-c.heard:
-			got = append(got, heard)
-		case <-time.After(within):
-			c.t.Fatalf("heard %v, and nothing more", got)
+		case message := <-c.received:
+			got = append(got, message)
+		case <-time.After(waitTimeout):
+			c.t.Fatalf("received %v before the timeout, want %v", got, want)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		c.t.Errorf("heard (-want +got):\n%s", diff)
+		c.t.Errorf("received messages (-want +got):\n%s", diff)
 	}
 }
 
-func (c *client) hearsNothing() {
+func (c *client) wantNoMessage() {
 	c.t.Helper()
 	select {
-	case heard := <-c.heard:
-		c.t.Errorf("heard %q", heard)
-	case <-time.After(never):
+	case message := <-c.received:
+		c.t.Errorf("unexpected message %q", message)
+	case <-time.After(quietTime):
 	}
 }
 
-func (c *client) isLost() {
+func (c *client) wantDisconnect() {
 	c.t.Helper()
 	select {
 	case err := <-c.lost:
-		c.t.Logf("the client says: %v", err)
-	case <-time.After(within):
-		c.t.Fatal("the connection stays")
+		c.t.Logf("connection lost: %v", err)
+	case <-time.After(waitTimeout):
+		c.t.Fatal("connection is still open")
 	}
 }
 
-// set sets a rule of the group run, as a scenario would: for bases, or for a controller.
+// set sets a fault of the group run for bases or for a controller.
 func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &x)
@@ -174,21 +174,21 @@ func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
 
 func (r *rig) clear(id string) {
 	r.t.Helper()
-	if gone := r.faults.Clear(func(i fault.Injection) bool { return i.ID == id }); len(gone) != 1 {
-		r.t.Fatalf("cleared %v", gone)
+	if cleared := r.faults.Clear(func(i fault.Injection) bool { return i.ID == id }); len(cleared) != 1 {
+		r.t.Fatalf("cleared faults = %v, want one", cleared)
 	}
 }
 
-func (r *rig) rule(id string) fault.Status {
-	rules := r.faults.List("run")
-	i := slices.IndexFunc(rules, func(x fault.Status) bool { return x.ID == id })
+func (r *rig) status(id string) fault.Status {
+	list := r.faults.List("run")
+	i := slices.IndexFunc(list, func(x fault.Status) bool { return x.ID == id })
 	if i < 0 {
-		r.t.Fatalf("no rule %s", id)
+		r.t.Fatalf("fault %s not found", id)
 	}
-	return rules[i]
+	return list[i]
 }
 
-func (r *rig) told(want ...string) {
+func (r *rig) wantEvents(want ...string) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,104 +197,104 @@ func (r *rig) told(want ...string) {
 	}
 }
 
-// What is held in one direction comes in order when the rule ends; the other direction, and other
-// clients, go on.
+// TestHold: a hold in one direction does not affect the other direction or other clients. Held messages are delivered in
+// order when the fault is cleared.
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
-	r.set(v1alpha1.Fault{ID: "deaf", Kind: v1alpha1.MQTTHold,
+	r.set(v1alpha1.Fault{ID: "hold", Kind: v1alpha1.MQTTHold,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
-	controller.say("run.b1/installBiz", "1") // the broker has it
-	controller.say("run.b1/installBiz", "2")
-	controller.say("run.b2/installBiz", "3")
-	two.hears("installBiz 3")
-	one.hearsNothing()
-	heart := one.Publish("koupleless_dev/run.b1/base/heart", 1, false, "4") // its acknowledgement is held too
-	controller.hears("heart 4")
-	r.clear("deaf")
-	one.hears("installBiz 1", "installBiz 2")
-	if !heart.WaitTimeout(within) || heart.Error() != nil {
-		t.Errorf("the heartbeat is not acknowledged: %v", heart.Error())
+	controller.publish("run.b1/installBiz", "1") // the broker acknowledges it
+	controller.publish("run.b1/installBiz", "2")
+	controller.publish("run.b2/installBiz", "3")
+	two.wantMessages("installBiz 3")
+	one.wantNoMessage()
+	heart := one.Publish("koupleless_dev/run.b1/base/heart", 1, false, "4") // the acknowledgement is held, too
+	controller.wantMessages("heart 4")
+	r.clear("hold")
+	one.wantMessages("installBiz 1", "installBiz 2")
+	if !heart.WaitTimeout(waitTimeout) || heart.Error() != nil {
+		t.Errorf("publishing a heartbeat: %v", heart.Error())
 	}
-	controller.say("run.b1/installBiz", "5")
-	one.hears("installBiz 5")
-	r.told("run deaf set b1", "run deaf fired b1", "run deaf cleared b1")
+	controller.publish("run.b1/installBiz", "5")
+	one.wantMessages("installBiz 5")
+	r.wantEvents("run hold set b1", "run hold fired b1", "run hold cleared b1")
 }
 
-// What goes to the broker is held likewise, and a rule ends by itself.
+// TestHoldToBroker: a hold to the broker expires.
 func TestHoldToBroker(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	r.set(v1alpha1.Fault{ID: "mute", Kind: v1alpha1.MQTTHold, For: core.Duration(never),
+	r.set(v1alpha1.Fault{ID: "hold", Kind: v1alpha1.MQTTHold, For: core.Duration(quietTime),
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1")
 	began := time.Now()
-	base.say("run.b1/base/heart", "1") // is acknowledged when the rule has ended
-	if took := time.Since(began); took < never {
-		t.Errorf("it came after %s", took)
+	base.publish("run.b1/base/heart", "1") // acknowledged when the fault has expired
+	if took := time.Since(began); took < quietTime {
+		t.Errorf("acknowledged after %s, want at least %s", took, quietTime)
 	}
-	controller.hears("heart 1")
+	controller.wantMessages("heart 1")
 }
 
-// A half-open connection loses what comes, in one direction, and ends with the rule.
+// TestHalfOpen: a half-open connection drops packets in one direction. It is closed when the fault is cleared.
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	controller, base, other := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
-	r.set(v1alpha1.Fault{ID: "gone", Kind: v1alpha1.MQTTHalfOpen,
+	r.set(v1alpha1.Fault{ID: "halfOpen", Kind: v1alpha1.MQTTHalfOpen,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1", "run-b2")
 	base.Publish("koupleless_dev/run.b1/base/heart", 1, false, "1")
-	controller.say("run.b1/installBiz", "2")
-	base.hears("installBiz 2") // comes; its acknowledgement is lost
-	controller.hearsNothing()
-	r.clear("gone")
-	base.isLost()
-	controller.say("run.b2/installBiz", "3")
-	other.hears("installBiz 3") // had lost nothing
+	controller.publish("run.b1/installBiz", "2")
+	base.wantMessages("installBiz 2") // the acknowledgement is dropped
+	controller.wantNoMessage()
+	r.clear("halfOpen")
+	base.wantDisconnect()
+	controller.publish("run.b2/installBiz", "3")
+	other.wantMessages("installBiz 3") // no packet was dropped, so the connection is still open
 	again := r.connect("run.b1")
-	again.say("run.b1/base/heart", "4")
-	controller.hears("heart 4")
+	again.publish("run.b1/base/heart", "4")
+	controller.wantMessages("heart 4")
 }
 
-// A cut ends the connections of a client and refuses new ones until it ends.
+// TestCut: a cut closes the connections of a client, and refuses new connections until it is cleared.
 func TestCut(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTCut}, 0, "run-b1")
-	base.isLost()
+	base.wantDisconnect()
 	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID(
 		"koupleless@@@run.b1").SetAutoReconnect(false).
 		SetUsername(broker.BaseUser).SetPassword(r.broker.Passwords().Base)
 	refused := paho.NewClient(o).Connect()
-	if !refused.WaitTimeout(within) || refused.Error() == nil {
-		t.Errorf("it got in again: %v", refused.Error())
+	if !refused.WaitTimeout(waitTimeout) || refused.Error() == nil {
+		t.Errorf("connecting during the cut: error = %v, want an error", refused.Error())
 	}
-	r.connect("run.b2").say("run.b2/base/heart", "1")
-	controller.hears("heart 1")
-	if x := r.rule("cut"); x.Fired < 2 {
-		t.Errorf("it fired %d times", x.Fired)
+	r.connect("run.b2").publish("run.b2/base/heart", "1")
+	controller.wantMessages("heart 1")
+	if x := r.status("cut"); x.Triggered < 2 {
+		t.Errorf("triggered %d times, want at least 2", x.Triggered)
 	}
 	r.clear("cut")
-	r.connect("run.b1").say("run.b1/base/heart", "2")
-	controller.hears("heart 2")
+	r.connect("run.b1").publish("run.b1/base/heart", "2")
+	controller.wantMessages("heart 2")
 }
 
-// What is delayed comes later, in order.
+// TestDelay: delayed messages are delivered in order.
 func TestDelay(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
-	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: core.Delay{Min: core.Duration(never)},
+	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: core.Delay{Min: core.Duration(quietTime)},
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
 	began := time.Now()
 	for i := range 5 {
-		controller.say("run.b1/installBiz", fmt.Sprint(i))
+		controller.publish("run.b1/installBiz", fmt.Sprint(i))
 	}
-	base.hears("installBiz 0", "installBiz 1", "installBiz 2", "installBiz 3", "installBiz 4")
-	if took := time.Since(began); took < never {
-		t.Errorf("they came after %s", took)
+	base.wantMessages("installBiz 0", "installBiz 1", "installBiz 2", "installBiz 3", "installBiz 4")
+	if took := time.Since(began); took < quietTime {
+		t.Errorf("messages arrived after %s, want at least %s", took, quietTime)
 	}
 }
 
-// The n-th message of a kind is delivered twice, the second time marked, and its sender hears of one
-// delivery: the next message of its gets through.
+// TestDuplicate: the n-th matching message is delivered twice, the second time with the DUP flag. Its sender gets one
+// acknowledgement.
 func TestDuplicate(t *testing.T) {
 	for _, direction := range []v1alpha1.Direction{v1alpha1.ToBroker, v1alpha1.FromBroker} {
 		t.Run(string(direction), func(t *testing.T) {
@@ -307,41 +307,41 @@ func TestDuplicate(t *testing.T) {
 					Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 1)
 			}
 			for i := range 4 {
-				controller.say("run.b1/health", fmt.Sprint(i))
-				controller.say("run.b1/installBiz", fmt.Sprint(i))
+				controller.publish("run.b1/health", fmt.Sprint(i))
+				controller.publish("run.b1/installBiz", fmt.Sprint(i))
 			}
 			mark := " again"
 			if direction == v1alpha1.ToBroker {
-				mark = "" // the broker delivers both as its own
+				mark = "" // the broker forwards them as two messages
 			}
-			base.hears("health 0", "installBiz 0", "health 1", "installBiz 1", "installBiz 1"+mark, "health 2",
+			base.wantMessages("health 0", "installBiz 0", "health 1", "installBiz 1", "installBiz 1"+mark, "health 2",
 				"installBiz 2", "health 3", "installBiz 3")
-			base.hearsNothing()
+			base.wantNoMessage()
 		})
 	}
 }
 
-// A message comes after the next one of another topic, those of its own topic behind it; and after a
-// second if there is none.
+// TestReorder: a message is delivered after the next message of another topic, or after a second. Messages of the same
+// topic keep their order.
 func TestReorder(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	reorder := v1alpha1.Fault{Kind: v1alpha1.MQTTReorder,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker, Messages: []string{"installBiz"}}}
 	r.set(reorder, 0, "run-b1")
-	controller.say("run.b1/installBiz", "1")
-	controller.say("run.b1/installBiz", "2")
-	controller.say("run.b1/uninstallBiz", "3")
-	base.hears("uninstallBiz 3", "installBiz 1", "installBiz 2")
+	controller.publish("run.b1/installBiz", "1")
+	controller.publish("run.b1/installBiz", "2")
+	controller.publish("run.b1/uninstallBiz", "3")
+	base.wantMessages("uninstallBiz 3", "installBiz 1", "installBiz 2")
 	r.set(reorder, 0, "run-b1")
-	controller.say("run.b1/installBiz", "4")
-	base.hears("installBiz 4")
+	controller.publish("run.b1/installBiz", "4")
+	base.wantMessages("installBiz 4")
 }
 
-// The controller is killed before its n-th message, which never comes, or after it; messages for the
-// bases of others do not count.
+// TestKill: the controller is killed before or after its n-th matching message. Messages to bases of other groups do not
+// match.
 func TestKill(t *testing.T) {
-	for kind, comes := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
+	for kind, delivered := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {
 			r := newRig(t)
 			controller, second, base, other := r.connect("c1"), r.connect("c2"), r.connect("run.b1"), r.connect(
@@ -353,32 +353,32 @@ func TestKill(t *testing.T) {
 			}
 			r.set(v1alpha1.Fault{ID: "k", Kind: kind, Skip: 1,
 				Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 1)
-			controller.say("run.b1/installBiz", "1")
-			controller.say("other.b1/installBiz", "2")
-			second.say("run.b1/installBiz", "3")
-			base.hears("installBiz 1", "installBiz 3")
-			other.hears("installBiz 2")
+			controller.publish("run.b1/installBiz", "1")
+			controller.publish("other.b1/installBiz", "2")
+			second.publish("run.b1/installBiz", "3")
+			base.wantMessages("installBiz 1", "installBiz 3")
+			other.wantMessages("installBiz 2")
 			controller.Publish("koupleless_dev/run.b1/installBiz", 1, false, "4")
 			select {
 			case n := <-killed:
 				if n != 1 {
-					t.Errorf("controller %d was killed", n)
+					t.Errorf("killed controller = %d, want 1", n)
 				}
-			case <-time.After(within):
-				t.Fatal("nobody was killed")
+			case <-time.After(waitTimeout):
+				t.Fatal("no controller was killed")
 			}
-			if comes {
-				base.hears("installBiz 4")
+			if delivered {
+				base.wantMessages("installBiz 4")
 			}
-			base.hearsNothing()
-			if x := r.rule("k"); x.Fired != 1 || x.Ended == "" {
-				t.Errorf("the rule is %+v", x)
+			base.wantNoMessage()
+			if x := r.status("k"); x.Triggered != 1 || x.Ended == "" {
+				t.Errorf("fault = %+v, want it triggered once and ended", x)
 			}
 		})
 	}
 }
 
-// A rule that notes ends at the n-th message, and ids belong to groups.
+// TestNote: a note fault ends at the n-th message. Fault IDs are unique within a group.
 func TestNote(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -387,17 +387,17 @@ func TestNote(t *testing.T) {
 	note := v1alpha1.Fault{ID: "third", Kind: v1alpha1.MQTTNote, Count: 9}
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &note)
 	if _, err := r.Inject(fault.Injection{Fault: note, Target: v1alpha1.TargetMQTT, Group: "run"}); err == nil {
-		t.Error("the id is there twice in a group")
+		t.Error("two faults in a group have the same ID, want an error")
 	}
 	if _, err := r.Inject(fault.Injection{Fault: note, Target: v1alpha1.TargetMQTT, Group: "other"}); err != nil {
 		t.Error(err)
 	}
 	var ended []bool
 	for i := range 3 {
-		controller.say("run.b1/installBiz", fmt.Sprint(i))
-		ended = append(ended, r.rule("third").Ended != "")
+		controller.publish("run.b1/installBiz", fmt.Sprint(i))
+		ended = append(ended, r.status("third").Ended != "")
 	}
-	base.hears("installBiz 0", "installBiz 1", "installBiz 2")
+	base.wantMessages("installBiz 0", "installBiz 1", "installBiz 2")
 	if diff := cmp.Diff([]bool{false, false, true}, ended); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
 	}

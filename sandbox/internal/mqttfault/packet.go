@@ -1,27 +1,26 @@
 package mqttfault
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// again marks a PUBLISH that is delivered again [MQTT-3.3.1-1].
-const again = 1 << 3
+// dupFlag marks a PUBLISH that is sent again [MQTT-3.3.1-1].
+const dupFlag = 1 << 3
 
-// packet is a packet as it passes.
+// packet is an encoded MQTT packet and the fields that faults need.
 type packet struct {
 	data  []byte
 	kind  byte
 	qos   byte
-	id    uint16 // of a PUBLISH of QoS 1, or a PUBACK
+	id    uint16 // of a PUBLISH with QoS 1 or a PUBACK
 	topic string // of a PUBLISH
 }
 
-// parse reads what counts of a packet. One that cannot be read passes as it is: the client or the broker
-// says what is wrong with it.
+// parse decodes the fields of a packet. The fields of an invalid packet are zero, and the packet is forwarded unchanged:
+// its receiver reports the error.
 func parse(data []byte, version byte) *packet {
 	p := &packet{data: data, kind: data[0] >> 4}
 	head, body := packets.FixedHeader{}, data[headerOf(data):]
@@ -29,32 +28,33 @@ func parse(data []byte, version byte) *packet {
 		return p
 	}
 	head.Remaining = len(body)
-	read := packets.Packet{FixedHeader: head, ProtocolVersion: version}
+	decoded := packets.Packet{FixedHeader: head, ProtocolVersion: version}
 	switch p.kind {
 	case packets.Publish:
-		if read.PublishDecode(body) == nil {
-			p.qos, p.id, p.topic = head.Qos, read.PacketID, read.TopicName
+		if decoded.PublishDecode(body) == nil {
+			p.qos, p.id, p.topic = head.Qos, decoded.PacketID, decoded.TopicName
 		}
 	case packets.Puback:
-		if read.PubackDecode(body) == nil {
-			p.id = read.PacketID
+		if decoded.PubackDecode(body) == nil {
+			p.id = decoded.PacketID
 		}
 	}
 	return p
 }
 
+// headerOf returns the length of the fixed header.
 func headerOf(data []byte) int {
 	n := 1
-	for n < len(data) && n < mostHeader && data[n]&0x80 != 0 {
+	for n < len(data) && n < maxHeader && data[n]&0x80 != 0 {
 		n++
 	}
 	return min(n+1, len(data))
 }
 
-// twice is a message as it is delivered again.
-func (p *packet) twice() []byte {
+// duplicate returns the message with the DUP flag.
+func (p *packet) duplicate() []byte {
 	data := slices.Clone(p.data)
-	data[0] |= again
+	data[0] |= dupFlag
 	return data
 }
 
@@ -62,10 +62,11 @@ func (p *packet) String() string {
 	if p.topic != "" {
 		return p.topic
 	}
-	return fmt.Sprintf("a %s", packets.PacketNames[p.kind])
+	return packets.PacketNames[p.kind]
 }
 
-// clientOf reads a CONNECT: the identity that its client id ends with, and the version of MQTT.
+// clientOf returns the identity in the client ID of a CONNECT packet, and the MQTT version. They are zero for other
+// packets.
 func clientOf(data []byte) (identity string, version byte) {
 	if data[0]>>4 != packets.Connect {
 		return "", 0

@@ -12,111 +12,111 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// asideFor is how long a message waits for one of another topic that it is to come after.
-const asideFor = time.Second
+// reorderTimeout is the maximum time that a reordered message waits for a message of another topic.
+const reorderTimeout = time.Second
 
 // pipe is one direction of a connection.
 type pipe struct {
 	c         *conn
 	direction v1alpha1.Direction
-	// deliver takes what comes out; nil = read does.
+	// deliver writes delivered data; nil = data is delivered by read.
 	deliver func([]byte) (int, error)
 
-	feeding sync.Mutex // one at a time feeds
+	feeding sync.Mutex // held by feed
 
-	mu         sync.Mutex
-	frame      frame
-	packet     []byte // what has come of the packet that is coming, if it is judged
-	raw        bool   // its beginning has passed unjudged
-	greeting   bool   // the first packet is to come
-	queue      []item
-	aside      []item // messages of asideTopic that let one of another topic pass
-	asideTopic string
-	twice      map[uint16]int
-	ready      []byte // of the first of the queue, what is to be read
-	err        error  // how it ends after the queue
-	held       bool
-	cut        bool // end was called
-	serving    bool // everything goes through the queue
-	delivers   bool // deliver is called
-	deadline   time.Time
-	changed    chan struct{}
+	mu             sync.Mutex
+	framer         framer
+	packet         []byte // bytes of an incomplete packet that will be handled
+	midPacket      bool   // the current packet began before the pipe was active
+	awaitsConnect  bool   // the first packet is not complete
+	queue          []queuedPacket
+	reordered      []queuedPacket // messages of reorderedTopic that wait for a message of another topic
+	reorderedTopic string
+	duplicateAcks  map[uint16]int // by packet ID: acknowledgements to drop
+	unread         []byte         // rest of the packet that is being read
+	err            error          // returned by read after the queue
+	held           bool
+	ended          bool // end was called
+	active         bool // all data goes through the queue
+	draining       bool // drain is running
+	deadline       time.Time
+	changed        chan struct{} // closed when the state changes
 }
 
-// item is what waits.
-type item struct {
-	data  []byte
-	due   time.Time
-	after func() // is called when it has come; nil = nothing is
+// queuedPacket is a packet that has not been delivered.
+type queuedPacket struct {
+	data          []byte
+	due           time.Time
+	afterDelivery func() // called after the delivery; may be nil
 }
 
 func newPipe(c *conn, d v1alpha1.Direction) *pipe {
-	return &pipe{c: c, direction: d, greeting: d == v1alpha1.ToBroker, changed: make(chan struct{})}
+	return &pipe{c: c, direction: d, awaitsConnect: d == v1alpha1.ToBroker, changed: make(chan struct{})}
 }
 
-// tell wakes who waits; p.mu is held.
-func (p *pipe) tell() {
+// notify wakes all waiting goroutines. The caller holds p.mu.p.mu is held.
+func (p *pipe) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// busy reports whether what is read next waits in the pipe, or comes through it.
-func (p *pipe) busy() bool {
+// isActive reports whether all data goes through the queue.
+func (p *pipe) isActive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.serving
+	return p.active
 }
 
-// passes reports whether data passes untouched, and notes where its packets end.
-func (p *pipe) passes(data []byte) bool {
+// passThrough reports whether data can be forwarded without the queue, and tracks the boundaries of packets.
+func (p *pipe) passThrough(data []byte) bool {
 	p.mu.Lock()
-	p.serving = p.serving || p.c.tapped.Load() && !p.greeting
-	if p.serving {
+	p.active = p.active || p.c.piped.Load() && !p.awaitsConnect
+	if p.active {
 		p.mu.Unlock()
 		return false
 	}
 	var first []byte
 	for len(data) > 0 {
-		n, ends := p.frame.next(data)
-		if p.greeting {
+		n, ends := p.framer.next(data)
+		if p.awaitsConnect {
 			p.packet = append(p.packet, data[:n]...)
 			if ends {
-				first, p.packet, p.greeting = p.packet, nil, false
+				first, p.packet, p.awaitsConnect = p.packet, nil, false
 			}
 		}
 		data = data[n:]
 	}
-	p.raw = !p.frame.begins()
+	p.midPacket = !p.framer.atPacketStart()
 	p.mu.Unlock()
 	if first != nil {
-		p.c.greet(first)
+		p.c.identify(first)
 	}
 	return true
 }
 
-// ended reports whether the connection was ended, as the network does.
-func (p *pipe) ended() bool {
+// isEnded reports whether a fault has closed the connection.
+func (p *pipe) isEnded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cut
+	return p.ended
 }
 
-// feed takes what has come, and how it ends if it does.
+// feed handles received data. err is the error that ends the connection, or nil.
 func (p *pipe) feed(data []byte, err error) {
 	p.feeding.Lock()
 	defer p.feeding.Unlock()
 	for len(data) > 0 {
-		n, ends := p.frame.next(data) // nobody else uses the frame of a pipe that is fed
+		n, ends := p.framer.next(data) // an active pipe uses its framer only here
 		switch {
-		case p.raw:
-			p.push(item{data: append([]byte(nil), data[:n]...), due: time.Now()})
-			p.raw = !ends
+		case p.midPacket:
+			p.enqueue(queuedPacket{data: append([]byte(nil), data[:n]...), due: time.Now()})
+			p.midPacket = !ends
 		default:
 			p.packet = append(p.packet, data[:n]...)
 			if ends {
-				whole := p.packet
+				complete := p.packet
 				p.packet = nil
-				p.judged(parse(whole, p.c.version))
+				p.handle(parse(complete, p.c.version))
 			}
 		}
 		data = data[n:]
@@ -124,163 +124,163 @@ func (p *pipe) feed(data []byte, err error) {
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.cut { // else the network has ended it, and its user reads that
+		if !p.ended { // otherwise, read returns io.EOF
 			p.err = err
 		}
-		p.tell()
+		p.notify()
 	}
 }
 
-// judged does with a packet what the rules say.
-func (p *pipe) judged(m *packet) {
-	if !p.c.acknowledged(p, m) {
+// handle applies the faults to a packet.
+func (p *pipe) handle(m *packet) {
+	if !p.c.forwardsAck(p, m) {
 		return
 	}
-	v := p.c.view.judge(p.c, p.direction, m)
+	e := p.c.injector.applyFaults(p.c, p.direction, m)
 	switch {
-	case v.shut:
-		p.c.shut()
+	case e.disconnect:
+		p.c.disconnect()
 		return
-	case v.kill && v.lose:
-		p.c.view.o.Kill(p.c.client.Replica)
+	case e.kill && e.drop:
+		p.c.injector.o.Kill(p.c.client.Replica)
 		return
-	case v.lose:
+	case e.drop:
 		return
 	}
-	x := item{data: m.data, due: time.Now().Add(v.delay)}
-	if v.kill {
-		x.after = func() { p.c.view.o.Kill(p.c.client.Replica) }
+	x := queuedPacket{data: m.data, due: time.Now().Add(e.delay)}
+	if e.kill {
+		x.afterDelivery = func() { p.c.injector.o.Kill(p.c.client.Replica) }
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case v.aside && len(p.aside) == 0:
-		p.aside, p.asideTopic = append(p.aside, x), m.topic
-		time.AfterFunc(asideFor, p.release)
-	case len(p.aside) > 0 && m.kind == packets.Publish && m.topic == p.asideTopic:
-		p.aside = append(p.aside, x)
+	case e.reorder && len(p.reordered) == 0:
+		p.reordered, p.reorderedTopic = append(p.reordered, x), m.topic
+		time.AfterFunc(reorderTimeout, p.flushReordered)
+	case len(p.reordered) > 0 && m.kind == packets.Publish && m.topic == p.reorderedTopic:
+		p.reordered = append(p.reordered, x)
 	default:
-		p.pushed(x)
-		if v.again && m.qos == 1 && p.c.version < 5 {
-			if p.twice == nil {
-				p.twice = map[uint16]int{}
+		p.enqueueLocked(x)
+		if e.duplicate && m.qos == 1 && p.c.version < 5 {
+			if p.duplicateAcks == nil {
+				p.duplicateAcks = map[uint16]int{}
 			}
-			p.twice[m.id]++
-			p.pushed(item{data: m.twice(), due: x.due})
+			p.duplicateAcks[m.id]++
+			p.enqueueLocked(queuedPacket{data: m.duplicate(), due: x.due})
 		}
 		if m.kind == packets.Publish {
-			p.released()
+			p.flushReorderedLocked()
 		}
 	}
 }
 
-// release lets what was put aside come, after all.
-func (p *pipe) release() {
+// flushReordered queues the reordered messages.
+func (p *pipe) flushReordered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.released()
+	p.flushReorderedLocked()
 }
 
-func (p *pipe) released() {
-	for _, x := range p.aside {
-		p.pushed(x)
+func (p *pipe) flushReorderedLocked() {
+	for _, x := range p.reordered {
+		p.enqueueLocked(x)
 	}
-	p.aside = nil
+	p.reordered = nil
 }
 
-// doubled reports whether a message of an id was delivered twice and one acknowledgement of it has to go,
-// which is this one.
-func (p *pipe) doubled(id uint16) bool {
+// takeDuplicateAck reports whether to drop an acknowledgement of a packet ID, because the message was duplicated. It
+// returns true once per duplicate.
+func (p *pipe) takeDuplicateAck(id uint16) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.twice[id] == 0 {
+	if p.duplicateAcks[id] == 0 {
 		return false
 	}
-	p.twice[id]--
-	if p.twice[id] == 0 {
-		delete(p.twice, id)
+	p.duplicateAcks[id]--
+	if p.duplicateAcks[id] == 0 {
+		delete(p.duplicateAcks, id)
 	}
 	return true
 }
 
-func (p *pipe) push(x item) {
+func (p *pipe) enqueue(x queuedPacket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pushed(x)
+	p.enqueueLocked(x)
 }
 
-func (p *pipe) pushed(x item) {
-	if p.cut {
+func (p *pipe) enqueueLocked(x queuedPacket) {
+	if p.ended {
 		return
 	}
 	if n := len(p.queue); n > 0 && x.due.Before(p.queue[n-1].due) {
-		x.due = p.queue[n-1].due // the order stays
+		x.due = p.queue[n-1].due // keep the order
 	}
 	p.queue = append(p.queue, x)
-	p.tell()
-	if p.deliver != nil && !p.delivers {
-		p.delivers = true
-		go p.serve()
+	p.notify()
+	if p.deliver != nil && !p.draining {
+		p.draining = true
+		go p.drain()
 	}
 }
 
-// serve delivers what comes out, while there is something.
-func (p *pipe) serve() {
+// drain delivers queued packets until the queue is empty or the connection ends.
+func (p *pipe) drain() {
 	for {
 		x, more := p.next()
 		if !more {
 			return
 		}
 		if _, err := p.deliver(x.data); err != nil {
-			p.c.shut()
+			p.c.disconnect()
 			return
 		}
-		if x.after != nil {
-			x.after()
+		if x.afterDelivery != nil {
+			x.afterDelivery()
 		}
 	}
 }
 
-// next waits for what is to be delivered next; nothing more is when the queue is empty, or the
-// connection has ended.
-func (p *pipe) next() (x item, more bool) {
+// next waits until the first queued packet is due, and removes it from the queue. It returns false if the queue is empty
+// or the connection has ended.
+func (p *pipe) next() (x queuedPacket, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
-		if len(p.queue) > 0 && p.due() {
+		if len(p.queue) > 0 && p.headIsDue() {
 			return p.pop(), true
 		}
 		if len(p.queue) == 0 || !p.wait(time.Time{}) {
-			p.delivers = false
-			return item{}, false
+			p.draining = false
+			return queuedPacket{}, false
 		}
 	}
 }
 
-func (p *pipe) pop() item {
+func (p *pipe) pop() queuedPacket {
 	x := p.queue[0]
 	p.queue = p.queue[1:]
 	return x
 }
 
-// due reports whether the first of the queue may come now.
-func (p *pipe) due() bool { return !p.held && !time.Now().Before(p.queue[0].due) }
+// headIsDue reports whether the first queued packet can be delivered now.
+func (p *pipe) headIsDue() bool { return !p.held && !time.Now().Before(p.queue[0].due) }
 
-// read reads what has come out, and waits for it until the deadline.
+// read reads delivered data. It blocks until data is available, the deadline has passed, or the connection ends.
 func (p *pipe) read(buffer []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		switch {
-		case len(p.ready) > 0:
-			n := copy(buffer, p.ready)
-			p.ready = p.ready[n:]
+		case len(p.unread) > 0:
+			n := copy(buffer, p.unread)
+			p.unread = p.unread[n:]
 			return n, nil
-		case len(p.queue) > 0 && p.due():
+		case len(p.queue) > 0 && p.headIsDue():
 			x := p.pop()
-			p.ready = x.data
-			if x.after != nil {
-				go x.after()
+			p.unread = x.data
+			if x.afterDelivery != nil {
+				go x.afterDelivery()
 			}
 		case len(p.queue) == 0 && p.err != nil:
 			return 0, p.err
@@ -292,55 +292,56 @@ func (p *pipe) read(buffer []byte) (int, error) {
 	}
 }
 
-// wait waits until something changes, the first of the queue is due, or a time has come; false when the
-// connection is closed. p.mu is held, but not in the meantime.
+// wait blocks until the state changes, the first queued packet is due, or the time until has passed. It returns false if
+// the connection is closed. The caller holds p.mu, which wait unlocks while it blocks.
 func (p *pipe) wait(until time.Time) bool {
 	if len(p.queue) > 0 && !p.held && (until.IsZero() || p.queue[0].due.Before(until)) {
 		until = p.queue[0].due
 	}
-	var passed <-chan time.Time
+	var expired <-chan time.Time
 	if !until.IsZero() {
 		timer := time.NewTimer(time.Until(until))
 		defer timer.Stop()
-		passed = timer.C
+		expired = timer.C
 	}
 	changed := p.changed
 	p.mu.Unlock()
 	defer p.mu.Lock()
 	select {
 	case <-changed:
-	case <-passed:
+	case <-expired:
 	case <-p.c.closed:
 		return false
 	}
 	return true
 }
 
-// setDeadline notes the deadline of read, and reports whether that is all that it is for.
-func (p *pipe) setDeadline(t time.Time) (enough bool) {
+// setDeadline sets the deadline of read. It reports whether the pipe is active. Otherwise, the caller must set the
+// deadline of the connection.
+func (p *pipe) setDeadline(t time.Time) (active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.deadline = t
-	if p.serving {
-		p.tell()
+	if p.active {
+		p.notify()
 	}
-	return p.serving
+	return p.active
 }
 
-// hold keeps back what comes, or lets it come.
+// hold stops or resumes the delivery of queued packets.
 func (p *pipe) hold(held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held != held {
 		p.held = held
-		p.tell()
+		p.notify()
 	}
 }
 
-// end ends the pipe: nothing that waits comes any more.
+// end ends the pipe and discards queued packets.
 func (p *pipe) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue, p.aside, p.ready, p.err, p.cut = nil, nil, nil, io.EOF, true
-	p.tell()
+	p.queue, p.reordered, p.unread, p.err, p.ended = nil, nil, nil, io.EOF, true
+	p.notify()
 }

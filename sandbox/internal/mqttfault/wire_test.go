@@ -24,24 +24,24 @@ func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 	return b.Bytes()
 }
 
-// What is delivered twice is acknowledged twice, and the sender hears of it once, since it knows of one
-// delivery: the second one might be for the next message of that id.
+// TestDuplicateIsAcknowledgedOnce: the receiver acknowledges a duplicated message twice. The sender gets one
+// acknowledgement, because it could use the packet ID for the next message.
 func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
-	view := mqttfault.New(mqttfault.Options{
-		Who:    func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} },
-		Faults: fault.NewSet(func(string, events.Event) {}), Kill: func(int) {},
+	injector := mqttfault.New(mqttfault.Options{
+		ClientOf: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} },
+		Faults:   fault.NewSet(func(string, events.Event) {}), Kill: func(int) {},
 	})
-	rule := v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate}
-	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &rule)
-	if _, err := view.Inject(fault.Injection{Fault: rule, Target: v1alpha1.TargetMQTT,
+	duplicate := v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate}
+	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &duplicate)
+	if _, err := injector.Inject(fault.Injection{Fault: duplicate, Target: v1alpha1.TargetMQTT,
 		Bases: []string{"b"}}); err != nil {
 		t.Fatal(err)
 	}
 	client, inner := net.Pipe()
-	server := view.Through(inner)
+	server := injector.Wrap(inner)
 	for _, end := range []net.Conn{client, server} {
 		defer func() { _ = end.Close() }()
-		check.Must(t, end.SetDeadline(time.Now().Add(within)))
+		check.Must(t, end.SetDeadline(time.Now().Add(waitTimeout)))
 	}
 	connect := packets.Packet{ProtocolVersion: 4,
 		Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: "x@@@b", Clean: true}}
@@ -51,28 +51,28 @@ func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	ping := packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Pingresp}}
 	connect.FixedHeader.Type = packets.Connect
 	hello, message := encoded(t, connect.ConnectEncode), encoded(t, publish.PublishEncode)
-	acked, alive := encoded(t, ack.PubackEncode), encoded(t, ping.PingrespEncode)
+	acked, pong := encoded(t, ack.PubackEncode), encoded(t, ping.PingrespEncode)
 	again := bytes.Clone(message)
 	again[0] |= 1 << 3
-	reads := func(from net.Conn, want []byte) {
+	wantRead := func(from net.Conn, want []byte) {
 		t.Helper()
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(from, got); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("read (-want +got):\n%s", diff)
+			t.Fatalf("packets (-want +got):\n%s", diff)
 		}
 	}
 	go func() {
-		_, _ = client.Write(hello) // what is read shows it
+		_, _ = client.Write(hello) // errors show up when the server reads
 		_, _ = client.Write(message)
 	}()
-	reads(server, append(append(bytes.Clone(hello), message...), again...))
-	for _, answer := range [][]byte{acked, acked, alive, acked} { // the last one is for another message
+	wantRead(server, append(append(bytes.Clone(hello), message...), again...))
+	for _, answer := range [][]byte{acked, acked, pong, acked} { // the last one acknowledges another message
 		if _, err := server.Write(answer); err != nil {
 			t.Fatal(err)
 		}
 	}
-	reads(client, append(append(bytes.Clone(acked), alive...), acked...))
+	wantRead(client, append(append(bytes.Clone(acked), pong...), acked...))
 }

@@ -31,91 +31,91 @@ const (
 	Selector = labels.Component + "=" + labels.Vnode
 	// vnodePrefix begins the name of such a Node; the base's identity follows.
 	vnodePrefix = "vnode."
-	// firstFence is the value of labels.Fence of a Node that has had only one controller.
+	// firstFence is the value of labels.Fence on a Node that has had only one controller.
 	firstFence = "1"
-	// waitPeriod is the time between two looks of Wait.
-	waitPeriod    = 20 * time.Millisecond
-	namesInError  = 3
-	removedAtOnce = 50
+	// waitInterval is the interval of the checks of Wait.
+	waitInterval         = 20 * time.Millisecond
+	namesInError         = 3
+	maxConcurrentDeletes = 50
 )
 
-// endedBackoff limits the retries of the deletion of the Node of a base that has ended: six attempts in about 3 s.
-var endedBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
+// deleteBackoff limits retries of a Node deletion: six attempts in about 3 s.
+var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watch follows the Nodes of bases. A Node counts as Ready when it also has no taint: Kubernetes taints a new Node, and a
-// Pod that is scheduled before the taint is removed waits for seconds. Its methods may be called concurrently.
-type Watch struct {
+// Watcher watches the Nodes of bases. It treats a Node as Ready only if it has no taint: Kubernetes taints new Nodes,
+// and Pods that are scheduled before the taint is removed wait for seconds. Its methods may be called concurrently.
+type Watcher struct {
 	client  kubernetes.Interface
 	env     string
 	created func(identity, holder string)
 
 	mu    sync.Mutex
-	ready map[string]nodeState // by identity
+	nodes map[string]nodeState // by identity of the base
 }
 
 type nodeState struct {
 	name  string
 	ready bool
-	held  bool // by the bundled controller
-	// commands is the host:port at which a base with the tunnel http takes commands; empty = the base takes none.
+	held  bool // the bundled controller manages the Node
+	// commands is the host:port at which a base with the HTTP tunnel accepts commands, or empty.
 	commands string
 }
 
-// New returns a watch of the Nodes whose names may end with an environment. It follows nothing before Start. It
-// calls created for each Node that has had only one controller. holder is the CLIENT_ID of this controller, or
-// empty for a custom controller. created may be nil.
-func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watch {
-	return &Watch{client: client, env: env, created: created, ready: map[string]nodeState{}}
+// New returns a watcher of the Nodes of bases. The environment env may be the suffix of their names. New does not start
+// the watch. The watcher calls created, which may be nil, for each Node that has had only one controller; holder is the
+// CLIENT_ID of that controller, or empty for a custom controller.
+func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
+	return &Watcher{client: client, env: env, created: created, nodes: map[string]nodeState{}}
 }
 
-// Start follows the Nodes until ctx ends. It can be called once.
-func (n *Watch) Start(ctx context.Context) error {
+// Start watches the Nodes until ctx ends. Call Start once.
+func (n *Watcher) Start(ctx context.Context) error {
 	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
-	err := informer.SetTransform(slim)
+	err := informer.SetTransform(stripNode)
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    n.set,
-			UpdateFunc: func(_, o any) { n.set(o) },
-			DeleteFunc: n.unset,
+			AddFunc:    n.onUpdate,
+			UpdateFunc: func(_, o any) { n.onUpdate(o) },
+			DeleteFunc: n.onDelete,
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("following the Nodes of bases: %w", err)
+		return fmt.Errorf("watching the Nodes of bases: %w", err)
 	}
 	informer.RunWithContext(ctx)
 	return nil
 }
 
-// slim drops everything of a Node that is not looked at.
-func slim(o any) (any, error) {
+// stripNode removes the fields of a Node that the watcher does not use.
+func stripNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return o, nil
 	}
-	slim := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID,
+	stripped := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID,
 		ResourceVersion: node.ResourceVersion}}
 	if holder := node.Annotations[labels.Holder]; holder != "" {
-		slim.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
+		stripped.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
 	}
 	if port := node.Labels[labels.TunnelPort]; port != "" {
-		slim.Labels = map[string]string{labels.TunnelPort: port}
-		slim.Status.Addresses = node.Status.Addresses
+		stripped.Labels = map[string]string{labels.TunnelPort: port}
+		stripped.Status.Addresses = node.Status.Addresses
 	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
-			slim.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
+			stripped.Spec.Taints = []corev1.Taint{{Key: t.Key, Effect: t.Effect}}
 		}
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			slim.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+			stripped.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	return slim, nil
+	return stripped, nil
 }
 
-func (n *Watch) set(o any) {
+func (n *Watcher) onUpdate(o any) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
 		return
@@ -131,45 +131,43 @@ func (n *Watch) set(o any) {
 	}
 	id, holder := n.Identity(node.Name), node.Annotations[labels.Holder]
 	n.mu.Lock()
-	_, known := n.ready[id]
-	n.ready[id] = s
+	_, known := n.nodes[id]
+	n.nodes[id] = s
 	n.mu.Unlock()
 	if !known && n.created != nil && (holder == "" || node.Annotations[labels.Fence] == firstFence) {
 		n.created(id, holder)
 	}
 }
 
-func (n *Watch) unset(o any) {
+func (n *Watcher) onDelete(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
 	if node, ok := o.(*corev1.Node); ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		delete(n.ready, n.Identity(node.Name))
+		delete(n.nodes, n.Identity(node.Name))
 	}
 }
 
-// Identity takes the base's identity out of a Node's name, which is
-// vnode.<identity>, or vnode.<identity>.<env>.
-func (n *Watch) Identity(name string) string {
+// Identity returns the identity of a base from the name of its Node: vnode.<identity> or vnode.<identity>.<env>.
+func (n *Watcher) Identity(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
 }
 
-// Of returns the name of the Node of a base, empty if there is none, and whether
-// it is Ready.
-func (n *Watch) Of(identity string) (name string, ready bool) {
+// NodeOf returns the name of the Node of a base, or an empty string, and whether the Node is Ready.
+func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.ready[identity]
+	s := n.nodes[identity]
 	return s.name, s.ready
 }
 
-// TakesCommands reports whether a base, by its Node, takes commands over HTTP at host:port.
-func (n *Watch) TakesCommands(addr string) bool {
+// AcceptsCommands reports whether addr, a host:port, is where a base accepts commands over HTTP, according to its Node.
+func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, s := range n.ready {
+	for _, s := range n.nodes {
 		if s.commands != "" && s.commands == addr {
 			return true
 		}
@@ -177,54 +175,54 @@ func (n *Watch) TakesCommands(addr string) bool {
 	return false
 }
 
-// Left returns those of the given identities whose Node is Ready. With held, it returns only bases whose Node the
-// bundled controller manages: Ended deletes these Nodes.
-func (n *Watch) Left(identities []string, held bool) []string {
+// WithReadyNode returns those of the given identities whose Node is Ready. If held is true, it returns only bases whose
+// Node the bundled controller manages; DeleteNodes deletes these Nodes.
+func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(identities), func(id string) bool {
-		s := n.ready[id]
+		s := n.nodes[id]
 		return !s.ready || held && !s.held
 	})
 }
 
-// Wait blocks until the Nodes of all bases are Ready. When ctx ends before, the error has the number of the missing ones
-// and the names of some.
-func (n *Watch) Wait(ctx context.Context, identities func() []string) error {
+// Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error has the number of missing Nodes and
+// the identities of some bases.
+func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
-	err := wait.PollUntilContextCancel(ctx, waitPeriod, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
 		all = identities()
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		missing = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return n.ready[id].ready })
+		missing = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return n.nodes[id].ready })
 		return len(missing) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d bases have no Ready Node, such as %s: %w", len(missing), len(all),
+		return fmt.Errorf("bases without a Ready Node: %d of %d, for example %s: %w", len(missing), len(all),
 			strings.Join(missing[:min(len(missing), namesInError)], ", "), context.Cause(ctx))
 	}
 	return nil
 }
 
-// Sweep deletes all Nodes of bases as Remove does, and the install records of controllers, in a cluster of this sandbox. No
-// controller may run.
-func Sweep(ctx context.Context, client kubernetes.Interface) error {
+// RemoveAll removes all Nodes of bases like Remove, and deletes the install records of controllers. The cluster must
+// belong to the sandbox, and no controller may be running.
+func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.LedgerLease}))
+			metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.InstallRecordLease}))
 }
 
-// Remove deletes the Nodes of bases for which ours returns true, with their Leases and Pods. All Nodes are deleted
+// Remove deletes the Nodes of bases for which owned returns true, with their Leases and Pods. It deletes all Nodes
 // before the first Pod, so that no replacement Pod is bound to one of these Nodes.
-func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.Node) bool) error {
+func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of bases: %w", err)
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !ours(&n) })
-	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePodsOf} {
-		var group errgroup.Group // what fails does not keep the others from going
-		group.SetLimit(removedAtOnce)
+	list.Items = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return !owned(&n) })
+	for _, remove := range []func(context.Context, kubernetes.Interface, string) error{removeNode, removePods} {
+		var group errgroup.Group // a failure does not stop the other deletions
+		group.SetLimit(maxConcurrentDeletes)
 		for _, n := range list.Items {
 			group.Go(func() error { return remove(ctx, client, n.Name) })
 		}
@@ -233,17 +231,17 @@ func Remove(ctx context.Context, client kubernetes.Interface, ours func(*corev1.
 	return err
 }
 
-// Ended deletes the Nodes of bases that have ended, if the bundled controller manages them. The controller then
-// removes the base with its Pods and Lease. It also deletes Nodes that the watch has not seen yet, and retries for
-// some seconds, because the API server may restart.
-func (n *Watch) Ended(ctx context.Context, identities []string) error {
+// DeleteNodes deletes the Nodes of ended bases if the bundled controller manages them. The controller then removes the
+// Pods and Leases of the bases. DeleteNodes includes Nodes that the watch has not seen yet. It retries for some
+// seconds, because the API server may be restarting.
+func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
-	group.SetLimit(removedAtOnce)
+	group.SetLimit(maxConcurrentDeletes)
 	for _, id := range identities {
-		seen, _ := n.Of(id)
+		seen, _ := n.NodeOf(id)
 		name := cmp.Or(seen, vnodePrefix+id)
 		group.Go(func() error {
-			err := retry.OnError(endedBackoff, func(error) bool { return ctx.Err() == nil },
+			err := retry.OnError(deleteBackoff, func(error) bool { return ctx.Err() == nil },
 				func() error { return n.deleteHeld(ctx, name) })
 			if err != nil {
 				return fmt.Errorf("deleting Node %s: %w", name, err)
@@ -254,7 +252,7 @@ func (n *Watch) Ended(ctx context.Context, identities []string) error {
 	return group.Wait()
 }
 
-func (n *Watch) deleteHeld(ctx context.Context, name string) error {
+func (n *Watcher) deleteHeld(ctx context.Context, name string) error {
 	node, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err == nil && node.Annotations[labels.Holder] != "" {
 		err = n.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
@@ -276,7 +274,7 @@ func removeNode(ctx context.Context, client kubernetes.Interface, name string) e
 	return nil
 }
 
-func removePodsOf(ctx context.Context, client kubernetes.Interface, node string) error {
+func removePods(ctx context.Context, client kubernetes.Interface, node string) error {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
 	if err != nil {

@@ -27,7 +27,7 @@ func aNode(ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 	}
 }
 
-func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
+func TestWaitRequiresReadyNodeWithoutTaint(t *testing.T) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	cases := []struct {
 		name string
@@ -35,7 +35,7 @@ func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
 		want bool
 	}{
 		{"Ready", aNode(corev1.ConditionTrue), true},
-		{"Ready, and tainted as not ready still", aNode(corev1.ConditionTrue, notReady), false},
+		{"Ready with the not-ready taint", aNode(corev1.ConditionTrue, notReady), false},
 		{"unknown", aNode(corev1.ConditionUnknown), false},
 		{"not ready", aNode(corev1.ConditionFalse, notReady), false},
 	}
@@ -55,11 +55,11 @@ func TestANodeCountsWhenPodsCanBeScheduledToIt(t *testing.T) {
 				err := n.Wait(limited, func() []string { return []string{"a"} })
 				switch {
 				case c.want && err != nil:
-					t.Errorf("the wait failed: %v", err)
+					t.Errorf("Wait returned %v", err)
 				case !c.want && !errors.Is(err, context.DeadlineExceeded):
-					t.Errorf("error %v, want that the deadline is exceeded", err)
+					t.Errorf("error %v, want %v", err, context.DeadlineExceeded)
 				}
-				if _, ready := n.Of("a"); ready != c.want {
+				if _, ready := n.NodeOf("a"); ready != c.want {
 					t.Errorf("ready: %t, want %t", ready, c.want)
 				}
 			})

@@ -19,42 +19,39 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Owner describes the Nodes and Leases that one sandbox has created in a cluster with other users.
+// Owner identifies the Nodes and Leases that one sandbox has created in a shared cluster.
 type Owner struct {
 	// Env is the environment of the sandbox.
 	Env string
-	// HolderPrefix is the prefix of the CLIENT_ID of each controller of the sandbox. No other controller has
-	// this prefix.
+	// HolderPrefix is the prefix of the CLIENT_ID of each controller of the sandbox. No other controller uses it.
 	HolderPrefix string
-	// Bases are the identities of the bases whose Nodes its controllers have created.
+	// Bases are the identities of the bases whose Nodes the controllers of the sandbox have created.
 	Bases map[string]bool
 }
 
-// InUseError reports Nodes and Leases of an environment that the sandbox has not created.
+// InUseError reports Nodes and Leases of an environment that the sandbox did not create.
 type InUseError struct {
 	Env string
-	// Found has one line per Node or Lease.
+	// Found describes one Node or Lease per line.
 	Found []string
 }
 
 const foundInError = 6
 
-// Error names the Nodes and Leases, and states what to do.
+// Error lists the Nodes and Leases, and states the fix.
 func (e *InUseError) Error() string {
 	shown := e.Found[:min(len(e.Found), foundInError)]
 	var more string
 	if n := len(e.Found) - len(shown); n > 0 {
 		more = fmt.Sprintf("\n  and %d more", n)
 	}
-	return fmt.Sprintf("environment %q is in use by a module controller or by bases that this sandbox has not "+
-		"started:\n  %s%s\n"+
+	return fmt.Sprintf("environment %q is used by a module controller or bases of another user:\n  %s%s\n"+
 		"omit --env (spec.env) to use a generated environment, or choose an unused one; if no controller renews "+
-		"these Leases any more, "+
-		"delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
+		"these Leases any more, delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
-// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes or Leases of
-// controllers that the sandbox has not created. It is read-only.
+// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes, or Leases of
+// controllers that the sandbox did not create. It is read-only.
 func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) error {
 	leases, err := o.leases(ctx, client)
 	if err != nil {
@@ -64,23 +61,23 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	if err != nil {
 		return fmt.Errorf("listing the Nodes of environment %q: %w", o.Env, err)
 	}
-	made := map[string]bool{} // names of Nodes; a killed daemon may not have recorded their bases
+	created := map[string]bool{} // by name of the Node; a killed daemon may not have recorded the base
 	var ofControllers, found, ofNodes []string
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		made[n.Name] = o.MadeNode(n)
-		if !made[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
+		created[n.Name] = o.CreatedNode(n)
+		if !created[n.Name] && labels.Value(n.Labels, labels.Component) == labels.Vnode {
 			found = append(found, fmt.Sprintf("Node %s, held by controller %q", n.Name, n.Annotations[labels.Holder]))
 		}
 	}
 	for i := range leases {
 		l := &leases[i]
 		switch {
-		case o.madeLease(l) || made[l.Name]: // the Lease of a Node has the name of the Node
+		case o.createdLease(l) || created[l.Name]: // the Lease of a Node has the name of the Node
 		case l.Labels[labels.Component] == labels.VnodeLease:
-			ofNodes = append(ofNodes, describe(l))
+			ofNodes = append(ofNodes, describeLease(l))
 		default:
-			ofControllers = append(ofControllers, describe(l))
+			ofControllers = append(ofControllers, describeLease(l))
 		}
 	}
 	found = slices.Concat(ofControllers, found, ofNodes)
@@ -90,7 +87,7 @@ func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) err
 	return nil
 }
 
-func describe(l *coordinationv1.Lease) string {
+func describeLease(l *coordinationv1.Lease) string {
 	text := fmt.Sprintf("Lease %s/%s, held by %q", l.Namespace, l.Name, ptr.Deref(l.Spec.HolderIdentity, ""))
 	if t := l.Spec.AcquireTime; t != nil {
 		text += " since " + t.UTC().Format(time.RFC3339)
@@ -101,15 +98,15 @@ func describe(l *coordinationv1.Lease) string {
 	return text
 }
 
-// MadeNode reports whether a controller of the sandbox has created a Node, and no other controller holds it now.
-func (o Owner) MadeNode(n *corev1.Node) bool {
+// CreatedNode reports whether a controller of the sandbox created a Node and no other controller holds it now.
+func (o Owner) CreatedNode(n *corev1.Node) bool {
 	holder := n.Annotations[labels.Holder]
 	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) ||
 		holder == "" && o.Bases[identityOf(n.Name)]
 }
 
-// madeLease reports whether the sandbox has created a Lease of its environment.
-func (o Owner) madeLease(l *coordinationv1.Lease) bool {
+// createdLease reports whether the sandbox created a Lease of its environment.
+func (o Owner) createdLease(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.VnodeLease {
 		return o.Bases[identityOf(l.Name)]
 	}
@@ -128,7 +125,7 @@ func identityOf(node string) string {
 
 func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
 	of := fmt.Sprintf("%s=%s,%s in (%s,%s,%s)", labels.Env, o.Env, labels.Component, labels.VnodeLease,
-		labels.ControllerLease, labels.LedgerLease)
+		labels.ControllerLease, labels.InstallRecordLease)
 	list, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
 		metav1.ListOptions{LabelSelector: of})
 	if err != nil {
@@ -137,10 +134,10 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 	return list.Items, nil
 }
 
-// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call
-// Remove after the controllers of the sandbox have ended.
+// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call Remove
+// after the controllers of the sandbox have ended.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
-	return errors.Join(Remove(ctx, client, o.MadeNode), o.removeLeases(ctx, client))
+	return errors.Join(Remove(ctx, client, o.CreatedNode), o.removeLeases(ctx, client))
 }
 
 func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) error {
@@ -148,18 +145,18 @@ func (o Owner) removeLeases(ctx context.Context, client kubernetes.Interface) er
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(l coordinationv1.Lease) bool { return !o.madeLease(&l) })
+	all = slices.DeleteFunc(all, func(l coordinationv1.Lease) bool { return !o.createdLease(&l) })
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	peer, err := leases.Get(ctx, labels.PeerLeasePrefix+strings.ToLower(o.Env), metav1.GetOptions{})
 	switch {
-	// a controller that ends clears the holder
-	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.madeLease(peer)):
+	// a controller clears the holder when it ends
+	case err == nil && (ptr.Deref(peer.Spec.HolderIdentity, "") == "" || o.createdLease(peer)):
 		all = append(all, *peer)
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("reading the Lease for peer Deployments: %w", err)
 	}
-	var group errgroup.Group // an error does not stop the other deletions
-	group.SetLimit(removedAtOnce)
+	var group errgroup.Group // a failure does not stop the other deletions
+	group.SetLimit(maxConcurrentDeletes)
 	for i := range all {
 		l := &all[i]
 		group.Go(func() error {

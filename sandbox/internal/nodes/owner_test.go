@@ -42,8 +42,9 @@ func heldNode(identity, env, holder, fence string) *corev1.Node {
 var me = Owner{Env: "dev", HolderPrefix: "koupsandbox-me-",
 	Bases: map[string]bool{"mine": true, "silent": true, "lost": true, "custom": true}}
 
-// world has objects of this sandbox and of others, all in the environment dev unless the name says otherwise.
-func world() []runtime.Object {
+// sharedCluster returns objects of this sandbox and of other users. The environment is dev, except in names with
+// "other-env".
+func sharedCluster() []runtime.Object {
 	return []runtime.Object{
 		heldNode("mine", "dev", "koupsandbox-me-1", "3"),
 		heldNode("created", "dev", "koupsandbox-me-1", "1"),
@@ -61,17 +62,17 @@ func world() []runtime.Object {
 		lease("vnode.other-env", labels.VnodeLease, "prod", "vnode.other-env"),
 		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"),
 		lease("controller-theirs", labels.ControllerLease, "dev", "mc-0"),
-		lease("ledger-mine", labels.LedgerLease, "dev", "koupsandbox-me-1"),
-		lease("ledger-theirs", labels.LedgerLease, "dev", "mc-0"),
+		lease("ledger-mine", labels.InstallRecordLease, "dev", "koupsandbox-me-1"),
+		lease("ledger-theirs", labels.InstallRecordLease, "dev", "mc-0"),
 		lease("module-controller-peer.dev", "", "", "mc-0"),
 		lease("worker", "", "", "worker"),
 	}
 }
 
-// An environment with Nodes or Leases of another owner is refused, and the error names them. Nodes and Leases
-// of this sandbox are accepted.
+// CheckUnused rejects an environment with Nodes or Leases of other users, and lists them. It accepts Nodes and Leases
+// of this sandbox.
 func TestCheckUnused(t *testing.T) {
-	err := me.CheckUnused(t.Context(), fake.NewClientset(world()...))
+	err := me.CheckUnused(t.Context(), fake.NewClientset(sharedCluster()...))
 	var inUse *InUseError
 	if !errors.As(err, &inUse) {
 		t.Fatalf("error %v, want an InUseError", err)
@@ -89,9 +90,9 @@ func TestCheckUnused(t *testing.T) {
 	if diff := cmp.Diff(want, inUse.Found); diff != "" {
 		t.Errorf("found (-want +got):\n%s", diff)
 	}
-	for _, text := range []string{`environment "dev" is in use`, want[0], "and 2 more", "omit --env"} {
+	for _, text := range []string{`environment "dev" is used`, want[0], "and 2 more", "omit --env"} {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the error does not state %q: %v", text, err)
+			t.Errorf("error %q does not contain %q", err, text)
 		}
 	}
 	mine := fake.NewClientset(heldNode("mine", "dev", "koupsandbox-me-1", "3"),
@@ -102,14 +103,14 @@ func TestCheckUnused(t *testing.T) {
 		lease("controller-mine", labels.ControllerLease, "dev", "koupsandbox-me-1"),
 		lease("vnode.silent", labels.VnodeLease, "dev", "vnode.silent"))
 	if err := me.CheckUnused(t.Context(), mine); err != nil {
-		t.Errorf("an environment of this sandbox alone: %v", err)
+		t.Errorf("environment with objects of this sandbox only: %v", err)
 	}
 }
 
-// Remove deletes only objects of this sandbox. It keeps the ledger of a running controller, and the Leases of
+// Remove deletes only objects of this sandbox. It keeps the ledger Lease of a running controller, and the Leases of
 // other bases without a Node.
 func TestOwnerRemove(t *testing.T) {
-	client := fake.NewClientset(world()...)
+	client := fake.NewClientset(sharedCluster()...)
 	podsByNode(client)
 	check.Must(t, me.Remove(t.Context(), client))
 	want := []string{
@@ -119,27 +120,27 @@ func TestOwnerRemove(t *testing.T) {
 		"Lease vnode.other-env", "Lease vnode.theirs", "Lease vnode.theirs-silent", "Lease worker",
 	}
 	if diff := cmp.Diff(want, remaining(t, client)); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
+		t.Errorf("remaining objects (-want +got):\n%s", diff)
 	}
 	for _, holder := range []string{"", "koupsandbox-me-1"} {
 		client := fake.NewClientset(lease("module-controller-peer.dev", "", "", holder))
 		check.Must(t, me.Remove(t.Context(), client))
 		if all, err := client.CoordinationV1().Leases("").List(t.Context(), metav1.ListOptions{}); err != nil ||
 			len(all.Items) > 0 {
-			t.Errorf("a Lease for peer Deployments, held by %q, stays: %v, %v", holder, all.Items, err)
+			t.Errorf("Lease for peer Deployments with holder %q remains: %v, %v", holder, all.Items, err)
 		}
 	}
 }
 
-// A watch reports a Node that one controller has created, and not one that was taken over.
-func TestCreated(t *testing.T) {
+// A watcher calls created for a Node that has had only one controller, and not for a Node that was taken over.
+func TestCreatedCallback(t *testing.T) {
 	var got []string
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })
 	for _, node := range []*corev1.Node{heldNode("a", "dev", "mc-0", "1"), heldNode("a", "dev", "mc-0", "1"),
 		heldNode("b", "dev", "mc-0", "2"), heldNode("c", "dev", "", "")} {
-		slim, err := slim(node)
+		stripped, err := stripNode(node)
 		check.Must(t, err)
-		n.set(slim)
+		n.onUpdate(stripped)
 	}
 	if diff := cmp.Diff([]string{"a mc-0", "c "}, got); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)

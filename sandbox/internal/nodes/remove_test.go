@@ -31,7 +31,7 @@ func withPod(node *corev1.Node) []runtime.Object {
 	}
 }
 
-// podsByNode has a fake API know the field selector by which the Pods of a Node are found.
+// podsByNode adds support for the field selector spec.nodeName to a fake client.
 func podsByNode(client *fake.Clientset) {
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		node, found := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
@@ -48,11 +48,11 @@ func podsByNode(client *fake.Clientset) {
 	})
 }
 
-// What bases that have ended have left goes; Nodes of other bases, and of no base, stay.
-// The fake clientset deletes no collections: what it is asked for is looked at.
-func TestSweepDeletesWhatControllersNoted(t *testing.T) {
+// RemoveAll deletes the Leases with the install records of controllers. The fake client does not implement the deletion
+// of collections, so the test checks the request.
+func TestRemoveAllDeletesInstallRecords(t *testing.T) {
 	client := fake.NewClientset()
-	check.Must(t, Sweep(t.Context(), client))
+	check.Must(t, RemoveAll(t.Context(), client))
 	var asked []string
 	for _, a := range client.Actions() {
 		if d, ok := a.(clienttesting.DeleteCollectionAction); ok && a.GetVerb() == "delete-collection" {
@@ -75,19 +75,19 @@ func TestRemove(t *testing.T) {
 	check.Must(t, Remove(t.Context(), client, func(n *corev1.Node) bool { return n.Name == "vnode.a" }))
 	if diff := cmp.Diff([]string{"Node vnode.b.dev", "Node worker", "Pod on-vnode.b.dev", "Pod on-worker",
 		"Lease vnode.b.dev", "Lease worker"}, remaining(t, client)); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
+		t.Errorf("remaining objects (-want +got):\n%s", diff)
 	}
 }
 
-// Of bases that ended those Nodes go that a controller of this project serves, though no watch has seen them.
-func TestEnded(t *testing.T) {
+// DeleteNodes deletes only Nodes that the bundled controller manages, including Nodes that the watch has not seen.
+func TestDeleteNodes(t *testing.T) {
 	served, other, stays := aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue)
 	other.Name, stays.Name = "vnode.b", "vnode.c"
 	for _, n := range []*corev1.Node{served, stays} {
 		n.Annotations = map[string]string{labels.Holder: "me"}
 	}
 	client := fake.NewClientset(served, other, stays)
-	check.Must(t, New(client, "dev", nil).Ended(t.Context(), []string{"a", "b", "without a node"}))
+	check.Must(t, New(client, "dev", nil).DeleteNodes(t.Context(), []string{"a", "b", "without a node"}))
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	var left []string
@@ -95,32 +95,32 @@ func TestEnded(t *testing.T) {
 		left = append(left, n.Name)
 	}
 	if diff := cmp.Diff([]string{"vnode.b", "vnode.c"}, left); diff != "" {
-		t.Errorf("Nodes that are left (-want +got):\n%s", diff)
+		t.Errorf("remaining Nodes (-want +got):\n%s", diff)
 	}
 }
 
-// Only the Node of a base with the tunnel http names an address for commands.
-func TestTakesCommands(t *testing.T) {
+// Only the Node of a base with the HTTP tunnel has an address for commands.
+func TestAcceptsCommands(t *testing.T) {
 	n := New(fake.NewClientset(), "dev", nil)
 	for name, port := range map[string]string{"a": "2238", "b": ""} {
 		node := aNode(corev1.ConditionTrue)
 		node.Name, node.Labels[labels.TunnelPort] = "vnode."+name, port
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalDNS, Address: "192.0.2.1"},
 			{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-		slim, err := slim(node)
+		stripped, err := stripNode(node)
 		check.Must(t, err)
-		n.set(slim)
+		n.onUpdate(stripped)
 	}
 	for addr, want := range map[string]bool{"127.0.0.1:2238": true, "127.0.0.1:2239": false, "192.0.2.1:2238": false,
 		"": false, "127.0.0.1:": false} {
-		if got := n.TakesCommands(addr); got != want {
-			t.Errorf("TakesCommands(%q) is %t", addr, got)
+		if got := n.AcceptsCommands(addr); got != want {
+			t.Errorf("AcceptsCommands(%q) returned %t", addr, got)
 		}
 	}
 }
 
-// The deletion of the Node of a base that has ended is retried for some seconds, and then fails.
-func TestEndedWithoutAPI(t *testing.T) {
+// DeleteNodes retries for some seconds before it fails.
+func TestDeleteNodesRetries(t *testing.T) {
 	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
 		synctest.Test(t, func(t *testing.T) {
 			node := aNode(corev1.ConditionTrue)
@@ -130,7 +130,7 @@ func TestEndedWithoutAPI(t *testing.T) {
 				failures--
 				return failures >= 0, nil, errors.New("the API server restarts")
 			})
-			err := New(client, "dev", nil).Ended(t.Context(), []string{"a"})
+			err := New(client, "dev", nil).DeleteNodes(t.Context(), []string{"a"})
 			if got := fmt.Sprint(errors.Join(err)); got != stdcmp.Or(want, "<nil>") {
 				t.Errorf("error %q, want %q", got, want)
 			}

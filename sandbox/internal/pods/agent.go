@@ -16,53 +16,52 @@ import (
 const (
 	agentProgram = "/koupsandbox"
 	agentPod     = AgentName + "-0"
-	// agentTime is how long the Pod of the agent may take: its node may have to pull the image.
-	agentTime = time.Minute
+	// agentTimeout limits how long LaunchAgent waits for the Pod, including the image pull.
+	agentTimeout = time.Minute
 )
 
-// EnsureAgent has the cluster run the Pod of the traffic agent. It does not wait for it. It refuses to
-// touch a StatefulSet of somebody else.
+// EnsureAgent creates or updates the StatefulSet of the traffic agent. It does not wait for the Pod. It returns an
+// error if the StatefulSet belongs to another owner.
 func (p *Pods) EnsureAgent(ctx context.Context) error {
 	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command,
 		"--"+agent.Idle)); err != nil {
-		return fmt.Errorf("starting the Pod of the traffic agent: %w", err)
+		return fmt.Errorf("creating the StatefulSet of the traffic agent: %w", err)
 	}
 	return nil
 }
 
-// WaitAgent blocks until the Pod of the traffic agent runs. When ctx ends before, the error says why it
-// does not.
+// WaitAgent blocks until the Pod of the traffic agent is running. If ctx ends first, the error has the reason.
 func (p *Pods) WaitAgent(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, retryPause, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
 		pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, agentPod, metav1.GetOptions{})
-		return err == nil && pod.Status.Phase == corev1.PodRunning, nil // the API server may be busy
+		return err == nil && pod.Status.Phase == corev1.PodRunning, nil // retry: the API server may be unavailable
 	})
 	if err != nil {
-		return p.explained(context.WithoutCancel(ctx), agentPod,
-			fmt.Errorf("the Pod %s does not run: %w", agentPod, context.Cause(ctx)))
+		return p.withPodReason(context.WithoutCancel(ctx), agentPod,
+			fmt.Errorf("Pod %s is not running: %w", agentPod, context.Cause(ctx)))
 	}
 	return nil
 }
 
-// LaunchAgent starts the traffic agent in its Pod, and blocks until it answers, for up to a minute, in
-// which the Pod may come. What the agent has to say goes to log.
+// LaunchAgent starts the traffic agent in its Pod and blocks until the agent answers. It waits up to a minute for the
+// Pod. The standard error of the agent goes to log.
 func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentTime)
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	for {
-		conn, err := p.execute(ctx, agentPod, log, agentProgram, agent.Command, "--"+agent.Patience, patience)
+		conn, err := p.execute(ctx, agentPod, log, agentProgram, agent.Command, "--"+agent.Patience, idleTimeout)
 		if err == nil {
 			go func() { // ends with the connection
-				_ = hold(context.WithoutCancel(ctx), conn) // says why it ends
+				_ = monitor(context.WithoutCancel(ctx), conn) // conn.Err has the reason
 				_ = conn.Close()
 			}()
 			return conn, nil
 		}
 		select {
-		case <-time.After(retryPause):
+		case <-time.After(retryInterval):
 		case <-ctx.Done():
-			err = p.explained(context.WithoutCancel(ctx), agentPod, err)
-			return nil, fmt.Errorf("the Pod %s does not answer within %s: %w", agentPod, agentTime, err)
+			err = p.withPodReason(context.WithoutCancel(ctx), agentPod, err)
+			return nil, fmt.Errorf("Pod %s did not answer within %s: %w", agentPod, agentTimeout, err)
 		}
 	}
 }

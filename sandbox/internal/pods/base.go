@@ -13,50 +13,50 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-// place is the place of one base in a Pod.
-type place struct {
+// slot is the slot of one base in a Pod.
+type slot struct {
 	pod      *pod
 	hostName string
-	own      *atomic.Value // the address of the Pod when the base was made; nil = it is not that of the base
+	ownIP    *atomic.Value // address that the base has from its Pod; nil if the base has another address
 	base     *base         // nil before New
 }
 
-func newPlace(x *pod, hostName string) *place {
-	p := &place{pod: x, hostName: hostName}
+func newSlot(x *pod, hostName string) *slot {
+	p := &slot{pod: x, hostName: hostName}
 	if ip := x.address(); x.pods.o.PerPod == 1 && ip != "" {
-		p.own = &atomic.Value{}
-		p.own.Store(ip)
+		p.ownIP = &atomic.Value{}
+		p.ownIP.Store(ip)
 	}
 	return p
 }
 
-// settle takes over the address that the Pod has now, and returns it. It returns nothing if that is
-// not the address of the base.
-func (p *place) settle() string {
+// refreshIP updates ownIP with the present address of the Pod and returns it. It returns an empty string if the base
+// does not have the address of the Pod.
+func (p *slot) refreshIP() string {
 	ip := p.pod.address()
-	if p.own == nil || ip == "" {
+	if p.ownIP == nil || ip == "" {
 		return ""
 	}
-	p.own.Store(ip)
+	p.ownIP.Store(ip)
 	return ip
 }
 
-// IP implements fleet.Place. It is empty if bases share the Pod.
-func (p *place) IP() string {
-	if p.own == nil {
+// IP implements fleet.Slot. It is empty if bases share the Pod.
+func (p *slot) IP() string {
+	if p.ownIP == nil {
 		return ""
 	}
-	return p.own.Load().(string)
+	return p.ownIP.Load().(string)
 }
 
-// Arklet implements fleet.Place.
-func (p *place) Arklet(string) string {
-	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // a base that has ended takes no commands
+// ArkletAddr implements fleet.Slot.
+func (p *slot) ArkletAddr(string) string {
+	addr, _ := p.base.arklet.listen(p.base, remote.Arklet) // empty if the base has ended
 	return addr
 }
 
-// Inside implements fleet.Place.
-func (p *place) Inside() string {
+// ClusterAddr implements fleet.Slot.
+func (p *slot) ClusterAddr() string {
 	ip := p.pod.address()
 	_, port, err := net.SplitHostPort(p.base.Base.Status().WebAddr)
 	if ip == "" || err != nil {
@@ -65,83 +65,85 @@ func (p *place) Inside() string {
 	return net.JoinHostPort(ip, port)
 }
 
-func (p *place) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
-	conn, err := p.pod.await(ctx)
+// New implements fleet.Slot.
+func (p *slot) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) {
+	conn, err := p.pod.waitConnected(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.IP = cmp.Or(p.settle(), o.IP)
+	o.IP = cmp.Or(p.refreshIP(), o.IP)
 	pods := p.pod.pods
 	if o.HTTP != nil && o.HTTP.HeartbeatEndpoint != "" {
 		o.HTTP.HeartbeatEndpoint += "/" + p.hostName
 	}
 	b, err := remote.New(ctx, conn, remote.Options{
 		Options: o, BrokerCA: pods.o.BrokerCA, BrokerCert: pods.o.BrokerCert, BrokerKey: pods.o.BrokerKey,
-		Ahead: p.pod.clockAhead,
+		ClockOffset: p.pod.clockAhead,
 	})
 	if err != nil {
-		return nil, err // and no interface with a nil in it
+		return nil, err // not a non-nil interface with a nil pointer
 	}
-	p.base = &base{Base: b, place: p}
+	p.base = &base{Base: b, slot: p}
 	return p.base, nil
 }
 
-func (p *place) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
+// Sync implements fleet.Slot.
+func (p *slot) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
 
-// Close gives the place to others.
-func (p *place) Close() error {
-	defer p.pod.give()
+// Close implements fleet.Slot. Another base can use the slot afterwards.
+func (p *slot) Close() error {
+	defer p.pod.releaseSlot()
 	if p.base == nil {
 		return nil
 	}
 	return p.base.close()
 }
 
-// base is a base in a Pod. While the Pod is away it is down, as one that has crashed; then it comes
-// back with the Pod.
+// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. It is recreated when the
+// Pod is available again.
 type base struct {
 	*remote.Base
-	place *place
+	slot *slot
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the following fields
 	started     bool
 	ended       bool
-	web, arklet door
-	carrying    sync.WaitGroup
+	web, arklet portForward
+	forwards    sync.WaitGroup
 }
 
-// door is a listener on this machine whose connections lead to one of the base. base.mu guards it.
-type door struct{ net.Listener } // nil before the first use
+// portForward is a listener on this machine that forwards connections to a listener of the base. base.mu guards it.
+type portForward struct{ net.Listener } // nil before the first use
 
-// Start runs the base until ctx ends, through all lives of its Pod, and then returns nil. An error
-// means that the base could not run.
+// Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. An
+// error means that the base could not run.
 func (b *base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	b.started = true
 	b.mu.Unlock()
 	for {
 		err := b.Base.Start(ctx)
-		if !remote.Lost(err) || ctx.Err() != nil {
+		if !remote.IsProcessLost(err) || ctx.Err() != nil {
 			return err
 		}
-		if err := b.renew(ctx); err != nil {
+		if err := b.recreate(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// renew blocks until the base is made again, or ctx ends. An error means that it cannot be made.
-func (b *base) renew(ctx context.Context) error {
+// recreate blocks until the base has been recreated or ctx ends. An error means that the base cannot be recreated.
+func (b *base) recreate(ctx context.Context) error {
 	for ctx.Err() == nil {
-		conn, err := b.place.pod.await(ctx)
+		conn, err := b.slot.pod.waitConnected(ctx)
 		if err != nil {
-			return nil //nolint:nilerr // ctx has ended: that is no failure
+			return nil //nolint:nilerr // ctx has ended, which is not a failure
 		}
-		err = b.attempt(ctx, conn)
-		if !remote.Lost(err) {
+		err = b.tryRecreate(ctx, conn)
+		if !remote.IsProcessLost(err) {
 			return err
 		}
-		select { // that connection is of no use
+		select { // the connection is broken; wait for its end
 		case <-conn.Done():
 		case <-ctx.Done():
 		}
@@ -149,20 +151,19 @@ func (b *base) renew(ctx context.Context) error {
 	return nil
 }
 
-func (b *base) attempt(ctx context.Context, conn connection) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+func (b *base) tryRecreate(ctx context.Context, conn connection) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	return b.Renew(ctx, conn, b.place.settle())
+	return b.Recreate(ctx, conn, b.slot.refreshIP())
 }
 
-// WebAddr returns the address of this machine whose connections lead to the listener for module
-// traffic, over the connection of the Pod.
+// WebAddr returns the address on this machine that forwards to the base's listener for module traffic.
 func (b *base) WebAddr(context.Context) (string, error) {
 	return b.web.listen(b, remote.Web) //nolint:contextcheck // the connections outlive the call
 }
 
-// listen opens the door at the first call, and returns its address.
-func (d *door) listen(b *base, to remote.Listener) (string, error) {
+// listen opens the listener at the first call and returns its address.
+func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
@@ -171,37 +172,38 @@ func (d *door) listen(b *base, to remote.Listener) (string, error) {
 	if d.Listener == nil {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return "", fmt.Errorf("opening a port for base %s: %w", b.place.hostName, err)
+			return "", fmt.Errorf("opening a local port for base %s: %w", b.slot.hostName, err)
 		}
 		d.Listener = l
-		b.carrying.Go(func() { b.carry(l, to) }) //nolint:contextcheck // it ends with the listener
+		b.forwards.Go(func() { b.accept(l, to) }) //nolint:contextcheck // ends when the listener is closed
 	}
 	return d.Addr().String(), nil
 }
 
-// carry takes connections to a listener of the base, until l is closed.
-func (b *base) carry(l net.Listener, to remote.Listener) {
+// accept forwards connections to a listener of the base until l is closed.
+func (b *base) accept(l net.Listener, to remote.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // ends what is being carried
+	defer cancel() // ends the open connections
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return
 		}
-		b.carrying.Go(func() { _ = b.Forward(ctx, conn, to) }) // the client sees that its connection ends
+		b.forwards.Go(func() { _ = b.Forward(ctx, conn, to) }) // the client notices the end of its connection
 	}
 }
 
-// Status has the address of the door in place of one that only the Pod reaches.
-func (b *base) Status() fakebase.Status { return b.shown(b.Base.Status()) }
+// Status returns the status with the forwarded address instead of the address in the Pod.
+func (b *base) Status() fakebase.Status { return b.withLocalWebAddr(b.Base.Status()) }
 
 // Watch implements fleet.Base.
 func (b *base) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
 	now, stop = b.Base.Watch(fn)
-	return b.shown(now), stop
+	return b.withLocalWebAddr(now), stop
 }
 
-func (b *base) shown(s fakebase.Status) fakebase.Status {
+// withLocalWebAddr replaces the web address by the forwarded address.
+func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.WebAddr = ""
@@ -211,20 +213,20 @@ func (b *base) shown(s fakebase.Status) fakebase.Status {
 	return s
 }
 
-// close forgets the base, which has ended or was never started.
+// close closes the listeners and, if the base was never started, discards the base.
 func (b *base) close() (err error) {
 	b.mu.Lock()
 	started := b.started
 	b.ended = true
 	b.mu.Unlock()
-	for _, d := range []door{b.web, b.arklet} { // no longer written: the base has ended
+	for _, d := range []portForward{b.web, b.arklet} { // unchanged after the end of the base
 		if d.Listener != nil {
-			_ = d.Close() // it carries nothing any more
+			_ = d.Close() // no connection is lost: the base has ended
 		}
 	}
 	if !started {
 		err = b.Discard(context.Background())
 	}
-	b.carrying.Wait()
+	b.forwards.Wait()
 	return err
 }

@@ -1,8 +1,8 @@
-// Package pods runs simulated bases in Pods of a cluster, many in each.
+// Package pods runs simulated bases in Pods of a cluster, several in each Pod.
 //
-// A Pod does nothing. For its bases a program is executed in it, as kubectl exec does, and told by its
-// standard streams, with package remote, what to do. So nothing listens for that, nothing has to be reachable
-// from this machine but the API server, which knows who may do that (the right to pods/exec), and no
-// password lies in the cluster. The bases end with that connection: none outlives its owner. A Pod
-// whose connection ends is tried again until it is back; its bases are made again then.
+// The container of a Pod is idle. Package pods executes a binary in it, like kubectl exec, and controls the bases
+// through the standard streams of that binary (package remote). So the Pods need no listener and no password, this
+// machine only needs access to the API server, and the permission pods/exec protects the bases. The bases end with the
+// connection to this process. If the connection to a Pod ends, package pods reconnects and recreates the bases of the
+// Pod.
 package pods

@@ -16,13 +16,13 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// patience is how long the program in a Pod waits for a word of this process, which pings: one that
-// nobody reaches any more ends, and its bases with it.
-const patience = "20s"
+// idleTimeout is how long the binary in a Pod waits for messages of this process, which sends pings. It then ends, with
+// its bases.
+const idleTimeout = "20s"
 
-var errEnded = errors.New("its program has ended")
+var errEnded = errors.New("the process in the Pod has ended")
 
-// execution is a program that runs in a Pod.
+// execution is a process in a Pod.
 type execution struct {
 	*http2.ClientConn
 	cancel context.CancelFunc
@@ -31,11 +31,11 @@ type execution struct {
 }
 
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
-	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", patience)
+	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", idleTimeout)
 }
 
-// execute runs a program in a Pod, and blocks until it answers. The program runs until Close, whatever
-// becomes of ctx.
+// execute runs a command in a Pod and blocks until it answers. The process runs until Close; the end of ctx does not
+// end it.
 func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
 	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"exec").
@@ -44,17 +44,17 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 		}, scheme.ParameterCodec)
 	sockets, err := remotecommand.NewWebSocketExecutor(p.o.Config, "GET", request.URL().String())
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
 	}
 	old, err := remotecommand.NewSPDYExecutor(p.o.Config, "POST", request.URL())
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
 	}
 	executor, err := remotecommand.NewFallbackExecutor(sockets, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	theirIn, in := io.Pipe()
@@ -65,7 +65,7 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 		err := executor.StreamWithContext(life,
 			remotecommand.StreamOptions{Stdin: theirIn, Stdout: theirOut, Stderr: log})
 		e.err = cmp.Or(err, errEnded)
-		_, _ = theirIn.Close(), theirOut.Close() // which end the connection
+		_, _ = theirIn.Close(), theirOut.Close() // ends the connection
 	}()
 	e.ClientConn, err = stdio.Dial(stdio.Join(out, in))
 	if err == nil {
@@ -74,23 +74,23 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 	if err != nil {
 		_ = e.Close()
 		if !errors.Is(e.err, context.Canceled) {
-			err = e.err // which says more
+			err = e.err // more specific
 		}
 		return nil, err
 	}
 	return e, nil
 }
 
-// Done is closed when the program has ended.
+// Done returns a channel that is closed when the process has ended.
 func (e *execution) Done() <-chan struct{} { return e.done }
 
-// Err says why the program has ended; call it after Done.
+// Err returns why the process has ended. Call it after Done.
 func (e *execution) Err() error { return e.err }
 
-// Close ends the program, and blocks until its connection has ended.
+// Close ends the process and blocks until its connection has ended.
 func (e *execution) Close() error {
 	if e.ClientConn != nil {
-		_ = e.ClientConn.Close() // it may have ended
+		_ = e.ClientConn.Close() // it may have ended already
 	}
 	e.cancel()
 	<-e.done

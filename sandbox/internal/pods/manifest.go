@@ -20,94 +20,94 @@ import (
 )
 
 const (
-	// Name of the StatefulSet of bases. A cluster is that of one sandbox at a time.
+	// Name is the name of the StatefulSet of bases. A cluster belongs to one sandbox at a time.
 	Name = "koupsandbox-bases"
-	// AgentName is that of the traffic agent.
+	// AgentName is the name of the StatefulSet of the traffic agent.
 	AgentName = "koupsandbox-agent"
-	// imageName is how nodes that are given the image know it; a tag is added that tells what is in it.
+	// imageName is the name of the image that is loaded onto nodes. Its tag identifies the content.
 	imageName = "localhost/koupsandbox/fakebase"
 
-	// namespace is there in every cluster, so none has to be made or removed.
+	// namespace exists in every cluster.
 	namespace    = metav1.NamespaceDefault
 	nameLabel    = "app.kubernetes.io/name"
 	sandboxLabel = cluster.SandboxLabel
 	container    = "program"
 	program      = "/fakebase"
-	// nobody is the user of the program, as in its image.
-	nobody = 65532
-	// gracePeriod in seconds is more than a program needs that does nothing.
+	// nonRootUID is the user ID of the process, as in its image.
+	nonRootUID = 65532
+	// gracePeriod, in seconds, is enough for an idle process.
 	gracePeriod = 2
-	// removePoll is how often to look whether the Pods have ended, and removeTime for how long.
-	removePoll, removeTime = 100 * time.Millisecond, 5 * time.Second
-	// conditionTime bounds the question how a Pod is.
-	conditionTime = 2 * time.Second
+	// removeInterval is the interval of the checks whether the Pods have ended; removeTimeout limits the wait.
+	removeInterval, removeTimeout = 100 * time.Millisecond, 5 * time.Second
+	// podReasonTimeout limits a request for the status of a Pod.
+	podReasonTimeout = 2 * time.Second
 )
 
-// Image describes the image of the fakebase program for the nodes; its one layer lies in dir.
-func Image(program, dir string) (*image.Image, error) {
-	if err := image.IsStatic(program); err != nil {
+// Image describes the image of the fakebase binary for the nodes. Its only layer is written to dir.
+func Image(binary, dir string) (*image.Image, error) {
+	if err := image.IsStatic(binary); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
-			program, err)
+			binary, err)
 	}
-	return image.FromBinary(imageName, program, dir)
+	return image.FromBinary(imageName, binary, dir)
 }
 
-// Ensure has the cluster run at least number Pods, and all that are known, with the settings of now.
-// It does not wait for them. It refuses to touch a StatefulSet of somebody else.
+// Ensure makes the StatefulSet run at least number Pods, with the present settings. It never reduces the number. It
+// does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
 func (p *Pods) Ensure(ctx context.Context, number int) error {
-	p.ensuring.Lock()
-	defer p.ensuring.Unlock()
+	p.ensureMu.Lock()
+	defer p.ensureMu.Unlock()
 	if len(p.list()) >= number {
-		return nil // somebody else was faster
+		return nil // another caller has added the Pods
 	}
 	if err := p.apply(ctx, p.statefulSet(Name, number, p.o.Image, program, "--idle")); err != nil {
-		return fmt.Errorf("starting the Pods of bases: %w", err)
+		return fmt.Errorf("creating the StatefulSet of bases: %w", err)
 	}
-	p.grow(number)
+	p.addPods(number)
 	return nil
 }
 
-// apply makes a StatefulSet, or changes one of this sandbox.
+// apply creates a StatefulSet, or updates one that belongs to this sandbox.
 func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 	api := p.client.AppsV1().StatefulSets(namespace)
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // its controller writes its status
-		there, err := api.Get(ctx, want.Name, metav1.GetOptions{})
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the StatefulSet controller writes the status
+		existing, err := api.Get(ctx, want.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			_, err = api.Create(ctx, want, metav1.CreateOptions{})
 		case err == nil:
-			err = ours(there, p.o.Sandbox)
+			err = checkOwned(existing, p.o.Sandbox)
 			if err != nil {
 				return err
 			}
-			there.Spec.Replicas, there.Spec.Template = want.Spec.Replicas, want.Spec.Template
-			_, err = api.Update(ctx, there, metav1.UpdateOptions{})
+			existing.Spec.Replicas, existing.Spec.Template = want.Spec.Replicas, want.Spec.Template
+			_, err = api.Update(ctx, existing, metav1.UpdateOptions{})
 		}
 		return err
 	})
 }
 
-// ours gives an error for a StatefulSet that another has made.
-func ours(s *appsv1.StatefulSet, sandbox string) error {
-	if isOurs(s, sandbox) {
+// checkOwned returns an error if a StatefulSet does not belong to the sandbox.
+func checkOwned(s *appsv1.StatefulSet, sandbox string) error {
+	if isOwned(s, sandbox) {
 		return nil
 	}
-	return fmt.Errorf("there is a StatefulSet %s/%s that sandbox %q has not made: remove it, or choose another cluster",
-		s.Namespace, s.Name, sandbox)
+	return fmt.Errorf("StatefulSet %s/%s exists and does not belong to sandbox %q; remove it, or choose another "+
+		"cluster", s.Namespace, s.Name, sandbox)
 }
 
-func isOurs(s *appsv1.StatefulSet, sandbox string) bool {
+func isOwned(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
 
-// statefulSet has Pods that do nothing, by a program's own command.
+// statefulSet returns a StatefulSet whose Pods are idle.
 func (p *Pods) statefulSet(name string, number int, image string, idle ...string) *appsv1.StatefulSet {
 	labels := map[string]string{nameLabel: name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name, sandboxLabel: p.o.Sandbox}}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To(int32(number)), //nolint:gosec // at most as many as bases
+			Replicas: ptr.To(int32(number)), //nolint:gosec // at most the number of bases
 			Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -119,7 +119,8 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 						LabelSelector: selector,
 					}},
 					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobody), RunAsGroup: ptr.To[int64](nobody),
+						RunAsNonRoot: ptr.To(true),
+						RunAsUser:    ptr.To[int64](nonRootUID), RunAsGroup: ptr.To[int64](nonRootUID),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{{
@@ -135,8 +136,8 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 	}
 }
 
-// Remove removes the StatefulSets of a sandbox, and blocks until Kubernetes has ended their Pods, or 5 s;
-// on a busy cluster that may take longer. It is fine where there is none, and leaves those of others.
+// Remove removes the StatefulSets of a sandbox and waits up to 5 s for the end of their Pods. It ignores StatefulSets
+// of other owners.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	var removed []string
 	for _, name := range []string{Name, AgentName} {
@@ -151,10 +152,10 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	if len(removed) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, removeTime)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	// those that are left end by themselves
-	_ = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
+	// after the timeout, the remaining Pods end without supervision
+	_ = wait.PollUntilContextCancel(ctx, removeInterval, true, func(ctx context.Context) (bool, error) {
 		selector := fmt.Sprintf("%s in (%s),%s=%s", nameLabel, strings.Join(removed, ","), sandboxLabel, sandbox)
 		list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		return err == nil && len(list.Items) == 0, err
@@ -162,47 +163,47 @@ func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) er
 	return nil
 }
 
-// remove reports whether there was one of this sandbox.
+// remove deletes a StatefulSet of this sandbox and reports whether it existed.
 func remove(ctx context.Context, client kubernetes.Interface, name, sandbox string) (bool, error) {
 	api := client.AppsV1().StatefulSets(namespace)
-	there, err := api.Get(ctx, name, metav1.GetOptions{})
+	existing, err := api.Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // who may not even look has made none
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // without read permission, the sandbox has created none
 		return false, nil
 	case err != nil:
 		return false, err
-	case !isOurs(there, sandbox):
+	case !isOwned(existing, sandbox):
 		return false, nil
 	}
-	err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(there.UID))})
+	err = api.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(existing.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, err
 	}
 	return true, nil
 }
 
-// explained adds to an error of a Pod what keeps that from running, if anything is known.
-func (p *Pods) explained(ctx context.Context, pod string, err error) error {
-	if why := p.condition(ctx, pod); why != "" {
-		return fmt.Errorf("%w; %s", err, why)
+// withPodReason adds the reason why a Pod is not running to an error, if the reason is known.
+func (p *Pods) withPodReason(ctx context.Context, pod string, err error) error {
+	if reason := p.podReason(ctx, pod); reason != "" {
+		return fmt.Errorf("%w; %s", err, reason)
 	}
 	return err
 }
 
-// condition says what keeps a Pod from running; empty = nothing is known.
-func (p *Pods) condition(ctx context.Context, pod string) string {
-	ctx, cancel := context.WithTimeout(ctx, conditionTime)
+// podReason returns why a Pod is not running, or an empty string if the reason is unknown.
+func (p *Pods) podReason(ctx context.Context, pod string) string {
+	ctx, cancel := context.WithTimeout(ctx, podReasonTimeout)
 	defer cancel()
-	there, err := p.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	status, err := p.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
-	for _, s := range there.Status.ContainerStatuses {
+	for _, s := range status.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
-			return "its container waits: " + w.Reason + " " + w.Message
+			return "its container is waiting: " + w.Reason + " " + w.Message
 		}
 	}
-	for _, c := range there.Status.Conditions {
+	for _, c := range status.Status.Conditions {
 		if c.Status == corev1.ConditionFalse && c.Message != "" {
 			return c.Message
 		}
@@ -210,16 +211,17 @@ func (p *Pods) condition(ctx context.Context, pod string) string {
 	return ""
 }
 
-// kill ends a Pod at once, and blocks until that is seen; the StatefulSet makes it again.
+// kill deletes a Pod without a grace period and blocks until its connection has ended. The StatefulSet recreates the
+// Pod.
 func (x *pod) kill(ctx context.Context) error {
-	before, _ := x.state()
+	before, _ := x.connState()
 	err := x.pods.client.CoreV1().Pods(namespace).Delete(ctx, x.name,
 		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("killing Pod %s: %w", x.name, err)
 	}
 	for {
-		now, change := x.state()
+		now, change := x.connState()
 		if now == nil || now != before {
 			return nil
 		}
@@ -231,8 +233,9 @@ func (x *pod) kill(ctx context.Context) error {
 	}
 }
 
-// state is its connection, which is nil while it is away, and what is closed at the next change.
-func (x *pod) state() (connection, <-chan struct{}) {
+// connState returns the connection, which is nil while the Pod is unavailable, and a channel that is closed at the next
+// change.
+func (x *pod) connState() (connection, <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.conn, x.change

@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-var _ supervise.Part = (*Pods)(nil)
+var _ supervise.ComponentSet = (*Pods)(nil)
 
 func (p *Pods) list() []*pod {
 	p.mu.Lock()
@@ -16,14 +16,14 @@ func (p *Pods) list() []*pod {
 	return slices.Clone(p.all)
 }
 
-// Components are the Pods.
+// Components implements supervise.ComponentSet. Each Pod is a component.
 func (p *Pods) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range p.list() {
 		x.mu.Lock()
 		c := supervise.Component{Name: x.name, Pod: x.name, State: supervise.Running, Ready: true, StartedAt: x.since}
 		if x.conn == nil {
-			c.State, c.Ready, c.Reason = supervise.Exited, false, "its bases are down: "+x.why.Error()
+			c.State, c.Ready, c.Reason = supervise.Exited, false, "its bases are down: "+x.downReason.Error()
 		}
 		x.mu.Unlock()
 		all = append(all, c)
@@ -31,7 +31,8 @@ func (p *Pods) Components(context.Context) []supervise.Component {
 	return all
 }
 
-// Act kills a Pod, which comes back by itself, or waits until it is back.
+// Act implements supervise.ComponentSet. kill deletes a Pod, which Kubernetes recreates; start waits until a Pod is
+// available.
 func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := p.list()
 	i := slices.IndexFunc(all, func(x *pod) bool { return x.name == name })
@@ -42,13 +43,13 @@ func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) er
 	case supervise.Kill:
 		return all[i].kill(ctx)
 	case supervise.Start:
-		_, err := all[i].await(ctx)
+		_, err := all[i].waitConnected(ctx)
 		return err
 	default:
-		return supervise.Refuse(
-			"%s cannot be told to %s: it is a Pod, which Kubernetes starts again; kill it, or start it, which waits until it is back", name, action)
+		return supervise.Refuse("cannot %s %s: it is a Pod, which Kubernetes restarts; use kill, or start to wait "+
+			"until the Pod is available", action, name)
 	}
 }
 
-// Down is empty: Kubernetes starts a Pod again.
-func (p *Pods) Down(context.Context) []string { return nil }
+// ToStart returns nil, because Kubernetes restarts Pods.
+func (p *Pods) ToStart(context.Context) []string { return nil }

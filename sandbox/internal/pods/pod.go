@@ -14,64 +14,64 @@ import (
 )
 
 const (
-	// retryPause is between two attempts to reach a Pod.
-	retryPause = 500 * time.Millisecond
-	// dialTime bounds an attempt.
-	dialTime = 15 * time.Second
-	// pingPause is between two questions whether a Pod is there, and pingTime bounds the answer: a
-	// node that is gone closes no connection.
-	pingPause, pingTime = 3 * time.Second, 10 * time.Second
+	// retryInterval is the time between two attempts to connect to a Pod.
+	retryInterval = 500 * time.Millisecond
+	// dialTimeout limits an attempt to connect.
+	dialTimeout = 15 * time.Second
+	// pingInterval is the time between two pings, and pingTimeout limits a ping. Pings detect a failed node, which does
+	// not close its connections.
+	pingInterval, pingTimeout = 3 * time.Second, 10 * time.Second
 )
 
-var errConnecting = errors.New("it has not been reached yet")
+var errConnecting = errors.New("not connected yet")
 
-// pod is one Pod of the StatefulSet.
+// pod is one Pod of the StatefulSet of bases.
 type pod struct {
-	pods *Pods
-	name string
-	used int // places; Pods.mu guards it
+	pods      *Pods
+	name      string
+	usedSlots int // Pods.mu guards it
 
-	mu     sync.Mutex    // guards what follows
-	conn   connection    // nil while it is away
-	ip     string        // of the Pod; empty = not known
-	ahead  time.Duration // of its clock
-	why    error         // why it is away
-	since  time.Time     // it is as it is
-	change chan struct{}
+	mu         sync.Mutex    // guards the following fields
+	conn       connection    // nil while the Pod is unavailable
+	ip         string        // of the Pod; empty if unknown
+	ahead      time.Duration // how far the clock of the Pod is ahead
+	downReason error         // why conn is nil
+	since      time.Time     // of the last change between available and unavailable
+	change     chan struct{} // closed at the next change, then replaced
 }
 
 func newPod(p *Pods, ordinal int) *pod {
-	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), why: errConnecting, since: time.Now(),
+	return &pod{pods: p, name: Name + "-" + strconv.Itoa(ordinal), downReason: errConnecting, since: time.Now(),
 		change: make(chan struct{})}
 }
 
-// run keeps a connection until ctx ends.
+// run maintains a connection to the Pod until ctx ends.
 func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := x.connect(ctx)
 		if err == nil {
-			x.note(conn, nil)
-			err = hold(ctx, conn)
-			_ = conn.Close() // why it has ended is known
+			x.setConn(conn, nil)
+			err = monitor(ctx, conn)
+			_ = conn.Close() // err already has the reason
 		}
-		x.note(nil, err)
-		x.note(nil, x.pods.explained(ctx, x.name, err))
+		x.setConn(nil, err)
+		x.setConn(nil, x.pods.withPodReason(ctx, x.name, err))
 		select {
-		case <-time.After(retryPause):
+		case <-time.After(retryInterval):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// connect opens a connection, and asks what the Pod knows of itself.
+// connect opens a connection and reads the version, address and clock of the Pod.
 func (x *pod) connect(ctx context.Context) (connection, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTime, fmt.Errorf("not within %s", dialTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("timed out after %s", dialTimeout))
 	defer cancel()
 	conn, err := x.pods.o.dial(ctx, x.name)
 	if err != nil {
 		return nil, err
 	}
-	about, err := remote.Ask(ctx, conn)
+	about, err := remote.FetchProcessInfo(ctx, conn)
 	if err == nil {
 		err = version.CheckCompatible("fakebase in the image "+x.pods.o.Image, about.Version, x.pods.o.version)
 	}
@@ -81,11 +81,11 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ip, x.ahead = about.Address, about.Ahead
+	x.ip, x.ahead = about.Address, about.ClockOffset
 	return conn, nil
 }
 
-// address is that of the Pod; empty = it is away, or not known.
+// address returns the address of the Pod, or an empty string if the Pod is unavailable or the address is unknown.
 func (x *pod) address() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -95,16 +95,16 @@ func (x *pod) address() string {
 	return x.ip
 }
 
-// clockAhead is how far the Pod's clock is ahead of this machine's.
+// clockAhead returns how far the clock of the Pod is ahead of the clock of this machine.
 func (x *pod) clockAhead() time.Duration {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.ahead
 }
 
-// hold blocks until a connection ends, or ctx, and says why.
-func hold(ctx context.Context, conn connection) error {
-	tick := time.NewTicker(pingPause)
+// monitor blocks until a connection or ctx ends, and returns the reason.
+func monitor(ctx context.Context, conn connection) error {
+	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -114,45 +114,45 @@ func hold(ctx context.Context, conn connection) error {
 			return conn.Err()
 		case <-tick.C:
 		}
-		limit, cancel := context.WithTimeout(ctx, pingTime)
+		limit, cancel := context.WithTimeout(ctx, pingTimeout)
 		err := conn.Ping(limit)
 		cancel()
 		select {
 		case <-conn.Done():
-			return conn.Err() // which says more
+			return conn.Err() // more specific
 		default:
 		}
 		if err != nil {
-			return fmt.Errorf("it did not answer within %s", pingTime)
+			return fmt.Errorf("no answer within %s", pingTimeout)
 		}
 	}
 }
 
-// note takes down how it is, and tells it if that is new.
-func (x *pod) note(conn connection, why error) {
+// setConn records the connection, or the reason why there is none, and reports a change.
+func (x *pod) setConn(conn connection, downReason error) {
 	x.mu.Lock()
-	news := (conn == nil) != (x.conn == nil)
-	x.conn, x.why = conn, why
-	if news {
+	changed := (conn == nil) != (x.conn == nil)
+	x.conn, x.downReason = conn, downReason
+	if changed {
 		x.since = time.Now()
 	}
 	close(x.change)
 	x.change = make(chan struct{})
 	x.mu.Unlock()
 	switch {
-	case !news:
+	case !changed:
 	case conn != nil:
-		x.pods.o.Changed(x.name, supervise.Running, "its bases can run")
+		x.pods.o.OnChange(x.name, supervise.Running, "its bases can run")
 	default:
-		x.pods.o.Changed(x.name, supervise.Exited, "its bases are down: "+why.Error())
+		x.pods.o.OnChange(x.name, supervise.Exited, "its bases are down: "+downReason.Error())
 	}
 }
 
-// await blocks until it answers. When ctx ends before, the error says why it does not.
-func (x *pod) await(ctx context.Context) (connection, error) {
+// waitConnected blocks until the Pod is connected. If ctx ends first, the error has the reason.
+func (x *pod) waitConnected(ctx context.Context) (connection, error) {
 	for {
 		x.mu.Lock()
-		conn, why, change := x.conn, x.why, x.change
+		conn, why, change := x.conn, x.downReason, x.change
 		x.mu.Unlock()
 		if conn != nil {
 			return conn, nil
@@ -160,7 +160,7 @@ func (x *pod) await(ctx context.Context) (connection, error) {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the Pod %s is away (%w): %w", x.name, why, context.Cause(ctx))
+			return nil, fmt.Errorf("Pod %s is unavailable (%w): %w", x.name, why, context.Cause(ctx))
 		}
 	}
 }

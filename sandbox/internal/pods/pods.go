@@ -21,84 +21,84 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// atOnce is how many bases are made at a time: each waits for one answer of its Pod.
-const atOnce = 32
+// maxConcurrent limits the slots that are opened concurrently. Each waits for one response of its Pod.
+const maxConcurrent = 32
 
-// Options of Pods.
+// Options configures Pods.
 type Options struct {
-	// Config reaches the cluster, with the right to change StatefulSets and to execute in Pods of the
+	// Config reaches the cluster. It needs permission to change StatefulSets and to execute commands in Pods of the
 	// namespace. Required.
 	Config *rest.Config
-	// Sandbox is the value of a label that only objects of this sandbox have: state.Dir.Label. Required.
+	// Sandbox is the value of a label that only objects of this sandbox have; see state.Dir.Label. Required.
 	Sandbox string
-	// Image has the program /fakebase, and Pull reports whether nodes may pull it. Required.
+	// Image contains the binary /fakebase. Pull is the pull policy of the nodes. Required.
 	Image string
 	Pull  corev1.PullPolicy
-	// AgentImage has the program /koupsandbox, from which requests are sent. Default: there is no agent.
+	// AgentImage contains the binary /koupsandbox, which sends requests. Default: no agent.
 	AgentImage string
-	// PerPod is how many bases a Pod runs. A base that has a Pod of its own also has its address. Required.
+	// PerPod is the number of bases per Pod. If it is 1, bases have the addresses of their Pods. Required.
 	PerPod int
-	// Broker is where Pods reach the broker, as tcp://host:port or ssl://host:port. Required.
+	// Broker is the URL of the broker for Pods: tcp://host:port or ssl://host:port. Required.
 	Broker string
-	// BrokerCA is the authority of an ssl broker, BrokerCert and BrokerKey a client certificate for
-	// it, all in PEM. Default: the system's authorities, and no certificate.
+	// BrokerCA is the CA certificate of an ssl broker; BrokerCert and BrokerKey are a client certificate. All are PEM.
+	// Default: the system's CA certificates, and no client certificate.
 	BrokerCA, BrokerCert, BrokerKey []byte
-	// Heartbeats is the URL to which Pods send heartbeats over HTTP, each base to its host name there; see
-	// fleet.Fleet.Beat. Default: bases in Pods cannot have the tunnel http.
+	// Heartbeats is the URL for HTTP heartbeats from Pods. Each base appends its host name; see
+	// fleet.Fleet.HeartbeatTransport. Default: bases in Pods cannot use the HTTP tunnel.
 	Heartbeats string
-	// Log gets what the bases have to say. It is written to concurrently. Default: nobody gets it.
+	// Log receives the standard error of the binaries in Pods. It is written concurrently. Default: discard.
 	Log io.Writer
-	// Changed is told of every change of a Pod, those of one in order. It must not block. Default:
-	// nothing is reported.
-	Changed func(pod string, state supervise.State, message string)
+	// OnChange is called for each change of a Pod, in order for each Pod. It must not block. Default: changes are not
+	// reported.
+	OnChange func(pod string, state supervise.State, message string)
 
 	// host is the address on which bases listen. Default: all addresses.
 	host string
-	// version is what the program in the image must be of. Default: that of this program.
+	// version is the required version of the binary in the image. Default: the version of this binary.
 	version string
-	// dial opens a connection to a Pod; tests replace it.
+	// dial connects to a Pod; tests replace it. Default: Pods.exec.
 	dial func(ctx context.Context, pod string) (connection, error)
 }
 
-// connection is one to the program in a Pod.
+// connection is a connection to the binary in a Pod.
 type connection interface {
 	http.RoundTripper
-	// Ping blocks until the program has answered, or ctx ends.
+	// Ping blocks until the binary has answered or ctx ends.
 	Ping(ctx context.Context) error
-	// Done is closed when the connection has ended; Err says why.
+	// Done returns a channel that is closed when the connection has ended. Err returns the reason.
 	Done() <-chan struct{}
 	Err() error
-	// Close ends it, and blocks until it has ended.
+	// Close ends the connection and blocks until it has ended.
 	Close() error
 }
 
-// Pods is a runtime of bases. Its methods may be called concurrently.
+// Pods is a fleet.Runtime that runs bases in Pods. Its methods may be called concurrently.
 type Pods struct {
 	o      Options
 	client kubernetes.Interface
 
-	ensuring sync.Mutex // held by whoever changes the StatefulSet
+	ensureMu sync.Mutex // held while the StatefulSet is changed
 
-	mu     sync.Mutex // guards what follows
-	launch func(*pod) // nil while Start does not run
+	mu     sync.Mutex // guards the following fields
+	runPod func(*pod) // nil while Start is not running
 	all    []*pod     // by ordinal
 	wg     sync.WaitGroup
 }
 
 var _ fleet.Runtime = (*Pods)(nil)
 
-// New returns Pods that are not there yet: see Ensure. It does not call the cluster.
+// New returns Pods without creating them; see Ensure. It does not call the cluster.
 func New(o Options) (*Pods, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	return newPods(o, client), nil
 }
 
 func newPods(o Options, client kubernetes.Interface) *Pods {
-	if o.Changed == nil {
-		o.Changed = func(string, supervise.State, string) {}
+	if o.OnChange == nil {
+		o.OnChange = func(string, supervise.State, string) {}
 	}
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -111,35 +111,34 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	return p
 }
 
-// Start keeps the connections to the Pods until ctx ends, and returns nil when they have ended. It
-// can be called once.
+// Start maintains the connections to the Pods until ctx ends. It returns nil when they have ended. Call Start once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
-	p.launch = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
+	p.runPod = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
 	for _, x := range p.all {
-		p.launch(x)
+		p.runPod(x)
 	}
 	p.mu.Unlock()
 	<-ctx.Done()
 	p.mu.Lock()
-	p.launch = nil
+	p.runPod = nil
 	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
 }
 
-// Number is how many Pods so many bases need.
-func (p *Pods) Number(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
+// PodCount returns the number of Pods for a number of bases.
+func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
-// grow knows of so many Pods from now on.
-func (p *Pods) grow(number int) {
+// addPods adds pods to the list until there are number of them.
+func (p *Pods) addPods(number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.all) < number {
 		x := newPod(p, len(p.all))
 		p.all = append(p.all, x)
-		if p.launch != nil {
-			p.launch(x)
+		if p.runPod != nil {
+			p.runPod(x)
 		}
 	}
 }
@@ -147,8 +146,8 @@ func (p *Pods) grow(number int) {
 // Adapt implements fleet.Runtime. Bases that share a Pod listen for module traffic on any free port.
 func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	if o.HTTP != nil && p.o.Heartbeats == "" {
-		return errors.New("tunnel http: the Pods of this cluster cannot send heartbeats to this machine; use mqtt, " +
-			"or the runtime process")
+		return errors.New("the HTTP tunnel is not available: the Pods of this cluster cannot send heartbeats to this " +
+			"machine; use the tunnel mqtt, or the runtime process")
 	}
 	if p.o.PerPod > 1 {
 		webPort = 0
@@ -158,8 +157,8 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 		o.MQTT.Dial, o.MQTT.Broker = nil, p.o.Broker
 	}
 	if o.HTTP != nil {
-		// Commands name no base. With a fixed port, the next base in a Pod would execute the commands to
-		// the base before it.
+		// Commands do not name the base. With a fixed port, a base would execute the commands to the previous base in
+		// its Pod.
 		o.HTTP.Addr = net.JoinHostPort(p.o.host, "0")
 		if o.HTTP.HeartbeatEndpoint != "" {
 			o.HTTP.HeartbeatEndpoint = p.o.Heartbeats
@@ -168,41 +167,41 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	return nil
 }
 
-// AtOnce implements fleet.Runtime.
-func (p *Pods) AtOnce() int { return atOnce }
+// Concurrency implements fleet.Runtime.
+func (p *Pods) Concurrency() int { return maxConcurrent }
 
-// Open takes a place in the first Pod that has one, and blocks until that Pod answers. There is one
-// more Pod if all are full.
-func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Place, error) {
-	x := p.take()
+// Open implements fleet.Runtime. It takes a slot in the first Pod with a free slot and blocks until that Pod is
+// connected. It adds a Pod if all Pods are full.
+func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
+	x := p.takeSlot()
 	for x == nil {
 		if err := p.Ensure(ctx, len(p.list())+1); err != nil {
 			return nil, err
 		}
-		x = p.take()
+		x = p.takeSlot()
 	}
-	if _, err := x.await(ctx); err != nil {
-		x.give()
+	if _, err := x.waitConnected(ctx); err != nil {
+		x.releaseSlot()
 		return nil, fmt.Errorf("starting base %s: %w", hostName, err)
 	}
-	return newPlace(x, hostName), nil
+	return newSlot(x, hostName), nil
 }
 
-// take takes a place; nil = there is none.
-func (p *Pods) take() *pod {
+// takeSlot takes a free slot; nil means that all Pods are full.
+func (p *Pods) takeSlot() *pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, x := range p.all {
-		if x.used < p.o.PerPod {
-			x.used++
+		if x.usedSlots < p.o.PerPod {
+			x.usedSlots++
 			return x
 		}
 	}
 	return nil
 }
 
-func (x *pod) give() {
+func (x *pod) releaseSlot() {
 	x.pods.mu.Lock()
 	defer x.pods.mu.Unlock()
-	x.used--
+	x.usedSlots--
 }

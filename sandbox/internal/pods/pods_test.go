@@ -33,48 +33,48 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// patient is how long anything may take.
+// patient is the time limit of each wait.
 const patient = check.Patience
 
-// answering accepts every heartbeat.
-type answering struct{}
+// acceptHeartbeats accepts every heartbeat.
+type acceptHeartbeats struct{}
 
-func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+func (acceptHeartbeats) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// nodes run what stands for Pods: each is a server in this process.
-type nodes struct {
+// fakePods simulates Pods by servers in the test process.
+type fakePods struct {
 	mu      sync.Mutex
-	running map[string]*running
-	away    map[string]bool // Pods that cannot be reached
-	version string          // of their program
-	told    []string
-	news    chan struct{}
+	running map[string]*fakeProcess
+	down    map[string]bool // Pods that cannot be reached
+	version string          // of the binary in the Pods
+	changes []string
+	notify  chan struct{}
 }
 
-type running struct {
+type fakeProcess struct {
 	*http2.ClientConn
 	done chan struct{}
 	end  func()
 }
 
-func (r *running) Done() <-chan struct{} { return r.done }
-func (r *running) Err() error            { return errors.New("exit code 137") }
+func (r *fakeProcess) Done() <-chan struct{} { return r.done }
+func (r *fakeProcess) Err() error            { return errors.New("exit code 137") }
 
-func (r *running) Close() error {
+func (r *fakeProcess) Close() error {
 	r.end()
 	return nil
 }
 
-func (n *nodes) dial(ctx context.Context, pod string) (connection, error) {
+func (n *fakePods) dial(ctx context.Context, pod string) (connection, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.away[pod] {
+	if n.down[pod] {
 		return nil, fmt.Errorf("pods %q not found", pod)
 	}
 	here, there := net.Pipe()
-	r := &running{done: make(chan struct{})}
+	r := &fakeProcess{done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		remote.Serve(context.WithoutCancel(ctx), there, n.version, slog.New(slog.DiscardHandler), 0)
@@ -91,53 +91,53 @@ func (n *nodes) dial(ctx context.Context, pod string) (connection, error) {
 	return r, nil
 }
 
-// lose ends a Pod, which stays away until it is back.
-func (n *nodes) lose(pod string) {
+// lose ends a Pod. It remains unavailable until restore.
+func (n *fakePods) lose(pod string) {
 	n.mu.Lock()
 	r := n.running[pod]
-	n.away[pod] = true
+	n.down[pod] = true
 	n.mu.Unlock()
 	r.end()
 }
 
-func (n *nodes) back(pod string) {
+func (n *fakePods) restore(pod string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.away[pod] = false
+	n.down[pod] = false
 }
 
-func (n *nodes) changed(pod string, state supervise.State, message string) {
+func (n *fakePods) changed(pod string, state supervise.State, message string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.told = append(n.told, fmt.Sprintf("%s %s: %s", pod, state, message))
+	n.changes = append(n.changes, fmt.Sprintf("%s %s: %s", pod, state, message))
 	select {
-	case n.news <- struct{}{}:
+	case n.notify <- struct{}{}:
 	default:
 	}
 }
 
-// until waits until so many changes of Pods have been told.
-func (n *nodes) until(t *testing.T, count int) []string {
+// until waits for a number of changes of Pods.
+func (n *fakePods) until(t *testing.T, count int) []string {
 	t.Helper()
 	limit := time.After(patient)
 	for {
 		n.mu.Lock()
-		told := slices.Clone(n.told)
+		changes := slices.Clone(n.changes)
 		n.mu.Unlock()
-		if len(told) >= count {
-			return told
+		if len(changes) >= count {
+			return changes
 		}
 		select {
-		case <-n.news:
+		case <-n.notify:
 		case <-limit:
-			t.Fatalf("told was %q", told)
+			t.Fatalf("changes: %q", changes)
 		}
 	}
 }
 
-// bench is a fleet whose bases run in Pods, two in each.
+// bench is a fleet whose bases run in Pods, two bases per Pod.
 type bench struct {
-	*nodes
+	*fakePods
 	pods   *Pods
 	fleet  *fleet.Fleet
 	client *fake.Clientset
@@ -147,12 +147,14 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	t.Helper()
 	server, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
-	b := &bench{nodes: &nodes{running: map[string]*running{}, away: map[string]bool{}, news: make(chan struct{}, 1)},
+	b := &bench{fakePods: &fakePods{running: map[string]*fakeProcess{}, down: map[string]bool{},
+		notify: make(chan struct{}, 1)},
 		client: fake.NewClientset(objects...)}
-	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), Changed: b.changed,
+	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), OnChange: b.changed,
 		host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Beat: answering{}, Username: broker.BaseUser,
+		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Heartbeats: acceptHeartbeats{},
+		Username: broker.BaseUser,
 		Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},
 	})
@@ -181,7 +183,7 @@ func (b *bench) replicas(t *testing.T) int32 {
 	return *s.Spec.Replicas
 }
 
-// Bases share Pods, each with an address of its own; what is free is used again.
+// Bases share Pods. Each base has its own address. Free slots are reused.
 func TestBasesSharePods(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 5)
@@ -193,78 +195,77 @@ func TestBasesSharePods(t *testing.T) {
 		s := m.Base.Status()
 		addresses[s.IP] = true
 		if found, ok := b.fleet.ByIP(m.IP()); !ok || found != m || s.IP != m.IP() || !s.Connected {
-			t.Errorf("%s is %+v, behind its address is %v", m.HostName, s, found)
+			t.Errorf("%s: status %+v; ByIP returned %v", m.HostName, s, found)
 		}
 	}
 	if len(addresses) != 5 {
-		t.Errorf("the addresses are %v", addresses)
+		t.Errorf("addresses: %v", addresses)
 	}
 	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Names: []string{"base-1", "base-2"}}); err != nil {
 		t.Fatal(err)
 	}
 	b.add(t, fleet.Set{}, 3)
 	if got := b.replicas(t); got != 3 {
-		t.Errorf("after others have come there are %d Pods, want 3", got)
+		t.Errorf("%d Pods after removing and adding bases, want 3", got)
 	}
 }
 
-// Requests reach the module listener of a base by an address of this machine.
+// The web listener of a base is reachable at an address of this machine.
 func TestRequestsToBases(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	addr, err := m.Base.WebAddr(t.Context())
 	check.Must(t, err)
 	if got := m.Base.Status().WebAddr; got != addr {
-		t.Errorf("it is reached at %s, the base shows %q", addr, got)
+		t.Errorf("WebAddr returned %s, Status %q", addr, got)
 	}
-	// each by a connection of its own
+	// one connection per request
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patient}
 	for range 300 {
 		answer, err := client.Get("http://" + addr + "/actuator/health")
 		check.Must(t, err)
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("answered %s", answer.Status)
+			t.Fatalf("response %s", answer.Status)
 		}
 	}
 }
 
-// Inside the cluster a base is reached at the address of its Pod, unless that is away.
-func TestBasesInsideTheCluster(t *testing.T) {
+// A base is reachable at the address of its Pod while the Pod is available.
+func TestClusterAddr(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
 	check.Must(t, err)
 	want := ""
-	// else this machine has no network
-	if about, err := remote.Ask(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
+	// otherwise this machine has no network
+	if about, err := remote.FetchProcessInfo(t.Context(), b.running[Name+"-0"]); err == nil && about.Address != "" {
 		want = net.JoinHostPort(about.Address, port)
 	}
-	if got := m.Inside(); got != want {
-		t.Errorf("it is reached at %q, want %q", got, want)
+	if got := m.ClusterAddr(); got != want {
+		t.Errorf("ClusterAddr returned %q, want %q", got, want)
 	}
 	b.lose(Name + "-0")
 	b.until(t, 2)
-	if addr := m.Inside(); addr != "" {
-		t.Errorf("in a Pod that is away it is reached at %s", addr)
+	if addr := m.ClusterAddr(); addr != "" {
+		t.Errorf("ClusterAddr of a base in an unavailable Pod returned %s", addr)
 	}
 }
 
-// A Pod that is lost takes its bases with it, and no others; that is told; when it is back they
-// are too.
-func TestBasesComeBackWithTheirPod(t *testing.T) {
+// When a Pod becomes unavailable, its bases are down and other bases are not. The bases are recreated with the Pod.
+func TestBasesRecoverWithPod(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 4)
-	podOf := func(m *fleet.Member) string { return m.Base.(*base).place.pod.name }
-	// those of the first Pod first
+	podOf := func(m *fleet.Member) string { return m.Base.(*base).slot.pod.name }
+	// the bases of the first Pod first
 	slices.SortFunc(members, func(x, y *fleet.Member) int { return strings.Compare(podOf(x), podOf(y)) })
 	b.lose(Name + "-0")
-	told := b.until(t, 3)
-	if !slices.ContainsFunc(told,
+	changes := b.until(t, 3)
+	if !slices.ContainsFunc(changes,
 		func(s string) bool { return strings.HasPrefix(s, Name+"-0 exited: ") && strings.HasSuffix(s, " 137") }) {
-		t.Errorf("told was %q", told)
+		t.Errorf("changes: %q", changes)
 	}
-	var running []bool // each base notices the end of its Pod by itself, possibly after the Pod is reported
+	var running []bool // each base notices the end of its Pod separately, possibly after the change is reported
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patient, true,
 		func(context.Context) (bool, error) {
 			running = nil
@@ -276,21 +277,21 @@ func TestBasesComeBackWithTheirPod(t *testing.T) {
 	if err != nil {
 		t.Errorf("running: %v", running)
 	}
-	parts := b.pods.Components(t.Context())
-	if len(parts) != 2 || parts[0].Ready || !strings.Contains(parts[0].Reason, "its bases are down") ||
-		!parts[1].Ready {
-		t.Errorf("components: %+v", parts)
+	components := b.pods.Components(t.Context())
+	if len(components) != 2 || components[0].Ready || !strings.Contains(components[0].Reason, "its bases are down") ||
+		!components[1].Ready {
+		t.Errorf("components: %+v", components)
 	}
 	if err := members[0].Base.Restart(""); err == nil {
-		t.Error("a base whose Pod is away was restarted")
+		t.Error("a base in an unavailable Pod was restarted")
 	}
 	before := members[0].Base.Identity()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := b.fleet.WaitConnected(ctx, members...); err == nil {
-		t.Error("the bases of a Pod that is away are connected")
+		t.Error("bases in an unavailable Pod are connected")
 	}
-	b.back(Name + "-0")
+	b.restore(Name + "-0")
 	if err := b.pods.Act(t.Context(), Name+"-0", supervise.Start); err != nil {
 		t.Error(err)
 	}
@@ -300,19 +301,19 @@ func TestBasesComeBackWithTheirPod(t *testing.T) {
 		t.Error(err)
 	}
 	if after := members[0].Base.Identity(); after != before {
-		t.Errorf("the base %s has come back as %s", before, after)
+		t.Errorf("identity %s became %s", before, after)
 	}
 }
 
-// Waiting for a Pod that does not come ends with its context, and says why.
-func TestPodThatDoesNotCome(t *testing.T) {
+// If a Pod does not become available, Add ends with its context and returns the reason.
+func TestUnavailablePod(t *testing.T) {
 	b := newBench(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name + "-0"},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"},
 		}}}},
 	})
-	b.away[Name+"-0"] = true
+	b.down[Name+"-0"] = true
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := b.fleet.Add(ctx, fleet.Set{}, 1)
@@ -320,12 +321,12 @@ func TestPodThatDoesNotCome(t *testing.T) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 	if n := b.fleet.Count().Own; n != 0 {
-		t.Errorf("%d bases are left", n)
+		t.Errorf("%d bases remain", n)
 	}
 }
 
-// A program of another release runs no bases, and it is said which one is needed.
-func TestProgramOfAnotherVersion(t *testing.T) {
+// A binary of another version is rejected. The error names both versions.
+func TestBinaryOfAnotherVersion(t *testing.T) {
 	b := newBench(t)
 	b.version, b.pods.o.version = "v1.0.0", "v1.1.0"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -337,18 +338,18 @@ func TestProgramOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// The traffic agent is waited for, and what keeps its Pod from running is said.
+// WaitAgent waits for the Pod of the traffic agent. The error has the reason why the Pod is not running.
 func TestWaitAgent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AgentName + "-0"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
 	}}}
 	b := newBench(t, pod)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("not within a second"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timed out after 1s"))
 	defer cancel()
 	if err := b.pods.WaitAgent(ctx); err == nil || !strings.Contains(err.Error(), "koupsandbox-agent-0") ||
 		!strings.HasSuffix(err.Error(), "ErrImagePull no such image") {
-		t.Errorf("got %v", err)
+		t.Errorf("error %v", err)
 	}
 	pod.Status.Phase = corev1.PodRunning
 	if _, err := b.client.CoreV1().Pods(namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
@@ -359,13 +360,12 @@ func TestWaitAgent(t *testing.T) {
 	}
 }
 
-// A base with the tunnel http sends its heartbeats from its Pod, and takes commands by an address of this
-// machine.
+// A base with the HTTP tunnel sends heartbeats from its Pod and accepts commands at an address of this machine.
 func TestHTTPTunnel(t *testing.T) {
 	b := newBench(t)
-	hearts := http.NewServeMux()
-	hearts.HandleFunc("POST /{host}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
-		to, err := b.fleet.Beat(r.PathValue("host"))
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /{host}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
+		to, err := b.fleet.HeartbeatTransport(r.PathValue("host"))
 		if err == nil {
 			_, err = to.RoundTrip(r)
 		}
@@ -373,73 +373,73 @@ func TestHTTPTunnel(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
 	})
-	server := httptest.NewServer(hearts)
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	b.pods.o.Heartbeats = server.URL
 	m := b.add(t, fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}}, 1)[0]
 	addr, port := m.Arklet()
 	if _, own, err := net.SplitHostPort(m.Base.HTTPAddr()); err != nil || own != port ||
 		strings.HasSuffix(addr, ":"+port) {
-		t.Errorf("arklet listens at %s, and is reached at %s, port %s", m.Base.HTTPAddr(), addr, port)
+		t.Errorf("arklet address in the Pod %s; forwarded address %s, port %s", m.Base.HTTPAddr(), addr, port)
 	}
 	client := &http.Client{Timeout: patient}
 	response, err := client.Post("http://"+addr+"/queryAllBiz", "application/json", strings.NewReader("{}"))
 	check.Must(t, err)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body) // arklet closes the connection after its answer
+	text, err := io.ReadAll(response.Body) // arklet closes the connection after the response
 	if err != nil || !strings.Contains(string(text), m.Base.Identity()) {
-		t.Errorf("answered %s, error %v", text, err)
+		t.Errorf("response %s, error %v", text, err)
 	}
 }
 
-// Where Pods do not reach this machine, a base with the tunnel http runs in this process, unless its set
-// names the runtime.
+// If Pods cannot reach this machine, bases with the HTTP tunnel run in this process, unless their set specifies the
+// runtime.
 func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	b := newBench(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}},
 		1)
 	if err != nil || members[0].Runtime != v1alpha1.RuntimeProcess {
-		t.Errorf("where no runtime is named: %v", err)
+		t.Errorf("default runtime %s, error %v", members[0].Runtime, err)
 	}
 	_, err = b.fleet.Add(t.Context(),
 		fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP, Runtime: v1alpha1.RuntimeCluster}}, 1)
-	if !errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), "use mqtt") {
+	if !errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), "use the tunnel mqtt") {
 		t.Error(err)
 	}
 }
 
-// What others have made under the name is neither changed nor removed.
-func TestNeighbourStays(t *testing.T) {
-	theirs := &appsv1.StatefulSet{
+// A StatefulSet of another owner is neither changed nor removed.
+func TestForeignStatefulSetIsKept(t *testing.T) {
+	foreign := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name, UID: "theirs",
 			Labels: map[string]string{sandboxLabel: "other"}}}
-	b := newBench(t, theirs.DeepCopy())
-	if err := b.pods.Ensure(t.Context(), 1); err == nil || !strings.Contains(err.Error(), `sandbox "s" has not made`) {
-		t.Errorf("ensured: %v", err)
+	b := newBench(t, foreign.DeepCopy())
+	if err := b.pods.Ensure(t.Context(), 1); err == nil || !strings.Contains(err.Error(), `not belong to sandbox "s"`) {
+		t.Errorf("Ensure returned %v", err)
 	}
 	if err := Remove(t.Context(), b.client, "s"); err != nil {
 		t.Error(err)
 	}
-	there, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
+	got, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
 	check.Must(t, err)
-	if d := cmp.Diff(theirs, there,
+	if d := cmp.Diff(foreign, got,
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); d != "" {
-		t.Errorf("it has changed (-want +got):\n%s", d)
+		t.Errorf("StatefulSet (-want +got):\n%s", d)
 	}
 }
 
 func TestRemove(t *testing.T) {
 	b := newBench(t)
 	b.pods.o.AgentImage = "koupsandbox"
-	for range 2 { // again is fine
+	for range 2 { // idempotent
 		check.Must(t, b.pods.EnsureAgent(t.Context()))
 	}
 	check.Must(t, b.pods.Ensure(t.Context(), 2))
 	all := b.client.AppsV1().StatefulSets(namespace)
-	there, err := all.List(t.Context(), metav1.ListOptions{})
+	list, err := all.List(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	var got []string
-	for _, s := range there.Items {
+	for _, s := range list.Items {
 		c := s.Spec.Template.Spec.Containers[0]
 		got = append(got, fmt.Sprintf("%s: %d of %s, %s", s.Name, *s.Spec.Replicas, c.Image,
 			strings.Join(c.Command, " ")))
@@ -453,8 +453,8 @@ func TestRemove(t *testing.T) {
 	}
 	for range 2 {
 		check.Must(t, Remove(t.Context(), b.client, "s"))
-		if there, err := all.List(t.Context(), metav1.ListOptions{}); err != nil || len(there.Items) > 0 {
-			t.Errorf("there are %d, error %v", len(there.Items), err)
+		if list, err := all.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) > 0 {
+			t.Errorf("%d StatefulSets remain, error %v", len(list.Items), err)
 		}
 	}
 }

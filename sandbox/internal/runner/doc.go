@@ -1,7 +1,5 @@
-// Package runner holds what every way of running module controllers has in common.
+// Package runner has the common parts of the packages that run module controllers:
 //
-// The ways:
-//
-//	host/       processes of this machine: the sandbox's own program, or a command of the user's
-//	incluster/  a Deployment of the cluster
+//	host/       processes on this machine: the bundled controller, or a custom command
+//	incluster/  Deployments in the cluster
 package runner

@@ -10,44 +10,43 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// lastLines is how much of a log goes into an error.
+// lastLines is the number of log lines in an error.
 const lastLines = 10
 
-// Name is the name of the first controller as a component.
+// Name is the component name of the first controller.
 const Name = "module-controller"
 
-// AllNetworks is BASE_NETWORKS of the controllers of a sandbox. Its bases have addresses that lead nowhere,
-// or are on loopback, and their heartbeats come through a relay, which alone reaches the controllers.
+// AllNetworks is the value of BASE_NETWORKS for controllers of a sandbox. Bases have unrouted or loopback addresses,
+// and only the relay, which forwards their heartbeats, reaches the controllers.
 const AllNetworks = "0.0.0.0/0,::/0"
 
-// Limits returns settings that let a controller of a sandbox serve the largest fleet. All heartbeats over HTTP
-// come from the address of the relay. MAX_BASES is twice the size of the fleet, because half of MAX_BASES can
-// connect over MQTT in one burst.
+// Limits returns settings with which a controller can serve the largest fleet. All HTTP heartbeats come from the
+// address of the relay. MAX_BASES is twice the size of the fleet, because at most half of MAX_BASES can connect over
+// MQTT in one burst.
 func Limits() map[string]string {
 	return map[string]string{"MAX_BASES": strconv.Itoa(2 * v1alpha1.MaxBases),
 		"MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
 }
 
-// NameOf is the name of the n-th controller as a component, from 1, wherever it runs.
-func NameOf(n int) string {
+// ComponentName returns the component name of controller n, from 1.
+func ComponentName(n int) string {
 	if n == 1 {
 		return Name
 	}
 	return fmt.Sprintf("%s-%d", Name, n)
 }
 
-// Broker is what a runner must know of the broker. *broker.Link is one; its address is known when the
-// broker listens.
+// Broker describes the broker for a runner. *broker.Link implements it; its address is known when the broker listens.
 type Broker interface {
-	// Addr is the host:port where controllers reach it.
+	// Addr returns the host:port at which controllers reach the broker.
 	Addr() string
-	// CAFile names the authority to trust; empty without TLS.
+	// CAFile returns the path of the CA certificate of the broker, or an empty string without TLS.
 	CAFile() string
-	// Controller is the login of the controllers.
+	// Controller returns the login of the controllers.
 	Controller() broker.Login
 }
 
-// WithLog adds to an error the last lines of a controller's log, if there are any. nil stays nil.
+// WithLog adds the last lines of a controller's log to an error. It returns nil if err is nil.
 func WithLog(err error, log string) error {
 	if lines := supervise.Tail(log, 0, lastLines); err != nil && len(lines) > 0 {
 		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))

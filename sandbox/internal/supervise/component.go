@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// State of a component.
+// State is the state of a component.
 type State = events.ComponentState
 
 // The states of a component.
@@ -19,31 +19,32 @@ const (
 	Exited  = events.ComponentExited
 )
 
-// Component is the state of one part of a sandbox: a process, a part of the daemon (with the PID of the daemon), or a
-// Pod.
+// Component is the status of one component of a sandbox: a process, a part of the daemon (with the PID of the daemon),
+// or a Pod.
 type Component struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Reason is why it is not Ready.
+	// Reason is why the component is not ready.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// Pod is the name of its Pod; empty for other components.
+	// Pod is the name of the component's Pod; empty for other components.
 	Pod string `json:"pod,omitempty"`
-	// StartedAt is the start of its last run.
+	// StartedAt is when the component was last started.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// Exit is how it ended, such as "exit status 1"; empty while it runs.
+	// Exit describes how the component ended, such as "exit status 1"; empty while it is running.
 	Exit string `json:"exit,omitempty"`
-	// RSS is resident memory in bytes, CPU the CPU time in nanoseconds; 0 for a part of the daemon, and after the exit.
+	// RSS is resident memory in bytes; CPU is CPU time in nanoseconds. Both are 0 for parts of the daemon and after the
+	// exit.
 	RSS uint64        `json:"rss,omitempty"`
 	CPU time.Duration `json:"cpu,omitempty"`
-	// Log is the path of its log.
+	// Log is the path of the component's log file.
 	Log string `json:"log,omitempty"`
 	// Metrics is the URL of the metrics of a bundled controller on this machine.
 	Metrics string `json:"metrics,omitempty"`
 }
 
-// Action on a component.
+// Action is an action on a component.
 type Action string
 
 // The actions.
@@ -59,48 +60,48 @@ const (
 // Actions lists all actions.
 var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
 
-// ErrUnknown is returned, wrapped, for a component that does not exist or was never started.
+// ErrUnknown is returned, wrapped, if a component does not exist or was never started.
 var ErrUnknown = errors.New("no such component")
 
-// RefusedError is returned, wrapped, by Part.Act for an action that the component cannot perform. It is the reason as a
-// sentence.
+// RefusedError is returned, wrapped, by ComponentSet.Act if a component does not support an action. Its text is the
+// message for the user.
 type RefusedError string
 
 // Error returns the message.
 func (e RefusedError) Error() string { return string(e) }
 
-// Refuse makes a RefusedError from a format and its values.
+// Refuse returns a RefusedError with a formatted message.
 func Refuse(format string, values ...any) error { return RefusedError(fmt.Sprintf(format, values...)) }
 
-// Part is a part of a sandbox with components that `status` shows and `component` acts on. Its methods may be called
+// ComponentSet is a set of components, which `status` shows and `component` acts on. Its methods may be called
 // concurrently.
-type Part interface {
-	// Components lists its components in a fixed order. It blocks for at most one second.
+type ComponentSet interface {
+	// Components returns the status of the components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
-	// Act performs an action on a component. Start and restart block until it is ready. The error may wrap ErrUnknown or
-	// a RefusedError.
+	// Act performs an action on a component. Start and Restart block until the component is ready. The error may wrap
+	// ErrUnknown or a RefusedError.
 	Act(ctx context.Context, name string, action Action) error
-	// Down names the components that another `up` has to start again.
-	Down(ctx context.Context) []string
+	// ToStart returns the names of the components that the next `up` has to start.
+	ToStart(ctx context.Context) []string
 }
 
-// Processes is a Part whose components are processes of a supervisor.
+// Processes is a ComponentSet of processes of a supervisor.
 type Processes struct {
-	// Supervisor that runs them. Required.
+	// Supervisor runs the processes. Required.
 	Supervisor *Supervisor
-	// Mine reports whether a process of the supervisor belongs to the part. Required.
-	Mine func(name string) bool
+	// Contains reports whether a process of the supervisor belongs to the set. Required.
+	Contains func(name string) bool
 }
 
-var _ Part = Processes{}
+var _ ComponentSet = Processes{}
 
-// Components implements Part.
+// Components implements ComponentSet.
 func (p Processes) Components(ctx context.Context) []Component {
-	return p.Supervisor.Status(ctx, p.Mine)
+	return p.Supervisor.Status(ctx, p.Contains)
 }
 
-// Down names the processes that have exited.
-func (p Processes) Down(ctx context.Context) []string {
+// ToStart returns the names of the exited processes.
+func (p Processes) ToStart(ctx context.Context) []string {
 	var names []string
 	for _, c := range p.Components(ctx) {
 		if c.State == Exited {
@@ -110,10 +111,10 @@ func (p Processes) Down(ctx context.Context) []string {
 	return names
 }
 
-// Act implements Part. A start of a process that runs does nothing.
+// Act implements ComponentSet. Start does nothing if the process is running.
 func (p Processes) Act(ctx context.Context, name string, action Action) error {
 	_, r, err := p.Supervisor.find(name)
-	if err != nil || !p.Mine(name) {
+	if err != nil || !p.Contains(name) {
 		return fmt.Errorf("%s: %w", name, ErrUnknown)
 	}
 	switch action {

@@ -1,6 +1,6 @@
-// Package supervise runs the components of a sandbox as processes, which a scenario can kill, stop, pause, resume and
-// restart. It does not restart components that have failed.
+// Package supervise runs the components of a sandbox as processes. A scenario can kill, stop, pause, resume and restart
+// them. The package does not restart failed components.
 //
-// A run record, <dir>/<name>.json, identifies a process by its PID and start time, so that a later supervisor can end it.
-// A process with another start time is never signalled.
+// A run record, <dir>/<name>.json, identifies a process by its PID and start time, so that a later supervisor can end
+// the process. A process with another start time never gets a signal.
 package supervise

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// The following lists name the variables of the up command that its processes inherit. A final * matches any
-// suffix. Other variables are not inherited, because some are secrets and some change the settings of a
-// component, such as METRICS_ADDR or ETCD_NAME. Set the environment of a component in Spec.Env.
+// The following lists name the environment variables that processes inherit from the up command. A trailing * matches
+// any suffix. Other variables are not inherited, because some contain secrets and some change the settings of a
+// component, such as METRICS_ADDR or ETCD_NAME. Set additional variables in Spec.Env.
 var (
 	// common lists the variables that most programs need.
 	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE",
@@ -34,9 +34,8 @@ func ScriptEnviron(environ []string) []string { return filter(environ, common) }
 // ComponentEnviron returns the variables for a component, including a custom controller.
 func ComponentEnviron(environ []string) []string { return filter(environ, common, goRuntime) }
 
-// DaemonEnviron returns the variables for a daemon. existing reports whether the sandbox uses an existing
-// cluster. Then the daemon gets all variables, because the kubeconfig may name a program that fetches
-// credentials and needs any of them.
+// DaemonEnviron returns the variables for a daemon. If existing is true, the sandbox uses an existing cluster, and the
+// daemon inherits all variables: the kubeconfig may name a credential plugin that needs any of them.
 func DaemonEnviron(environ []string, existing bool) []string {
 	if existing {
 		return environ
@@ -45,7 +44,7 @@ func DaemonEnviron(environ []string, existing bool) []string {
 }
 
 func filter(environ []string, lists ...[]string) []string {
-	kept := []string{} // not nil: exec.Cmd treats nil as the whole environment
+	kept := []string{} // not nil, which exec.Cmd treats as the whole environment
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
 		if slices.ContainsFunc(slices.Concat(lists...), func(pattern string) bool {

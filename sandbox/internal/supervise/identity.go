@@ -9,9 +9,9 @@ import (
 // errNoProcess means that no process has the PID, or that the process is a zombie.
 var errNoProcess = errors.New("no such process")
 
-// usage is what the operating system says about a live process.
+// usage is the operating system's data about a process.
 type usage struct {
-	// start differs from that of every other process with the same PID.
+	// start identifies the process among all processes with the same PID.
 	start string
 	// stopped is true after SIGSTOP.
 	stopped bool
@@ -19,9 +19,9 @@ type usage struct {
 	cpu     time.Duration
 }
 
-// owned returns a handle on the process that started at start, or errNoProcess. On Linux the handle is a pidfd from
-// before the start time is read, so that a signal cannot reach a later process with the same PID.
-func owned(pid int, start string) (*os.Process, error) {
+// findProcess returns a handle on the process that started at start, or errNoProcess. On Linux, it opens the pidfd
+// before it reads the start time, so that signals cannot reach a later process with the same PID.
+func findProcess(pid int, start string) (*os.Process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
 		return nil, errNoProcess
@@ -37,13 +37,13 @@ func owned(pid int, start string) (*os.Process, error) {
 	return p, nil
 }
 
-func alive(pid int, start string) bool {
+func isRunning(pid int, start string) bool {
 	u, err := inspect(pid)
 	return err == nil && u.start == start
 }
 
-// ignoreGone drops the error that says that a process to be signalled has ended.
-func ignoreGone(err error) error {
+// ignoreDone returns nil if err is os.ErrProcessDone, and otherwise err.
+func ignoreDone(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}

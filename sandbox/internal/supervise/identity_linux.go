@@ -13,15 +13,14 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// bootID changes with every boot, so that a start time counted from boot is unique for ever.
+// bootID changes with every boot and makes start times, which are counted from boot, globally unique.
 var bootID = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// inspect reads /proc. The start time is kept as the kernel counts it, in ticks since boot: as a
-// time of day it would move whenever the clock is set, and a record from before would no longer
-// match.
+// inspect reads /proc. It keeps the start time in clock ticks since boot, because the time of day changes when the
+// clock is set, and older records would no longer match.
 func inspect(pid int) (usage, error) {
 	boot, err := bootID()
 	if err != nil {
@@ -38,8 +37,7 @@ func inspect(pid int) (usage, error) {
 	case err != nil:
 		return usage{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	case stat.State == "X", stat.State == "Z" && stat.NumThreads <= 1:
-		// With threads left it is still ending: its files and ports stay open until the last one
-		// goes.
+		// A zombie with remaining threads is still ending. Its files and ports stay open until the last thread ends.
 		return usage{}, errNoProcess
 	}
 	return usage{

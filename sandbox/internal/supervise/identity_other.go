@@ -12,8 +12,8 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// inspect asks the kernel through gopsutil. On macOS the start time is noted by the kernel when the
-// process starts and does not move when the clock is set.
+// inspect uses gopsutil. On macOS, the kernel records the start time when the process starts. The recorded time does
+// not change when the clock is set.
 func inspect(pid int) (usage, error) {
 	p, err := process.NewProcess(int32(pid))
 	if errors.Is(err, process.ErrorProcessNotRunning) {

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// firstPort and lastPort are the ports to choose from. They are below the ephemeral ports of Linux (from 32768) and
-	// macOS (from 49152), and below the NodePorts of Kubernetes (from 30000), so that no other process gets the port of a
+	// firstPort and lastPort limit the random ports. They are below the ephemeral ports of Linux (from 32768) and macOS
+	// (from 49152) and below the NodePorts of Kubernetes (from 30000), so that no other process gets the port of a
 	// component that is down.
 	firstPort, lastPort = 20000, 29999
-	// portTries is the number of attempts before any port is accepted.
+	// portTries is the number of random ports to try before any port is accepted.
 	portTries = 100
 )
 
-// Listen listens on a TCP address, host:port. Port 0 is a random free port that the owner can open again after it has
-// closed it.
+// Listen listens on a TCP address, host:port. For port 0, it chooses a random free port, which can be opened again
+// after it has been closed.
 func Listen(addr string) (net.Listener, error) {
 	host, wanted, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address to listen on: %w", err)
+		return nil, fmt.Errorf("parsing listen address %q: %w", addr, err)
 	}
 	if wanted == "0" {
 		for range portTries {

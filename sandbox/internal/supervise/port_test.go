@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What is chosen is given to nobody by the system.
-func TestListen(t *testing.T) {
+// Listen chooses ports outside the range of ephemeral ports, so that the system assigns them to no other process.
+func TestListenAvoidsEphemeralPorts(t *testing.T) {
 	lowest := 32768
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		lowest, err = strconv.Atoi(strings.Fields(string(text))[0])
@@ -18,7 +18,7 @@ func TestListen(t *testing.T) {
 		}
 	}
 	if lowest <= lastPort {
-		t.Skipf("this machine gives ports from %d on to anybody", lowest)
+		t.Skipf("ephemeral ports of this machine begin at %d", lowest)
 	}
 	chosen := map[int]bool{}
 	for range 200 {
@@ -29,11 +29,11 @@ func TestListen(t *testing.T) {
 		defer func() { _ = l.Close() }()
 		port := l.Addr().(*net.TCPAddr).Port
 		if port < firstPort || port > lastPort || chosen[port] {
-			t.Errorf("port %d, of %d before", port, len(chosen))
+			t.Errorf("port %d after %d ports", port, len(chosen))
 		}
 		chosen[port] = true
 	}
 	if len(chosen) != 200 {
-		t.Errorf("%d ports", len(chosen))
+		t.Errorf("%d different ports, want 200", len(chosen))
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Record is what is noted on disk about a started process.
+// Record is the run record of a process on disk.
 type Record struct {
 	// Name of the component.
 	Name string `json:"name"`
@@ -24,14 +24,14 @@ type Record struct {
 	// Start identifies the process together with PID. Its format depends on the operating system.
 	Start     string    `json:"start"`
 	StartedAt time.Time `json:"startedAt"`
-	// Command is the program with its arguments.
+	// Command is the path of the binary, followed by its arguments.
 	Command []string `json:"command"`
-	// StopSignal and StopTimeout are those of Spec.
+	// StopSignal, StopTimeout and Group are copied from Spec.
 	StopSignal  int           `json:"stopSignal"`
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
 	Group       bool          `json:"group,omitempty"`
-	// Alive reports whether the process runs now.
-	Alive bool `json:"-"`
+	// Running reports whether the process is running now.
+	Running bool `json:"-"`
 }
 
 const recordSuffix = ".json"
@@ -40,7 +40,7 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$`
 
 func validName(name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("component name %q: use letters, digits, dots and dashes", name)
+		return fmt.Errorf("invalid component name %q: use letters, digits, dots and dashes", name)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func newRecord(spec Spec, r *run) Record {
 	}
 }
 
-// RecordSelf writes a run record of the calling process. The record remains when the process ends.
+// RecordSelf writes a run record for the calling process. The record remains when the process ends.
 func RecordSelf(dir, name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -77,7 +77,7 @@ func RecordSelf(dir, name string) error {
 	})
 }
 
-// writeRecord replaces the record in one step, so that a reader never sees half of it.
+// writeRecord replaces the record atomically.
 func writeRecord(dir string, r Record) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -92,7 +92,7 @@ func writeRecord(dir string, r Record) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err == nil {
-		err = syncFolder(dir)
+		err = syncDir(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the run record: %w", err)
@@ -100,7 +100,7 @@ func writeRecord(dir string, r Record) error {
 	return nil
 }
 
-// writeSynced writes a file and syncs it to the disk, so that the file is not empty after a power failure.
+// writeSynced writes a file and syncs it to disk, so that the file is not empty after a power failure.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -113,7 +113,7 @@ func writeSynced(path string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-func syncFolder(dir string) error {
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func removeRecord(dir, name string) error {
 	return nil
 }
 
-// Records reads the run records in dir, in order of start. The error reports records that cannot be read; the others are
-// returned nevertheless. A directory that does not exist has none.
+// Records returns the run records in dir, in order of start. The error reports unreadable records; the other records
+// are returned nevertheless. A missing directory is treated as empty.
 func Records(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,44 +164,44 @@ func readRecord(path string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Record{}, fmt.Errorf(
-			"run record %s is damaged (%w); remove it after making sure that its process is gone", path, err)
+			"run record %s is damaged (%w); make sure that its process has ended, then remove the file", path, err)
 	}
 	if r.Name+recordSuffix != filepath.Base(path) || r.PID <= 1 {
-		return Record{}, fmt.Errorf("run record %s does not fit its file name or names no process; remove it", path)
+		return Record{}, fmt.Errorf("run record %s has a wrong component name or no valid PID; remove the file", path)
 	}
-	r.Alive = alive(r.PID, r.Start)
+	r.Running = isRunning(r.PID, r.Start)
 	return r, nil
 }
 
-// CleanStale ends the recorded processes that still run, the one started last first, and removes all records. It leaves
-// the calling process and its record alone. It returns the records of the ended processes. It blocks until they have
-// ended; it kills a process after its stop timeout, or when ctx ends.
+// CleanStale ends the recorded processes that are still running, in reverse order of start, and removes all records. It
+// skips the calling process. It blocks until the processes have ended and returns their records. It kills a process
+// after the process's stop timeout, or when ctx ends.
 func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	records, err := Records(dir)
 	errs := []error{err}
-	var ended []Record
+	var stopped []Record
 	for _, r := range slices.Backward(records) {
-		if r.PID == os.Getpid() && r.Alive {
+		if r.PID == os.Getpid() && r.Running {
 			continue
 		}
-		didEnd, err := r.end(ctx)
+		ended, err := r.end(ctx)
 		if err == nil {
 			err = removeRecord(dir, r.Name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ending the left-over process %d of %s: %w", r.PID, r.Name, err))
+			errs = append(errs, fmt.Errorf("ending process %d of %s from an earlier run: %w", r.PID, r.Name, err))
 			continue
 		}
-		if didEnd {
-			ended = append(ended, r)
+		if ended {
+			stopped = append(stopped, r)
 		}
 	}
-	return ended, errors.Join(errs...)
+	return stopped, errors.Join(errs...)
 }
 
-// end ends the process of the record, if it is still that one, and reports whether it was.
+// end ends the recorded process and reports whether it was running.
 func (r Record) end(ctx context.Context) (bool, error) {
-	p, err := owned(r.PID, r.Start)
+	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {
 		return false, nil
 	}
@@ -210,14 +210,14 @@ func (r Record) end(ctx context.Context) (bool, error) {
 	}
 	defer func() { _ = p.Release() }()
 
-	// The process is somebody else's child, so it cannot be waited for, only looked at.
+	// The process is not a child of this process, so it has to be polled.
 	gone, quit := make(chan struct{}), make(chan struct{})
 	defer close(quit)
 	go func() {
 		defer close(gone)
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for alive(r.PID, r.Start) {
+		for isRunning(r.PID, r.Start) {
 			select {
 			case <-tick.C:
 			case <-quit:

@@ -23,14 +23,14 @@ func names(records []Record) []string {
 	return names
 }
 
-func TestRecordSaysWhatRuns(t *testing.T) {
+func TestRecords(t *testing.T) {
 	b := newBench(t)
 	spec := b.spec("store", "polite")
 	spec.StopSignal, spec.StopTimeout = syscall.SIGINT, 7*time.Second
 	b.up(t, spec)
 	want := []Record{{
-		Name: "store", PID: b.one(t, "store").PID, Command: append([]string{spec.Path}, spec.Args...),
-		StopSignal: int(syscall.SIGINT), StopTimeout: 7 * time.Second, Alive: true,
+		Name: "store", PID: b.status(t, "store").PID, Command: append([]string{spec.Path}, spec.Args...),
+		StopSignal: int(syscall.SIGINT), StopTimeout: 7 * time.Second, Running: true,
 	}}
 	got, err := Records(b.Supervisor.dir)
 	check.Must(t, err)
@@ -38,7 +38,7 @@ func TestRecordSaysWhatRuns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	check.Must(t, b.Kill("store"))
-	want[0].Alive = false
+	want[0].Running = false
 	got, err = Records(b.Supervisor.dir)
 	check.Must(t, err)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Record{}, "Start", "StartedAt")); diff != "" {
@@ -46,8 +46,7 @@ func TestRecordSaysWhatRuns(t *testing.T) {
 	}
 }
 
-// A second supervisor of the same folder stands for the sandbox after its crash: the processes are
-// not its own.
+// CleanStale of a new process, after a crash, ends processes that are not its children.
 func TestCleanStale(t *testing.T) {
 	b := newBench(t)
 	dir := b.Supervisor.dir
@@ -59,14 +58,14 @@ func TestCleanStale(t *testing.T) {
 	b.up(t, b.spec("stranger", "polite"))
 	check.Must(t, b.Kill("dead"))
 	check.Must(t, RecordSelf(dir, "self"))
-	// The stranger got the pid of a process that was started at another time.
+	// The PID of the record "stranger" now belongs to a process with another start time.
 	stranger, err := readRecord(filepath.Join(dir, "stranger.json"))
 	check.Must(t, err)
 	stranger.Start += "0"
 	check.Must(t, writeRecord(dir, stranger))
 
-	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Alive {
-		t.Errorf("the record of a process that is gone: %+v, %v", got, err)
+	if got, err := readRecord(filepath.Join(dir, "stranger.json")); err != nil || got.Running {
+		t.Errorf("record of an ended process: %+v, %v", got, err)
 	}
 
 	ended, err := CleanStale(t.Context(), dir)
@@ -76,7 +75,7 @@ func TestCleanStale(t *testing.T) {
 	}
 	states := map[string]string{}
 	for _, name := range []string{"store", "api"} {
-		eventually(t, func() error { return differs(Exited, b.one(t, name).State) })
+		eventually(t, func() error { return differs(Exited, b.status(t, name).State) })
 	}
 	for _, st := range b.Status(t.Context(), nil) {
 		states[st.Name] = string(st.State) + " " + st.Exit
@@ -91,11 +90,11 @@ func TestCleanStale(t *testing.T) {
 	left, err := Records(dir)
 	check.Must(t, err)
 	if diff := cmp.Diff([]string{"self"}, names(left)); diff != "" {
-		t.Errorf("records left (-want +got):\n%s", diff)
+		t.Errorf("remaining records (-want +got):\n%s", diff)
 	}
 }
 
-func TestCleanStaleKillsWhenTimeIsUp(t *testing.T) {
+func TestCleanStaleKillsWhenContextEnds(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "stubborn"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +105,7 @@ func TestCleanStaleKillsWhenTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestDamagedRecords(t *testing.T) {
+func TestRecordsReportsDamagedFiles(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
 	dir := b.Supervisor.dir
@@ -122,7 +121,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	for _, file := range []string{"torn.json", "other.json", "init.json"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
-			t.Errorf("%v does not name %s", err, file)
+			t.Errorf("error %v does not name %s", err, file)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// readyTimeout bounds the readiness question of Status: a paused component holds connections open
-// and never answers.
+// readyTimeout limits the readiness check of Status. A paused component keeps connections open without answering.
 const readyTimeout = time.Second
 
-// Status returns the wanted components (nil = all), sorted by name. It blocks for at most one second.
+// Status returns the status of the components for which wanted returns true (nil selects all), sorted by name. It
+// blocks for at most one second.
 func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) []Component {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -28,7 +28,7 @@ func (s *Supervisor) Status(ctx context.Context, wanted func(name string) bool) 
 	if wanted != nil {
 		names = slices.DeleteFunc(names, func(name string) bool { return !wanted(name) })
 	}
-	slices.Sort(names) // those that are started at once have no order of their own
+	slices.Sort(names) // concurrent starts have no fixed order
 	all := make([]Component, len(names))
 	var wg sync.WaitGroup
 	for i, name := range names {
@@ -55,49 +55,49 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	}
 	if !r.ended() {
 		st.Ready = true
-		if ready := spec.question(r); ready != nil {
+		if ready := spec.readiness(r); ready != nil {
 			if err := ready(ctx); err != nil {
 				st.Ready, st.Reason = false, err.Error()
 			}
 		}
 	}
-	if r.ended() { // looked at last, because it may have ended while it was asked
+	if r.ended() { // checked last, because the process may have ended during the readiness check
 		st.State, st.Exit, st.RSS, st.CPU = Exited, r.exit, 0, 0
 		st.Ready, st.Reason = false, "exited: "+r.exit
 	}
 	return st
 }
 
-// question returns the readiness check of a run; nil = the component is ready as soon as it runs.
-func (s Spec) question(r *run) func(context.Context) error {
+// readiness returns the readiness check of a run; nil means that the component is ready as soon as it is running.
+func (s Spec) readiness(r *run) func(context.Context) error {
 	if s.ReadyLog == nil {
 		return s.Ready
 	}
 	return func(context.Context) error {
-		if !r.logged.Load() && logs(s.LogFile, r.logOffset, s.ReadyLog) {
+		if !r.logged.Load() && logContains(s.LogFile, r.logOffset, s.ReadyLog) {
 			r.logged.Store(true)
 		}
 		if !r.logged.Load() {
-			return fmt.Errorf("it has not logged a line that fits %q", s.ReadyLog)
+			return fmt.Errorf("no log line matches %q yet", s.ReadyLog)
 		}
 		return nil
 	}
 }
 
-// logs reports whether a line of a log file after offset fits.
-func logs(path string, offset int64, fits *regexp.Regexp) bool {
+// logContains reports whether a line of a log file after offset matches pattern.
+func logContains(path string, offset int64, pattern *regexp.Regexp) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }() // opened for reading
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return false
 	}
 	lines := bufio.NewReader(f)
 	for {
 		line, err := lines.ReadString('\n')
-		if fits.MatchString(strings.TrimRight(line, "\r\n")) && line != "" {
+		if pattern.MatchString(strings.TrimRight(line, "\r\n")) && line != "" {
 			return true
 		}
 		if err != nil {
@@ -106,20 +106,20 @@ func logs(path string, offset int64, fits *regexp.Regexp) bool {
 	}
 }
 
-// NotReadyError says that a component did not become ready.
+// NotReadyError reports that a component did not become ready.
 type NotReadyError struct {
 	// Name of the component.
 	Name string
-	// Reason is the last error of Ready, or how the process exited.
+	// Reason is the last error of the readiness check, or how the process exited.
 	Reason string
-	// Exited reports whether the process ended; otherwise time ran out.
+	// Exited reports whether the process has exited; otherwise the context ended.
 	Exited bool
-	// LogFile of the component; empty if it has none.
+	// LogFile is the log file of the component; empty if it has none.
 	LogFile string
-	// LastLines of the log since this start.
+	// LastLines are the last log lines since this start.
 	LastLines []string
 
-	offset int64 // of the log at this start
+	offset int64 // start of this run in the log
 	cause  error
 }
 
@@ -130,7 +130,7 @@ func (e *NotReadyError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s did not become ready: %s", e.Name, e.Reason)
 	if strings.Contains(strings.Join(e.LastLines, "\n"), syscall.ENOSPC.Error()) {
-		b.WriteString("; the disk is full: make room, or let --home name a folder elsewhere")
+		b.WriteString("; the disk is full: free some space, or set --home to a directory on another disk")
 	}
 	if len(e.LastLines) > 0 {
 		fmt.Fprintf(&b, "\nlast lines of %s:\n  %s", e.LogFile, strings.Join(e.LastLines, "\n  "))
@@ -138,20 +138,20 @@ func (e *NotReadyError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the end of the context that was waited with, or nil if the process exited.
+// Unwrap returns the cause of the end of the context, or nil if the process exited.
 func (e *NotReadyError) Unwrap() error { return e.cause }
 
-// addressInUse is what a program logs when somebody has its port, in any language.
+// addressInUse matches the log message of a process whose port is in use, in the language of this process.
 var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
 
-// PortTaken reports whether err is from a component that exited because an address was in use: the component has logged
-// that, or another process listens on one of addrs.
+// PortTaken reports whether a component exited because a port was in use, according to err: its log has the message, or
+// another process listens on one of addrs.
 func PortTaken(err error, addrs ...string) bool {
 	var e *NotReadyError
 	if !errors.As(err, &e) || !e.Exited {
 		return false
 	}
-	return logs(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
+	return logContains(e.LogFile, e.offset, addressInUse) || slices.ContainsFunc(addrs, func(addr string) bool {
 		l, err := net.Listen("tcp", addr)
 		if err == nil {
 			_ = l.Close()

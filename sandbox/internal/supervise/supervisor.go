@@ -17,99 +17,100 @@ import (
 	"time"
 )
 
-// Spec says how a component is started, recognised as ready, and stopped.
+// Spec describes how a component is started, checked and stopped.
 type Spec struct {
 	// Name of the component and of its run record; letters, digits, dots and dashes.
 	Name string
-	// Path of the program, and its arguments.
+	// Path is the path of the binary; Args are its arguments.
 	Path string
 	Args []string
-	// Env has variables in the form KEY=value, in addition to the variables of ComponentEnviron. If a key
-	// occurs twice, the last value is used.
+	// Env has variables in the form KEY=value, in addition to ComponentEnviron. If a key occurs twice, the last value
+	// is used.
 	Env []string
-	// Dir to run in; empty means that of this process.
+	// Dir is the working directory; empty means the directory of this process.
 	Dir string
-	// LogFile receives standard output and standard error, appended; empty means that they are discarded.
+	// LogFile is the file to which standard output and standard error are appended; empty means that they are
+	// discarded.
 	LogFile string
-	// Metrics is the URL of its metrics, for Status; empty if it has none.
+	// Metrics is the URL of the component's metrics, for Status; empty if it has none.
 	Metrics string
-	// Ready returns nil when the component does its work, or what is missing; nil means ready as
-	// soon as it runs.
+	// Ready returns nil if the component is ready, otherwise an error with the reason. nil means that the component is
+	// ready as soon as it is running.
 	Ready func(context.Context) error
-	// ReadyLog replaces Ready: the component is ready when it has logged a matching line since its start. It needs
+	// ReadyLog replaces Ready: the component is ready when it has logged a matching line since its start. It requires
 	// LogFile.
 	ReadyLog *regexp.Regexp
-	// Group sends signals to the whole process group, and kills what is left of the group when the component ends.
+	// Group makes signals go to the process group. The rest of the group is killed when the process ends.
 	Group bool
-	// StopSignal asks the component to end; nil means SIGTERM.
+	// StopSignal asks the component to stop; nil means SIGTERM.
 	StopSignal os.Signal
-	// StopTimeout is how long Stop waits after StopSignal before SIGKILL; zero means 5 s.
+	// StopTimeout is the time between StopSignal and SIGKILL; zero means 5 s.
 	StopTimeout time.Duration
 }
 
 func (s Spec) stopTimeout() time.Duration { return cmp.Or(s.StopTimeout, 5*time.Second) }
 
-// pollPeriod is the time between two calls of Spec.Ready.
+// pollPeriod is the interval of calls of Spec.Ready.
 const pollPeriod = 20 * time.Millisecond
 
-// Options of a Supervisor.
+// Options configures a Supervisor.
 type Options struct {
-	// Dir holds the run records; it is made if it is missing. Required.
+	// Dir is the directory of the run records. It is created if missing. Required.
 	Dir string
-	// Logger is told of every start and exit; nil means silence.
+	// Logger logs every start and exit; nil means discard.
 	Logger *slog.Logger
-	// Changed is told when a component starts, ends, is paused or goes on; it must not block. Nil
-	// means nobody is told.
-	Changed func(Change)
+	// OnChange is called when a component starts, exits, pauses or resumes. It must not block. nil means that changes
+	// are not reported.
+	OnChange func(StateChange)
 }
 
 // Supervisor starts and stops components. Its methods may be called concurrently.
 type Supervisor struct {
 	dir     string
 	logger  *slog.Logger
-	changed func(Change)
+	changed func(StateChange)
 
 	mu         sync.Mutex
 	components map[string]*component
 	starts     int
 }
 
-// component is one name; its run is replaced with every start.
+// component is a named component. Each start replaces run.
 type component struct {
-	op sync.Mutex // held by Start, Stop and Restart from beginning to end
+	opMu sync.Mutex // held during Start, Stop and Restart
 
-	spec Spec // guarded by Supervisor.mu, as is run
+	spec Spec // Supervisor.mu guards spec and run
 	run  *run
 }
 
 // run is one process, from its start to its end.
 type run struct {
-	number    int // in order of start
-	process   *os.Process
-	start     string // identity, see usage.start
-	startedAt time.Time
-	logOffset int64
-	ending    atomic.Bool // Stop or Kill asked for the end
-	group     bool        // see Spec.Group
-	logged    atomic.Bool // a line that fits Spec.ReadyLog was seen
+	number        int // in order of start
+	process       *os.Process
+	start         string // see usage.start
+	startedAt     time.Time
+	logOffset     int64
+	stopRequested atomic.Bool // Stop or Kill was called
+	group         bool        // see Spec.Group
+	logged        atomic.Bool // a line has matched Spec.ReadyLog
 
 	done chan struct{}
-	exit string // how it ended; read it after done is closed
+	exit string // how the process ended; read it only after done is closed
 }
 
-// New returns a Supervisor with nothing started.
+// New returns a Supervisor without components.
 func New(o Options) *Supervisor {
 	return &Supervisor{
 		dir:        o.Dir,
 		logger:     cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		changed:    o.Changed,
+		changed:    o.OnChange,
 		components: map[string]*component{},
 	}
 }
 
-// Start starts spec in its own process group, which Ctrl-C on a terminal does not reach, and writes its run record. It
-// does not wait until the component is ready. The process outlives ctx and the Supervisor. It is an error if the
-// component already runs.
+// Start starts a process in its own process group, so that Ctrl-C on a terminal does not reach it, and writes its run
+// record. It does not wait until the component is ready. The process outlives ctx and the Supervisor. Start returns an
+// error if the component is already running.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	if err := validName(spec.Name); err != nil {
 		return err
@@ -122,8 +123,8 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	}
 	s.mu.Unlock()
 
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	return s.start(ctx, c, spec)
 }
 
@@ -132,7 +133,7 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 		return fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	if _, r := s.current(c); r != nil && !r.ended() {
-		return fmt.Errorf("starting %s: it already runs as process %d", spec.Name, r.process.Pid)
+		return fmt.Errorf("starting %s: it is already running as process %d", spec.Name, r.process.Pid)
 	}
 	r, err := launch(spec)
 	if err != nil {
@@ -144,10 +145,10 @@ func (s *Supervisor) start(ctx context.Context, c *component, spec Spec) error {
 	c.spec, c.run = spec, r
 	s.mu.Unlock()
 
-	s.tell(spec.Name, Running, "")
+	s.notify(spec.Name, Running, "")
 	go s.wait(spec.Name, r)
 	if err := writeRecord(s.dir, newRecord(spec, r)); err != nil {
-		_ = r.process.Kill() // without a record nobody could find it after a crash
+		_ = r.process.Kill() // without a record, no later supervisor could end it
 		<-r.done
 		return fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
@@ -167,14 +168,14 @@ func launch(spec Spec) (*run, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = log.Close() }() // the child has its own copy
+		defer func() { _ = log.Close() }() // the child process has its own descriptor
 		cmd.Stdout, cmd.Stderr, r.logOffset = log, log, offset
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	r.process = cmd.Process
-	// A process that has ended at once leaves its start time empty, which matches no process.
+	// If the process has already ended, start stays empty, which matches no process.
 	u, err := inspect(r.process.Pid)
 	if err != nil && !errors.Is(err, errNoProcess) {
 		_ = cmd.Process.Kill()
@@ -208,16 +209,16 @@ func (s *Supervisor) wait(name string, r *run) {
 	} else {
 		r.exit = state.String()
 	}
-	if r.group { // those that it leaves behind; a group that is empty has no processes
+	if r.group { // kill the remaining processes of the group; it may be empty
 		_ = syscall.Kill(-r.process.Pid, syscall.SIGKILL)
 	}
 	defer close(r.done)
-	s.tell(name, Exited, r.exit)
-	tell := s.logger.Warn
-	if r.ending.Load() {
-		tell = s.logger.Info
+	s.notify(name, Exited, r.exit)
+	logExit := s.logger.Warn
+	if r.stopRequested.Load() {
+		logExit = s.logger.Info
 	}
-	tell("component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
+	logExit("component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
 }
 
 func (r *run) ended() bool {
@@ -229,17 +230,17 @@ func (r *run) ended() bool {
 	}
 }
 
-// WaitReady polls the component's Ready until it returns nil. When the process exits or ctx ends
-// before that it returns a *NotReadyError.
+// WaitReady polls the readiness check of a component until it succeeds. If the process exits or ctx ends first,
+// WaitReady returns a *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	spec, r, err := s.find(name)
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", name, err)
 	}
-	return s.WaitUntil(ctx, name, spec.question(r))
+	return s.WaitUntil(ctx, name, spec.readiness(r))
 }
 
-// WaitUntil is WaitReady with another function in place of the component's Ready. nil waits until the process runs.
+// WaitUntil is WaitReady with another readiness check. nil waits only until the process is running.
 func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -252,7 +253,7 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 			offset:    r.logOffset, cause: cause,
 		}
 	}
-	// ends with the process too, so that a hanging Ready does not hide its exit
+	// attempt also ends with the process, so that a hanging check does not hide the exit
 	attempt, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -267,7 +268,7 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	var last error
 	for {
 		if r.ended() {
-			return failed("it exited: "+r.exit, nil)
+			return failed("exited: "+r.exit, nil)
 		}
 		if ready == nil {
 			return nil
@@ -277,7 +278,7 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // the error of a call that ctx cut off says less than the one before
+			last = err // keep the earlier error if ctx has cancelled this call
 		}
 		select {
 		case <-tick.C:
@@ -288,8 +289,8 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 }
 
-// Stop ends the component, and removes its run record. It kills the process after StopTimeout, or when ctx ends. It is
-// not an error if the component does not run.
+// Stop stops a component and removes its run record. It kills the process after StopTimeout, or when ctx ends. Stopping
+// a component that is not running is not an error.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -297,12 +298,12 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	if c == nil {
 		return nil
 	}
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	return s.stop(ctx, c)
 }
 
-// Remove is Stop, and removes the component from Status.
+// Remove stops a component and removes it from Status.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if err := s.Stop(ctx, name); err != nil {
 		return err
@@ -318,7 +319,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	if r == nil {
 		return nil
 	}
-	r.ending.Store(true)
+	r.stopRequested.Store(true)
 	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)),
 		spec.stopTimeout())
 	if err == nil {
@@ -330,6 +331,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
+// send sends a signal to a process, or to its process group.
 func send(p *os.Process, group bool, sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !group || !ok {
@@ -342,12 +344,12 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 	return err
 }
 
-// endProcess signals p, continues it in case it is paused, and kills it when it has not gone after
-// timeout.
+// endProcess sends sig to a process, and SIGCONT in case it is paused. It kills the process if the process has not
+// ended after timeout. gone is closed when the process has ended.
 func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal,
 	timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
-		if err := ignoreGone(send(p, group, sig)); err != nil {
+		if err := ignoreDone(send(p, group, sig)); err != nil {
 			return err
 		}
 	}
@@ -358,14 +360,14 @@ func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan stru
 		return nil
 	case <-ctx.Done():
 	}
-	if err := ignoreGone(send(p, group, syscall.SIGKILL)); err != nil {
+	if err := ignoreDone(send(p, group, syscall.SIGKILL)); err != nil {
 		return err
 	}
-	<-gone // SIGKILL cannot be refused
+	<-gone // SIGKILL cannot be ignored
 	return nil
 }
 
-// StopAll stops every component, the one started last first, and joins the errors.
+// StopAll stops all components in reverse order of start. It continues after errors and joins them.
 func (s *Supervisor) StopAll(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(s.names()) {
@@ -374,12 +376,12 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Kill ends the component with SIGKILL, and waits for its end. Status lists it as exited.
+// Kill kills a component with SIGKILL and waits for its end. Status then lists it as exited.
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		r.ending.Store(true)
-		err = ignoreGone(send(r.process, r.group, syscall.SIGKILL))
+		r.stopRequested.Store(true)
+		err = ignoreDone(send(r.process, r.group, syscall.SIGKILL))
 	}
 	if err != nil {
 		return fmt.Errorf("killing %s: %w", name, err)
@@ -388,7 +390,7 @@ func (s *Supervisor) Kill(name string) error {
 	return nil
 }
 
-// Pause halts the component with SIGSTOP, and waits until it has stopped.
+// Pause suspends a component with SIGSTOP and waits until it has stopped.
 func (s *Supervisor) Pause(name string) error {
 	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
 }
@@ -404,12 +406,12 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 		if r.ended() {
 			err = os.ErrProcessDone
 		} else if err = send(r.process, r.group, sig); err == nil {
-			r.settle(now == Paused)
-			s.tell(name, now, "")
+			r.awaitState(now == Paused)
+			s.notify(name, now, "")
 		}
 	}
 	if errors.Is(err, os.ErrProcessDone) {
-		err = errors.New("it does not run")
+		err = errors.New("it is not running")
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", doing, name, err)
@@ -417,22 +419,22 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// settle waits until the process has stopped or continued after a signal. It returns after settleWithin, because another
-// program may have sent another signal.
-func (r *run) settle(halted bool) {
-	for until := time.Now().Add(settleWithin); time.Now().Before(until); time.Sleep(settleLook) {
-		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == halted {
+// awaitState waits until the process is stopped, or running again, after a signal. It returns after signalTimeout at
+// the latest, because another process may have sent another signal.
+func (r *run) awaitState(stopped bool) {
+	for until := time.Now().Add(signalTimeout); time.Now().Before(until); time.Sleep(signalPoll) {
+		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == stopped {
 			return
 		}
 	}
 }
 
 const (
-	settleWithin = time.Second
-	settleLook   = time.Millisecond
+	signalTimeout = time.Second
+	signalPoll    = time.Millisecond
 )
 
-// Restart stops the component, and starts it with the same Spec. It does not wait until the component is ready.
+// Restart stops a component and starts it with the same Spec. It does not wait until the component is ready.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -440,8 +442,8 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	if c == nil {
 		return fmt.Errorf("restarting %s: %w", name, ErrUnknown)
 	}
-	c.op.Lock()
-	defer c.op.Unlock()
+	c.opMu.Lock()
+	defer c.opMu.Unlock()
 	if err := s.stop(ctx, c); err != nil {
 		return err
 	}
@@ -452,7 +454,7 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	return s.start(ctx, c, spec)
 }
 
-// current returns the component's last spec and run; run is nil if it never started.
+// current returns the last spec and run of a component. run is nil if the component was never started.
 func (s *Supervisor) current(c *component) (Spec, *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -469,7 +471,7 @@ func (s *Supervisor) find(name string) (Spec, *run, error) {
 	return c.spec, c.run, nil
 }
 
-// names lists the components that were started, in the order of their last start.
+// names returns the names of the started components in the order of their last start.
 func (s *Supervisor) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

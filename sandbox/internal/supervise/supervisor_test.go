@@ -20,22 +20,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// helperEnv turns the test binary into a component: its value says how the component behaves.
+// helperEnv makes the test binary run as a component. Its value selects the behaviour.
 const helperEnv = "SUPERVISE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(helperEnv); how != "" {
-		helper(how, os.Args[1:])
+	if behaviour := os.Getenv(helperEnv); behaviour != "" {
+		helper(behaviour, os.Args[1:])
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// helper is the component's main: it makes the file args[0] when its signal handlers stand, then
-// waits for its end.
-func helper(how string, args []string) {
+// helper is the main function of the component. It creates the file args[0] after it has installed its signal handlers,
+// and then waits.
+func helper(behaviour string, args []string) {
 	terms := make(chan os.Signal, 1)
-	switch how {
+	switch behaviour {
 	case "fail":
 		fmt.Fprintln(os.Stderr, "cannot open the store: disk on fire")
 		os.Exit(3)
@@ -44,14 +44,14 @@ func helper(how string, args []string) {
 	default:
 		signal.Notify(terms, syscall.SIGTERM)
 	}
-	fmt.Println("component is up")
+	fmt.Println("component started")
 	if err := os.WriteFile(args[0], nil, 0o600); err != nil {
 		panic(err)
 	}
-	// A helper that the test lost must not stay for ever.
+	// Limit the run time in case the test does not end the process.
 	select {
 	case <-terms:
-		fmt.Println("component ends")
+		fmt.Println("component stopping")
 	case <-time.After(time.Minute):
 		os.Exit(9)
 	}
@@ -74,12 +74,12 @@ func newBench(t *testing.T) bench {
 	return b
 }
 
-// spec is a component that is ready when its handlers stand.
-func (b bench) spec(name, how string) Spec {
+// spec describes a component that is ready when it has installed its signal handlers.
+func (b bench) spec(name, behaviour string) Spec {
 	up := filepath.Join(b.dir, name+".up")
 	return Spec{
 		Name: name, Path: os.Args[0], Args: []string{up},
-		Env:     []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
+		Env:     []string{helperEnv + "=" + behaviour, "GORACE=atexit_sleep_ms=0"},
 		LogFile: filepath.Join(b.dir, "logs", name+".log"),
 		Ready: func(context.Context) error {
 			if _, err := os.Stat(up); err != nil {
@@ -97,7 +97,7 @@ func (b bench) up(t *testing.T, spec Spec) {
 	check.Must(t, b.WaitReady(t.Context(), spec.Name))
 }
 
-func (b bench) one(t *testing.T, name string) Component {
+func (b bench) status(t *testing.T, name string) Component {
 	t.Helper()
 	for _, st := range b.Status(t.Context(), nil) {
 		if st.Name == name {
@@ -108,80 +108,80 @@ func (b bench) one(t *testing.T, name string) Component {
 	return Component{}
 }
 
-// volatile are the fields of a Status that differ from run to run.
+// volatile ignores the fields of a Component that differ between runs.
 var volatile = cmpopts.IgnoreFields(Component{}, "PID", "StartedAt", "RSS", "CPU", "Log")
 
-func TestLifeOfAComponent(t *testing.T) {
+func TestComponentStates(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
 
-	running := b.one(t, "store")
+	running := b.status(t, "store")
 	if diff := cmp.Diff(Component{Name: "store", State: Running, Ready: true}, running, volatile); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
 	}
 	if running.RSS == 0 || running.PID == 0 || running.StartedAt.IsZero() {
-		t.Errorf("no memory, pid or start time in %+v", running)
+		t.Errorf("memory, PID or start time missing: %+v", running)
 	}
 	if group, err := syscall.Getpgid(running.PID); err != nil || group != running.PID {
-		t.Errorf("process group %d (%v), want its own, %d: Ctrl-C would reach it", group, err, running.PID)
+		t.Errorf("process group %d (%v), want %d: Ctrl-C would reach the process", group, err, running.PID)
 	}
 
 	check.Must(t, b.Pause("store"))
-	if diff := cmp.Diff(Component{Name: "store", State: Paused, Reason: "paused"}, b.one(t, "store"),
+	if diff := cmp.Diff(Component{Name: "store", State: Paused, Reason: "paused"}, b.status(t, "store"),
 		volatile); diff != "" {
 		t.Errorf("paused (-want +got):\n%s", diff)
 	}
 	check.Must(t, b.Resume("store"))
-	eventually(t, func() error { return differs(Running, b.one(t, "store").State) })
+	eventually(t, func() error { return differs(Running, b.status(t, "store").State) })
 
 	check.Must(t, b.Kill("store"))
 	want := Component{Name: "store", State: Exited, Exit: "signal: killed", Reason: "exited: signal: killed"}
-	if diff := cmp.Diff(want, b.one(t, "store"), volatile); diff != "" {
+	if diff := cmp.Diff(want, b.status(t, "store"), volatile); diff != "" {
 		t.Errorf("killed (-want +got):\n%s", diff)
 	}
 
 	check.Must(t, b.Restart(t.Context(), "store"))
-	again := b.one(t, "store")
+	again := b.status(t, "store")
 	if again.State != Running || again.PID == running.PID {
-		t.Errorf("after Restart: %+v; was process %d", again, running.PID)
+		t.Errorf("after Restart: %+v; previous process %d", again, running.PID)
 	}
 	check.Must(t, b.Stop(t.Context(), "store"))
 	if err := b.Stop(t.Context(), "store"); err != nil {
-		t.Errorf("stopping what is stopped: %v", err)
+		t.Errorf("second Stop: %v", err)
 	}
 	if records, err := Records(b.Supervisor.dir); err != nil || len(records) != 0 {
 		t.Errorf("records after Stop: %v, %v", records, err)
 	}
 }
 
-func TestStopEndsEvery(t *testing.T) {
+func TestStop(t *testing.T) {
 	for name, tc := range map[string]struct {
-		how   string
-		pause bool
-		exit  string
+		behaviour string
+		pause     bool
+		exit      string
 	}{
-		"polite component by its signal":      {how: "polite", exit: "exit status 0"},
-		"paused component by its signal":      {how: "polite", pause: true, exit: "exit status 0"},
-		"stubborn component by SIGKILL":       {how: "stubborn", exit: "signal: killed"},
-		"stubborn paused component, likewise": {how: "stubborn", pause: true, exit: "signal: killed"},
+		"polite component":          {behaviour: "polite", exit: "exit status 0"},
+		"paused component":          {behaviour: "polite", pause: true, exit: "exit status 0"},
+		"stubborn component":        {behaviour: "stubborn", exit: "signal: killed"},
+		"paused stubborn component": {behaviour: "stubborn", pause: true, exit: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			spec := b.spec("store", tc.how)
-			if tc.how == "stubborn" {
+			spec := b.spec("store", tc.behaviour)
+			if tc.behaviour == "stubborn" {
 				spec.StopTimeout = 20 * time.Millisecond
 			}
 			b.up(t, spec)
 			if tc.pause {
 				check.Must(t, b.Pause("store"))
 			}
-			pid := b.one(t, "store").PID
+			pid := b.status(t, "store").PID
 			check.Must(t, b.Stop(t.Context(), "store"))
-			if got := b.one(t, "store").Exit; got != tc.exit {
-				t.Errorf("ended with %q, want %q", got, tc.exit)
+			if got := b.status(t, "store").Exit; got != tc.exit {
+				t.Errorf("exit %q, want %q", got, tc.exit)
 			}
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-				t.Errorf("process %d is still there: %v", pid, err)
+				t.Errorf("process %d still exists: %v", pid, err)
 			}
 		})
 	}
@@ -190,31 +190,31 @@ func TestStopEndsEvery(t *testing.T) {
 func TestWaitReadyFailure(t *testing.T) {
 	b := newBench(t)
 	failing := b.spec("store", "fail")
-	// The next two wait until the process has logged something, and give up then.
+	// The checks of waiting and slow cancel their contexts after the process has written its log.
 	waiting := b.spec("api", "polite")
-	upOnce := waiting.Ready
-	waitingCtx, giveUp := context.WithCancel(t.Context())
+	waitingReady := waiting.Ready
+	waitingCtx, cancelWaiting := context.WithCancel(t.Context())
 	waiting.Ready = func(ctx context.Context) error {
-		if upOnce(ctx) == nil {
-			giveUp()
+		if waitingReady(ctx) == nil {
+			cancelWaiting()
 		}
 		return errors.New("etcd is not ready")
 	}
 	slow := b.spec("controller", "polite")
-	slowUp, asked := slow.Ready, false
-	slowCtx, giveUpSlow := context.WithCancel(t.Context())
+	slowReady, checked := slow.Ready, false
+	slowCtx, cancelSlow := context.WithCancel(t.Context())
 	slow.Ready = func(ctx context.Context) error {
-		if !asked {
-			asked = slowUp(ctx) == nil
+		if !checked {
+			checked = slowReady(ctx) == nil
 			return errors.New("no Node yet")
 		}
-		giveUpSlow()
+		cancelSlow()
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	hanging := b.spec("broker", "fail")
 	hanging.Ready = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	// What an earlier run logged is not the reason for this failure.
+	// Log lines of an earlier run are not reported.
 	check.Must(t, os.MkdirAll(filepath.Dir(failing.LogFile), 0o700))
 	check.Must(t, os.WriteFile(failing.LogFile, []byte("from an earlier run\n"), 0o600))
 	for name, tc := range map[string]struct {
@@ -224,17 +224,17 @@ func TestWaitReadyFailure(t *testing.T) {
 		cause error
 	}{
 		"process exits": {failing, t.Context(), NotReadyError{
-			Name: "store", Reason: "it exited: exit status 3", Exited: true, LogFile: failing.LogFile,
+			Name: "store", Reason: "exited: exit status 3", Exited: true, LogFile: failing.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
 		"process exits while Ready hangs": {hanging, t.Context(), NotReadyError{
-			Name: "broker", Reason: "it exited: exit status 3", Exited: true, LogFile: hanging.LogFile,
+			Name: "broker", Reason: "exited: exit status 3", Exited: true, LogFile: hanging.LogFile,
 			LastLines: []string{"cannot open the store: disk on fire"}}, nil},
 		"not ready in time": {waiting, waitingCtx, NotReadyError{
 			Name: "api", Reason: "etcd is not ready", LogFile: waiting.LogFile,
-			LastLines: []string{"component is up"}}, context.Canceled},
-		"the last answer counts, not the end of the wait": {slow, slowCtx, NotReadyError{
+			LastLines: []string{"component started"}}, context.Canceled},
+		"last complete check is reported": {slow, slowCtx, NotReadyError{
 			Name: "controller", Reason: "no Node yet", LogFile: slow.LogFile,
-			LastLines: []string{"component is up"}}, context.Canceled},
+			LastLines: []string{"component started"}}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check.Must(t, b.Start(t.Context(), tc.spec))
@@ -251,17 +251,17 @@ func TestWaitReadyFailure(t *testing.T) {
 			}
 			if text := err.Error(); !strings.Contains(text, tc.want.Reason) ||
 				!strings.Contains(text, tc.want.LastLines[0]) {
-				t.Errorf("the sentence lacks the reason or the log: %s", text)
+				t.Errorf("error without the reason or the log: %s", text)
 			}
 		})
 	}
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartFails(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
 	missing := b.spec("api", "polite")
-	missing.Path = filepath.Join(b.dir, "no-such-program")
+	missing.Path = filepath.Join(b.dir, "no-such-binary")
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, tc := range map[string]struct {
@@ -269,10 +269,10 @@ func TestStartRefuses(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		"a name that runs":      {t.Context(), b.spec("store", "polite"), "it already runs as process"},
-		"a program that is not": {t.Context(), missing, "no such file"},
-		"a name with a path":    {t.Context(), b.spec("../store", "polite"), "use letters, digits"},
-		"an ended context":      {cancelled, b.spec("other", "polite"), "context canceled"},
+		"already running":   {t.Context(), b.spec("store", "polite"), "it is already running as process"},
+		"missing binary":    {t.Context(), missing, "no such file"},
+		"name with a path":  {t.Context(), b.spec("../store", "polite"), "use letters, digits"},
+		"cancelled context": {cancelled, b.spec("other", "polite"), "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := b.Start(tc.ctx, tc.spec); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -281,16 +281,16 @@ func TestStartRefuses(t *testing.T) {
 		})
 	}
 	for name, err := range map[string]error{
-		"WaitReady": b.WaitReady(t.Context(), "nobody"), "Kill": b.Kill("nobody"), "Pause": b.Pause("nobody"),
-		"Resume": b.Resume("nobody"), "Restart": b.Restart(t.Context(), "nobody"),
+		"WaitReady": b.WaitReady(t.Context(), "unknown"), "Kill": b.Kill("unknown"), "Pause": b.Pause("unknown"),
+		"Resume": b.Resume("unknown"), "Restart": b.Restart(t.Context(), "unknown"),
 	} {
 		if !errors.Is(err, ErrUnknown) {
-			t.Errorf("%s of an unknown component: %v", name, err)
+			t.Errorf("%s of an unknown component returned %v", name, err)
 		}
 	}
 }
 
-// Operations on one component from many callers must neither race nor leave two processes.
+// Concurrent operations on one component must not race or leave two processes.
 func TestConcurrentOperations(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
@@ -303,8 +303,8 @@ func TestConcurrentOperations(t *testing.T) {
 	}
 	wg.Wait()
 	check.Must(t, b.Stop(t.Context(), "store"))
-	if got := b.one(t, "store").State; got != Exited {
-		t.Errorf("state %s after Stop", got)
+	if got := b.status(t, "store").State; got != Exited {
+		t.Errorf("state %s after Stop, want %s", got, Exited)
 	}
 }
 
@@ -315,23 +315,23 @@ func differs[T comparable](want, got T) error {
 	return nil
 }
 
-// eventually waits for something that the operating system does in its own time.
-func eventually(t *testing.T, look func() error) {
+// eventually waits for a condition that depends on the operating system.
+func eventually(t *testing.T, condition func() error) {
 	t.Helper()
-	check.Eventually(t, check.Patience, look)
+	check.Eventually(t, check.Patience, condition)
 }
 
-// Only what exited, and said so since its start, has found its port taken.
+// PortTaken requires that the component has exited and has logged the message since its start.
 func TestPortTaken(t *testing.T) {
-	const said = "echo 'java.net.BindException: Address already in use (Bind failed)'; "
+	const message = "echo 'java.net.BindException: Address already in use (Bind failed)'; "
 	for name, tc := range map[string]struct {
 		before, script string
 		want           bool
 	}{
-		"it says so and exits":      {"", said + "for i in $(seq 60); do echo \"  at line $i\"; done; exit 1", true},
-		"it says something else":    {"", "echo disk on fire; exit 1", false},
-		"it said so at other times": {"address already in use\n", "exit 1", false},
-		"it goes on":                {"", said + "exec sleep 60", false},
+		"logged, exited":           {"", message + "for i in $(seq 60); do echo \"  at line $i\"; done; exit 1", true},
+		"other message, exited":    {"", "echo disk on fire; exit 1", false},
+		"logged by an earlier run": {"address already in use\n", "exit 1", false},
+		"logged, still running":    {"", message + "exec sleep 60", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -341,20 +341,20 @@ func TestPortTaken(t *testing.T) {
 			defer cancel()
 			spec := Spec{Name: "script", Path: "/bin/sh", Args: []string{"-c", tc.script}, LogFile: log,
 				Ready: func(context.Context) error {
-					if logs(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
+					if logContains(log, 0, addressInUse) && tc.before == "" && strings.Contains(tc.script, "exec") {
 						cancel()
 					}
 					return errors.New("not ready")
 				}}
 			check.Must(t, b.Start(ctx, spec))
 			if err := b.WaitReady(ctx, "script"); PortTaken(err) != tc.want {
-				t.Errorf("taken: %t, for the error %v", PortTaken(err), err)
+				t.Errorf("PortTaken returned %t for %v", PortTaken(err), err)
 			}
 		})
 	}
 }
 
-// A program that is not ours may leave others behind: with Group they go with it, and it is ready by what it logs.
+// With Group, the child processes of a component end with it. ReadyLog determines when it is ready.
 func TestGroup(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "script.log")
@@ -379,10 +379,10 @@ func TestGroup(t *testing.T) {
 		if err := syscall.Kill(child, 0); errors.Is(err, syscall.ESRCH) {
 			return nil
 		}
-		// Whoever inherits it may not have collected it yet.
+		// Its parent may not have collected its exit status yet.
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err != nil ||
 			!strings.Contains(string(stat), ") Z ") {
-			return fmt.Errorf("process %d goes on", child)
+			return fmt.Errorf("process %d is still running", child)
 		}
 		return nil
 	})

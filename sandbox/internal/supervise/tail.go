@@ -9,17 +9,17 @@ import (
 
 const tailBytes = 64 << 10
 
-// trace is a function of a Go stack with its place, or the head of such a stack.
-var trace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
+// stackTrace matches a function with its location in a Go stack trace, or the header of a stack trace.
+var stackTrace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
 
-// Tail returns the last lines of a log file that tell people something, Go stacks left out: at most count, of what comes
-// after the first skip bytes. It is nil when there are none, or the file cannot be read.
+// Tail returns at most the last count lines of a log file, without the first skip bytes and without Go stack traces. It
+// returns nil if there are no such lines or the file cannot be read.
 func Tail(path string, skip int64, count int) []string {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // opened for reading
 	if info, err := f.Stat(); err == nil {
 		skip = max(skip, info.Size()-tailBytes)
 	}
@@ -27,7 +27,7 @@ func Tail(path string, skip int64, count int) []string {
 	if err != nil {
 		return nil
 	}
-	text := strings.TrimRight(trace.ReplaceAllString(string(data), ""), "\n")
+	text := strings.TrimRight(stackTrace.ReplaceAllString(string(data), ""), "\n")
 	if text == "" {
 		return nil
 	}

@@ -33,9 +33,9 @@ func TestTail(t *testing.T) {
 	}
 	check.Must(t, os.WriteFile(path, []byte("before\nnow\n"), 0o600))
 	if diff := cmp.Diff([]string{"now"}, supervise.Tail(path, int64(len("before\n")), 2)); diff != "" {
-		t.Errorf("of what comes later (-want +got):\n%s", diff)
+		t.Errorf("lines after an offset (-want +got):\n%s", diff)
 	}
 	if got := supervise.Tail(path+".missing", 0, 2); got != nil {
-		t.Errorf("tail of a missing file: %q", got)
+		t.Errorf("Tail of a missing file returned %q", got)
 	}
 }

@@ -150,7 +150,7 @@ func (p *printer) losses(run *scenario.Run, t scenario.Traffic) {
 		g.n++
 		g.last = l.Due
 	}
-	sent := strings.TrimSuffix(Number(t.Sent)+" "+events.Through(t.Route), " ")
+	sent := strings.TrimSuffix(Number(t.Sent)+" "+events.RoutePhrase(t.Route), " ")
 	p.say("  Lost requests of %s: %s of %s (%s)\n", plain.Text(t.Name), Number(t.Summary.Lost), sent,
 		plain.Text(t.Judge))
 	for i, key := range order {

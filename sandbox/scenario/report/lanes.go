@@ -365,7 +365,7 @@ func (b *laneBuilder) fault(e *events.FaultEvent, now time.Time) {
 		b.span(key).change(now, string(e.Change), events.Join(": ", string(e.Kind), e.Message))
 	case events.FaultCleared:
 		b.close(key, now)
-	case events.FaultFired:
+	case events.FaultTriggered:
 		b.mark(lane, markFired, now, 0, events.Join(": ", name, string(e.Kind), e.Message))
 	}
 }

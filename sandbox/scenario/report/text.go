@@ -150,9 +150,9 @@ func requests(runs ...*scenario.Run) string {
 		switch n := s.elsewhere[route]; n {
 		case 0:
 		case s.sent:
-			text += " " + events.Through(route)
+			text += " " + events.RoutePhrase(route)
 		default:
-			text += fmt.Sprintf(", %s of them %s", Number(n), events.Through(route))
+			text += fmt.Sprintf(", %s of them %s", Number(n), events.RoutePhrase(route))
 		}
 	}
 	text += fmt.Sprintf(", %s lost", Number(s.lost))

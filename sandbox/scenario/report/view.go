@@ -265,7 +265,7 @@ func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 
 func (v *viewer) stream(t scenario.Traffic) streamView {
 	width, bins := binsOf(t)
-	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.Through(t.Route)),
+	view := streamView{Name: v.texts.id(t.Name), Route: v.texts.id(events.RoutePhrase(t.Route)),
 		Width: width.Microseconds(), Bins: []int64{}, Lost: []int64{}}
 	for _, s := range t.Seconds {
 		view.Peak = max(view.Peak, s.Sent)

@@ -1,5 +1,5 @@
-// Package app holds the flags of the module controller and turns them into controller.Options. Each flag has the
-// environment variable of Module Controller V2 document 5.4.
+// Package app defines the flags of the module controller and converts them to controller.Options. The environment
+// variables of the flags are those of Module Controller V2 document 5.4.
 package app
 
 import (
@@ -34,7 +34,7 @@ func New(version string) *cli.App {
 	s := &settings{}
 	return &cli.App{
 		Name:            "module-controller",
-		Usage:           "show the bases of Koupleless to Kubernetes as Nodes, and their modules as Pods",
+		Usage:           "represent Koupleless bases as Kubernetes Nodes, and their modules as Pods",
 		Version:         version,
 		HideHelpCommand: true,
 		Flags:           s.flags(),
@@ -83,57 +83,58 @@ func variable(flag string) string {
 	return strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-func text(to *string, name, value, usage string) *cli.StringFlag {
+func stringFlag(to *string, name, value, usage string) *cli.StringFlag {
 	return &cli.StringFlag{Name: name, EnvVars: []string{variable(name)}, Value: value, Usage: usage, Destination: to}
 }
 
-// optional returns the flag of a text whose default is shown in words.
-func optional(to *string, name, shown, usage string) *cli.StringFlag {
-	f := text(to, name, "", usage)
-	f.DefaultText = shown
+// stringFlagNoDefault returns a string flag whose help describes the effect of an empty value.
+func stringFlagNoDefault(to *string, name, defaultText, usage string) *cli.StringFlag {
+	f := stringFlag(to, name, "", usage)
+	f.DefaultText = defaultText
 	return f
 }
 
-func toggle(to *bool, name, usage string) *cli.BoolFlag {
+func boolFlag(to *bool, name, usage string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, Destination: to}
 }
 
-// unlimited is the maximum of a number without a maximum.
+// unlimited is the maximum of an integer flag without a maximum.
 const unlimited = math.MaxInt
 
-// number returns the flag of an integer from least to most.
-func number(to *int, name string, value, least, most int, usage string) *cli.IntFlag {
+// intFlag returns an integer flag with values from least to most.
+func intFlag(to *int, name string, value, least, most int, usage string) *cli.IntFlag {
 	env := variable(name)
 	return &cli.IntFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage, Destination: to,
 		Action: func(_ *cli.Context, n int) error {
 			switch {
 			case most == unlimited && n < least:
-				return fmt.Errorf("%s is %d: it must be at least %d", env, n, least)
+				return fmt.Errorf("%s is %d; use at least %d", env, n, least)
 			case n < least || n > most:
-				return fmt.Errorf("%s is %d: it must be %d to %d", env, n, least, most)
+				return fmt.Errorf("%s is %d; use %d to %d", env, n, least, most)
 			}
 			return nil
 		}}
 }
 
-// period returns the flag of a duration that is not negative. Its default is shown in words; 0 means the default.
-func period(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
-	f := signed(to, name, shown, usage)
+// durationFlag returns a duration flag that rejects negative values. 0 selects the default, which defaultText
+// describes.
+func durationFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
+	f := signedDurationFlag(to, name, defaultText, usage)
 	f.Action = func(_ *cli.Context, d time.Duration) error {
 		if d < 0 {
-			return fmt.Errorf("%s is %s: it must not be negative", variable(name), d)
+			return fmt.Errorf("%s is %s; use a value that is not negative", variable(name), d)
 		}
 		return nil
 	}
 	return f
 }
 
-// lease returns the flag of the duration of a Lease.
-func lease(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
-	f := signed(to, name, shown, usage)
+// leaseFlag returns a flag for the duration of a Lease. 0 selects the default.
+func leaseFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
+	f := signedDurationFlag(to, name, defaultText, usage)
 	f.Action = func(_ *cli.Context, d time.Duration) error {
 		if d != 0 && (d < api.MinControllerLease || d > vnode.MaxLease) {
-			return fmt.Errorf("%s is %s: it must be %s to %s", variable(name), d, api.MinControllerLease,
+			return fmt.Errorf("%s is %s; use %s to %s", variable(name), d, api.MinControllerLease,
 				vnode.MaxLease)
 		}
 		return nil
@@ -141,125 +142,143 @@ func lease(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
 	return f
 }
 
-func signed(to *time.Duration, name, shown, usage string) *cli.DurationFlag {
-	return &cli.DurationFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, DefaultText: shown,
+// signedDurationFlag returns a duration flag that accepts negative values. 0 selects the default.
+func signedDurationFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
+	return &cli.DurationFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, DefaultText: defaultText,
 		Destination: to}
 }
 
 func (s *settings) flags() []cli.Flag {
 	o := &s.Options
-	deployments := toggle(&o.Deployments, "enable-module-deployment-controller",
-		"set the replicas of peer Deployments, and answer bases that ask for their baseline")
+	deployments := boolFlag(&o.Deployments, "enable-module-deployment-controller",
+		"set the replicas of peer Deployments, and answer the baseline queries of bases")
 	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
-	mqttPort := number(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`PORT` of the broker")
-	mqttPort.DefaultText = "1883, with TLS 8883"
-	attempts := number(&o.InstallAttempts, "install-attempts", 0, 0, unlimited,
-		"maximum number of failed installs of a module")
+	mqttPort := intFlag(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`port` of the MQTT broker")
+	mqttPort.DefaultText = "1883, or 8883 with TLS"
+	attempts := intFlag(&o.InstallAttempts, "install-attempts", 0, 0, unlimited,
+		"maximum `number` of attempts to install a module")
 	attempts.DefaultText = "6"
 	return []cli.Flag{
-		toggle(&s.mqttEnabled, "enable-mqtt-tunnel", "reach bases over MQTT"),
-		text(&s.mqtt.Broker, "mqtt-broker", "", "`HOST` or URL of the broker"),
+		boolFlag(&s.mqttEnabled, "enable-mqtt-tunnel", "communicate with bases over MQTT"),
+		stringFlag(&s.mqtt.Broker, "mqtt-broker", "", "`host` name or URL of the MQTT broker"),
 		mqttPort,
-		text(&s.mqtt.Username, "mqtt-username", "", "`USER` at the broker"),
-		text(&s.mqtt.Password, "mqtt-password", "", "`PASSWORD` at the broker"),
-		text(&s.mqtt.ClientPrefix, "mqtt-client-prefix", "koupleless", "`PREFIX` of the MQTT client id"),
-		text(&s.mqttCA, "mqtt-ca-path", "",
-			"`FILE` with the authority that signed the broker's certificate; turns TLS on"),
-		text(&s.mqttCert, "mqtt-client-crt-path", "", "`FILE` with the client certificate for mutual TLS"),
-		text(&s.mqttKey, "mqtt-client-key-path", "", "`FILE` with its key"),
-		toggle(&s.mqtt.KeepRetained, "keep-retained-commands",
-			"leave commands of this environment that the broker has retained; otherwise they are removed at the start"),
-		toggle(&s.httpEnabled, "enable-http-tunnel", "reach bases over HTTP"),
-		number(&s.httpPort, "http-tunnel-listen-port", 7777, 0, 65535,
-			"`PORT` for heartbeats over HTTP; 0: a free one"),
-		optional(&s.httpHost, "http-tunnel-listen-host", "all", "`HOST` to listen on for them"),
-		optional(&s.httpProxy, "http-tunnel-proxy", "no proxy",
-			"`URL` of an HTTP proxy that connects to bases by CONNECT, for commands and probes"),
-		optional(&s.http.Token, "http-tunnel-token", "none",
-			"`TOKEN` that bases must send over HTTP, as Authorization: Bearer TOKEN or as the first part of the path"),
-		optional(&s.httpCert, "http-tunnel-tls-cert", "plain HTTP",
-			"`FILE` with the certificate for heartbeats over HTTPS"),
-		text(&s.httpKey, "http-tunnel-tls-key", "", "`FILE` with its key"),
-		optional(&s.httpCA, "http-tunnel-client-ca", "none is asked for",
-			"`FILE` with the authority of the bases' certificates; a base must show one of its identity"),
-		optional(&o.BaseNetworks, "base-networks",
-			"over HTTP the address that its heartbeats come from; never loopback or link-local",
-			"comma-separated `CIDRS` in which a base may report any address; if set, a base over MQTT must report an "+
-				"address in them"),
-		number(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited,
-			"`NUMBER` of bases that are known at most"),
-		number(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited,
-			"maximum `NUMBER` of bases that send heartbeats from one address over HTTP, such as the "+
-				"address of a proxy"),
+		stringFlag(&s.mqtt.Username, "mqtt-username", "", "user `name` for the MQTT broker"),
+		stringFlag(&s.mqtt.Password, "mqtt-password", "", "`password` for the MQTT broker"),
+		stringFlag(&s.mqtt.ClientPrefix, "mqtt-client-prefix", "koupleless", "`prefix` of the MQTT client ID"),
+		stringFlag(&s.mqttCA, "mqtt-ca-path", "",
+			"`file` with the CA certificate for the certificate of the MQTT broker; enables TLS"),
+		stringFlag(&s.mqttCert, "mqtt-client-crt-path", "",
+			"`file` with the client certificate for mutual TLS with the MQTT broker"),
+		stringFlag(&s.mqttKey, "mqtt-client-key-path", "", "`file` with the key of the client certificate"),
+		boolFlag(&s.mqtt.KeepRetained, "keep-retained-commands",
+			"keep retained commands of this environment on the broker; by default, they are removed at startup"),
+		boolFlag(&s.httpEnabled, "enable-http-tunnel", "communicate with bases over HTTP"),
+		intFlag(&s.httpPort, "http-tunnel-listen-port", 7777, 0, 65535,
+			"`port` that receives heartbeats over HTTP; 0 selects a free port"),
+		stringFlagNoDefault(&s.httpHost, "http-tunnel-listen-host", "all addresses",
+			"`address` that receives heartbeats over HTTP"),
+		stringFlagNoDefault(&s.httpProxy, "http-tunnel-proxy", "no proxy",
+			"`URL` of an HTTP proxy that supports CONNECT, for commands and probes"),
+		stringFlagNoDefault(&s.http.Token, "http-tunnel-token", "no token",
+			"`token` that a base must send over HTTP, in the header Authorization: Bearer or as the first segment of "+
+				"the path"),
+		stringFlagNoDefault(&s.httpCert, "http-tunnel-tls-cert", "plain HTTP",
+			"`file` with the serving certificate for heartbeats over HTTPS"),
+		stringFlag(&s.httpKey, "http-tunnel-tls-key", "",
+			"`file` with the key of the serving certificate for heartbeats"),
+		stringFlagNoDefault(&s.httpCA, "http-tunnel-client-ca", "no client certificates",
+			"`file` with the CA certificate for the client certificates of bases; a base must then present a "+
+				"certificate for its identity"),
+		stringFlagNoDefault(&o.BaseNetworks, "base-networks",
+			"over HTTP, only the address that sends the heartbeats; never loopback or link-local addresses",
+			"comma-separated `CIDRs` of the addresses that a base may report; if set, a base over MQTT must report "+
+				"such an address"),
+		intFlag(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited, "maximum `number` of bases"),
+		intFlag(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited,
+			"maximum `number` of bases that send heartbeats over HTTP from the same address, such as the address of "+
+				"a proxy"),
 		deployments,
-		toggle(&o.ModuleView, "enable-module-view", "keep a Module for each module Pod, for kubectl get module"),
-		toggle(&s.kubeletEnabled, "kubelet", "serve kubectl logs and exec of module Pods"),
-		text(&s.kubelet.Host, "kubelet-host", "",
-			"`HOST` where the API server reaches that, by the address InternalDNS of Nodes; it must not "+
-				"prefer InternalIP"),
-		number(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`PORT` for it; 0: a free one"),
-		optional(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed", "`FILE` with its certificate"),
-		text(&s.kubelet.KeyFile, "kubelet-tls-key", "", "`FILE` with the key"),
-		text(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
-			"`FILE` with the authority of the API server's client certificate"),
-		text(&s.hooks, "report-hooks", "",
-			"`URLS` of DingTalk robots that are told of failures, separated by ;, each with #SECRET behind it if the "+
-				"robot wants messages signed"),
-		toggle(&s.hooksHTTP, "report-hooks-allow-http",
-			"take http URLs for these too, whose tokens others can read on the way"),
-		text(&o.FailedPods, "failed-pods", "unowned",
-			"`WHICH` Pods turn Failed when a newer version of their module serves: unowned, never or always"),
-		toggle(&o.KeepSameVersion, "keep-same-version",
-			"never replace a module when its image changes and BIZ_VERSION does not: that takes a gap"),
-		toggle(&o.LeavePodTolerations, "leave-pod-tolerations",
-			"leave the tolerations of module Pods as they are: without this environment, and with a limit on "+
-				"unreachable Nodes"),
-		text(&o.Env, "env", "dev", "`ENVIRONMENT` that this controller serves, a lower-case DNS label"),
-		optional(&o.ClientID, "client-id", "random", "`ID` of this controller, unique in its environment"),
-		toggle(&o.Cluster, "is-cluster", "several controllers share the bases"),
-		number(&o.WorkloadMaxLevel, "workload-max-level", 3, 1, unlimited,
-			"workload `LEVELS` by which controllers of a cluster share the bases"),
-		number(&o.VNodeWorkers, "vnode-worker-num", 8, 1, unlimited,
-			"`NUMBER` of modules that one base installs or uninstalls at once"),
-		lease(&o.LeaseDuration, "lease-duration", "15s",
-			"how long this controller may be silent before another one takes its bases"),
-		lease(&o.NodeLease, "node-lease-duration", "40s",
-			"for how long the Lease of a base's Node is good, renewed at half of it; less than "+
-				"kube-controller-manager's --node-monitor-grace-period"),
-		period(&o.UnreachableAfter, "base-unreachable-after", "25s", "silence after which a base's Node turns Unknown"),
-		period(&o.DeadAfter, "base-dead-after", "60s", "silence after which a base's Node is removed"),
-		signed(&o.ReconnectGrace, "reconnect-grace", "128s",
-			"for how long after the broker is back the silence of a base does not count; negative: not at all"),
-		number(&o.MassSilence.Percent, "mass-silence-percent", 50, 0, 100,
-			"how many `PERCENT` of the bases of a tunnel, silent at once, are taken for a fault of the way to them; "+
-				"0: each is judged by itself"),
-		number(&o.MassSilence.AtLeast, "mass-silence-min-bases", 3, 0, unlimited,
-			"with fewer than this `NUMBER` of bases each is judged by itself"),
-		period(&o.MassSilence.Window, "mass-silence-window", "1m", "within which time they fell silent"),
-		period(&o.MassSilence.AtMost, "mass-silence-at-most", "30m", "for how long that is believed"),
-		number(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
-			"how many `PERCENT` of the bases may be removed for their silence in a minute, one at least"),
-		period(&o.HealthInterval, "health-interval", "10s", "how often a base is asked for its health"),
-		period(&o.ListInterval, "list-interval", "15s", "how often a base is asked for its modules"),
-		period(&o.InstallTimeout, "install-timeout", "5m", "how long a base may take to install a module"),
-		period(&o.UninstallTimeout, "uninstall-timeout", "1m", "how long a base may take to uninstall a module"),
+		boolFlag(&o.ModuleView, "enable-module-view", "maintain Module objects, which kubectl get module shows"),
+		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
+		stringFlag(&s.kubelet.Host, "kubelet-host", "",
+			"`address` at which the API server reaches logs and exec, published as InternalDNS of Nodes; the API "+
+				"server must not prefer InternalIP"),
+		intFlag(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`port` for logs and exec; 0 selects a free port"),
+		stringFlagNoDefault(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed",
+			"`file` with the serving certificate for logs and exec"),
+		stringFlag(&s.kubelet.KeyFile, "kubelet-tls-key", "",
+			"`file` with the key of the serving certificate for logs and exec"),
+		stringFlag(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
+			"`file` with the CA certificate for the client certificate of the API server"),
+		stringFlag(&s.hooks, "report-hooks", "",
+			"webhook `URLs` of DingTalk robots that receive failure reports, separated by semicolons; append #SECRET "+
+				"to the URL of a robot that requires signed messages"),
+		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
+			"allow http URLs in report-hooks; their tokens are sent without encryption"),
+		stringFlag(&o.FailedPods, "failed-pods", "unowned",
+			"`set` of Pods that turn Failed when a newer version of their module is active: unowned (Pods without a "+
+				"controller), never or always"),
+		boolFlag(&o.KeepSameVersion, "keep-same-version",
+			"do not replace a module whose image changes while BIZ_VERSION stays the same, because the base has no "+
+				"active version during the replacement"),
+		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
+			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
+				"environment, and removes the default time limit on unreachable Nodes"),
+		stringFlag(&o.Env, "env", "dev", "`environment` of this controller, a lower-case DNS label"),
+		stringFlagNoDefault(&o.ClientID, "client-id", "random",
+			"`ID` of this controller, unique in its environment"),
+		boolFlag(&o.Cluster, "is-cluster", "share the bases with other controllers of the same environment"),
+		intFlag(&o.WorkloadMaxLevel, "workload-max-level", 3, 1, unlimited,
+			"`number` of workload levels by which controllers share the bases; requires is-cluster"),
+		intFlag(&o.VNodeWorkers, "vnode-worker-num", 8, 1, unlimited,
+			"`number` of modules that one base installs or uninstalls concurrently"),
+		leaseFlag(&o.LeaseDuration, "lease-duration", "15s",
+			"how long the Lease of this controller is valid; after it expires, another controller takes "+
+				"over the bases"),
+		leaseFlag(&o.NodeLease, "node-lease-duration", "40s",
+			"how long the Lease of a Node is valid; it is renewed at half of this time, and must be shorter than "+
+				"--node-monitor-grace-period of kube-controller-manager"),
+		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
+			"how long a base may miss heartbeats before its Node turns Unknown"),
+		durationFlag(&o.DeadAfter, "base-dead-after", "60s",
+			"how long a base may miss heartbeats before its Node is deleted"),
+		signedDurationFlag(&o.ReconnectGrace, "reconnect-grace", "128s",
+			"how long missed heartbeats are ignored after the broker connection recovers; a negative value disables "+
+				"the grace period"),
+		intFlag(&o.MassOutage.Percent, "mass-silence-percent", 50, 0, 100,
+			"`percentage` of unreachable bases of a tunnel from which a network failure is assumed and no Node is "+
+				"deleted; 0 disables the detection"),
+		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
+			"minimum `number` of bases for the detection of a network failure"),
+		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",
+			"time within which bases must become unreachable for a network failure to be assumed"),
+		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",
+			"maximum time for which a network failure is assumed"),
+		intFlag(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
+			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats; at "+
+				"least one Node"),
+		durationFlag(&o.HealthInterval, "health-interval", "10s", "time between two health checks of a base"),
+		durationFlag(&o.ListInterval, "list-interval", "15s", "time between two module list queries of a base"),
+		durationFlag(&o.InstallTimeout, "install-timeout", "5m", "maximum time for a base to install a module"),
+		durationFlag(&o.UninstallTimeout, "uninstall-timeout", "1m", "maximum time for a base to uninstall a module"),
 		attempts,
-		signed(&o.Drain, "module-drain", "2s",
-			"how long the module of a deleted Pod that was Ready stays installed; negative: not at all"),
-		number(&o.TimeScale, "time-scale", 1, 1, pace.Fastest,
-			"divide every period by this `NUMBER`, 1 to 20: for tests of long outages"),
-		optional(&s.kubeconfig, "kubeconfig", "the cluster that this runs in",
-			"`FILE` that reaches the Kubernetes API"),
-		text(&o.MetricsAddr, "metrics-addr", ":9090", "`ADDRESS` that serves /metrics; empty: none"),
-		text(&o.HealthAddr, "health-addr", ":8081",
-			"`ADDRESS` that serves /healthz, /readyz and /tunnelz; empty: none"),
-		toggle(&o.Profiling, "profiling", "serve /debug/pprof beside the metrics"),
-		text(&s.level, "log-level", "info", "`LEVEL`: debug, info, warn or error"),
-		text(&s.format, "log-format", "text", "`FORMAT`: text or json"),
+		signedDurationFlag(&o.Drain, "module-drain", "2s",
+			"how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay"),
+		intFlag(&o.TimeScale, "time-scale", 1, 1, pace.MaxTimeScale,
+			"`factor` from 1 to 20 that divides all durations, for tests of long outages"),
+		stringFlagNoDefault(&s.kubeconfig, "kubeconfig", "in-cluster configuration",
+			"kubeconfig `file` for the Kubernetes API"),
+		stringFlag(&o.MetricsAddr, "metrics-addr", ":9090",
+			"`address` that serves /metrics; an empty value disables it"),
+		stringFlag(&o.HealthAddr, "health-addr", ":8081",
+			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables it"),
+		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the address of /metrics"),
+		stringFlag(&s.level, "log-level", "info", "minimum `level` of log lines: debug, info, warn or error"),
+		stringFlag(&s.format, "log-format", "text", "`format` of log lines: text or json"),
 	}
 }
 
-// options returns the options of the controller. Errors of the logger are written to log.
+// options converts the flags to the options of the controller, whose logger writes to log.
 func (s *settings) options(log io.Writer) (controller.Options, error) {
 	o := s.Options
 	var err error
@@ -269,10 +288,10 @@ func (s *settings) options(log io.Writer) (controller.Options, error) {
 	}
 	o.Config, err = clientcmd.BuildConfigFromFlags("", s.kubeconfig)
 	if err != nil {
-		return o, fmt.Errorf("finding the Kubernetes API (KUBECONFIG=%q): %w", s.kubeconfig, err)
+		return o, fmt.Errorf("loading the Kubernetes client configuration (KUBECONFIG=%q): %w", s.kubeconfig, err)
 	}
-	if o.MassSilence.Percent == 0 {
-		o.MassSilence.Percent = -1
+	if o.MassOutage.Percent == 0 {
+		o.MassOutage.Percent = -1
 	}
 	o.ClientID = cmp.Or(o.ClientID, string(uuid.NewUUID()))
 	o.ReportHooks, err = report.ParseHooks(s.hooks, s.hooksHTTP)
@@ -284,10 +303,11 @@ func (s *settings) options(log io.Writer) (controller.Options, error) {
 		switch {
 		case s.kubelet.Host == "":
 			return o, errors.New(
-				"KUBELET_HOST is empty: name the address at which the API server reaches this controller")
+				"KUBELET_HOST is empty; set it to the address at which the API server reaches this controller")
 		case s.kubelet.ClientCAFile == "":
 			return o, errors.New(
-				"KUBELET_CLIENT_CA is empty: name the file with the authority of the API server's client certificate")
+				"KUBELET_CLIENT_CA is empty; set it to the file with the CA certificate for the API server's client " +
+					"certificate")
 		}
 	}
 	if s.httpEnabled {
@@ -309,14 +329,15 @@ func (s *settings) options(log io.Writer) (controller.Options, error) {
 	return o, err
 }
 
-// serverTLS is nil when no file is named.
+// serverTLS returns the TLS configuration of the HTTP tunnel, or nil if no file is set.
 func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 	switch {
 	case crt == "" && key == "" && ca == "":
 		return nil, nil
 	case crt == "" || key == "":
 		return nil, errors.New(
-			"HTTP_TUNNEL_TLS_CERT and HTTP_TUNNEL_TLS_KEY go together, and HTTP_TUNNEL_CLIENT_CA needs both")
+			"HTTP_TUNNEL_TLS_CERT or HTTP_TUNNEL_TLS_KEY is empty; set both or none, and both if HTTP_TUNNEL_CLIENT_CA " +
+				"is set")
 	}
 	template := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
@@ -333,25 +354,25 @@ func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 	return source.Server(), nil
 }
 
-// proxyURL is nil when there is no proxy.
+// proxyURL parses HTTP_TUNNEL_PROXY. It returns nil for an empty value.
 func proxyURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.Hostname() == "" {
-		return nil, fmt.Errorf("HTTP_TUNNEL_PROXY is %q: it must be http://host:port", text)
+		return nil, fmt.Errorf("HTTP_TUNNEL_PROXY is %q; use http://host:port", text)
 	}
 	return u, nil
 }
 
-// clientTLS is nil when no file is named.
+// clientTLS returns a function for the TLS configuration of the MQTT tunnel, or nil if no file is set.
 func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, error) {
 	if ca == "" && crt == "" && key == "" {
 		return nil, nil
 	}
 	if (crt == "") != (key == "") {
-		return nil, errors.New("MQTT_CLIENT_CRT_PATH and MQTT_CLIENT_KEY_PATH go together: set both or none")
+		return nil, errors.New("MQTT_CLIENT_CRT_PATH or MQTT_CLIENT_KEY_PATH is empty; set both or none")
 	}
 	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12}, certfile.Files{
 		Cert: certfile.File{Setting: "MQTT_CLIENT_CRT_PATH", Path: crt},
@@ -367,7 +388,7 @@ func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, er
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("LOG_LEVEL is %q: use debug, info, warn or error", level)
+		return nil, fmt.Errorf("LOG_LEVEL is %q; use debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch strings.ToLower(format) {
@@ -376,6 +397,6 @@ func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	default:
-		return nil, fmt.Errorf("LOG_FORMAT is %q: use text or json", format)
+		return nil, fmt.Errorf("LOG_FORMAT is %q; use text or json", format)
 	}
 }

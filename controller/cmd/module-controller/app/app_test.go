@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// kubeconfig is one that reaches nothing.
+// kubeconfig is a kubeconfig of a cluster that does not exist.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
 
-func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
+func TestInvalidSettingsAreReportedByName(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
@@ -23,46 +23,47 @@ func TestBadSettingsAreRefusedWithTheirName(t *testing.T) {
 		want string
 	}{
 		{"no tunnel", []string{"--kubeconfig", file}, "ENABLE_MQTT_TUNNEL"},
-		{"a broker of another kind", append(ok, "--mqtt-broker", "http://x"), "MQTT_BROKER"},
+		{"unsupported broker URL", append(ok, "--mqtt-broker", "http://x"), "MQTT_BROKER"},
 		{"a port out of range", append(ok, "--mqtt-port", "70000"), "MQTT_PORT"},
 		{"no workers", append(ok, "--vnode-worker-num", "0"), "VNODE_WORKER_NUM"},
-		{"a lease too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION is 1s: it must be 4s to 1h0m0s"},
-		{"a lease of a Node too short", append(ok, "--node-lease-duration", "1s"), "NODE_LEASE_DURATION"},
+		{"lease duration too short", append(ok, "--lease-duration", "1s"), "LEASE_DURATION is 1s; use 4s to 1h0m0s"},
+		{"Node lease duration too short", append(ok, "--node-lease-duration", "1s"), "NODE_LEASE_DURATION"},
 		{"no levels", append(ok, "--workload-max-level", "-1"), "WORKLOAD_MAX_LEVEL"},
 		{"an unknown log level", append(ok, "--log-level", "loud"), "LOG_LEVEL"},
 		{"an unknown log format", append(ok, "--log-format", "xml"), "LOG_FORMAT"},
-		{"a hook that is no URL", append(ok, "--report-hooks", "nonsense"), "REPORT_HOOKS"},
-		{"a hook without TLS", append(ok, "--report-hooks", "http://h/?access_token=t"), "REPORT_HOOKS_ALLOW_HTTP"},
-		{"a rule that does not exist", append(ok, "--failed-pods", "sometimes"), "FAILED_PODS"},
-		{"an authority that is not there", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
-		{"an authority that is none", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},
-		{"an environment that is no DNS label", append(ok, "--env", "a/../b"), `ENV is "a/../b"`},
+		{"report hook is not a URL", append(ok, "--report-hooks", "nonsense"), "REPORT_HOOKS"},
+		{"report hook without TLS", append(ok, "--report-hooks", "http://h/?access_token=t"),
+			"REPORT_HOOKS_ALLOW_HTTP"},
+		{"unknown value of failed-pods", append(ok, "--failed-pods", "sometimes"), "FAILED_PODS"},
+		{"CA file does not exist", append(ok, "--mqtt-ca-path", "/nonexistent"), "MQTT_CA_PATH"},
+		{"CA file without a certificate", append(ok, "--mqtt-ca-path", file), "MQTT_CA_PATH"},
+		{"environment is not a DNS label", append(ok, "--env", "a/../b"), `ENV is "a/../b"`},
 		{"a certificate without its key", append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file),
 			"HTTP_TUNNEL_TLS_KEY"},
-		{"an authority without a certificate", append(ok, "--enable-http-tunnel", "--http-tunnel-client-ca", file),
-			"HTTP_TUNNEL_CLIENT_CA needs both"},
-		{"a certificate that is none",
+		{"client CA without a serving certificate", append(ok, "--enable-http-tunnel", "--http-tunnel-client-ca", file),
+			"both if HTTP_TUNNEL_CLIENT_CA"},
+		{"certificate file without a certificate",
 			append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file, "--http-tunnel-tls-key", file),
 			"HTTP_TUNNEL_TLS_CERT"},
-		{"networks that are none", append(ok, "--base-networks", "10.0.0.0"), "BASE_NETWORKS"},
+		{"base networks are not CIDRs", append(ok, "--base-networks", "10.0.0.0"), "BASE_NETWORKS"},
 		{"an install timeout below 0", append(ok, "--install-timeout", "-1s"), "INSTALL_TIMEOUT is -1s"},
-		{"a time scale too high", append(ok, "--time-scale", "21"), "TIME_SCALE is 21: it must be 1 to 20"},
+		{"a time scale too high", append(ok, "--time-scale", "21"), "TIME_SCALE is 21; use 1 to 20"},
 		{"no bases", append(ok, "--max-bases", "0"), "MAX_BASES"},
 		{"a certificate without its key", append(ok, "--mqtt-client-crt-path", file), "MQTT_CLIENT_KEY_PATH"},
-		{"logs without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
-		{"logs for everybody", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
-		{"a proxy of another kind",
+		{"kubelet without a host", append(ok, "--kubelet"), "KUBELET_HOST"},
+		{"kubelet without a client CA", append(ok, "--kubelet", "--kubelet-host", "127.0.0.1"), "KUBELET_CLIENT_CA"},
+		{"unsupported proxy URL",
 			append(ok, "--enable-http-tunnel", "--http-tunnel-proxy", "socks5://127.0.0.1:1080"), "HTTP_TUNNEL_PROXY"},
-		{"no such kubeconfig", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
+		{"kubeconfig does not exist", []string{"--kubeconfig", "/nonexistent"}, "KUBECONFIG"},
 		{"a duration without a unit", append(ok, "--module-drain", "2"), "module-drain"},
-		{"a word too many", append(ok, "please"), `"please"`},
+		{"unexpected argument", append(ok, "please"), `"please"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			app := New("dev")
 			app.Writer, app.ErrWriter = io.Discard, io.Discard
 			err := app.RunContext(t.Context(), append([]string{"module-controller"}, c.args...))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want one that says %q", err, c.want)
+				t.Errorf("error %v, want an error with %q", err, c.want)
 			}
 		})
 	}

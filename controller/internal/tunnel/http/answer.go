@@ -15,9 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-var errCutShort = errors.New("the answer was cut short")
+var errCutShort = errors.New("the answer was truncated")
 
-// explain adds tunnel.ErrRefused or tunnel.ErrTimedOut to an error. Other errors are network failures.
+// explain classifies an error: it adds tunnel.ErrRefused, tunnel.ErrTimedOut or ErrStopped. Other errors are network
+// failures.
 func explain(ctx context.Context, err error, timeout time.Duration) error {
 	_, dialing := errors.AsType[*dialError](err)
 	switch {
@@ -31,14 +32,14 @@ func explain(ctx context.Context, err error, timeout time.Duration) error {
 		return fmt.Errorf("%w (%s): %w", tunnel.ErrTimedOut, timeout, err)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrStopped, err)
-	case ofConnection(err):
+	case isConnectionError(err):
 		return err
 	}
-	return fmt.Errorf("%w: %w", tunnel.ErrRefused, err) // what came is no HTTP
+	return fmt.Errorf("%w: %w", tunnel.ErrRefused, err) // the response is not HTTP
 }
 
-// ofConnection reports whether the connection failed, rather than the data.
-func ofConnection(err error) bool {
+// isConnectionError reports whether the connection failed, in contrast to invalid data.
+func isConnectionError(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
@@ -65,10 +66,10 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	}
 }
 
-// check returns an error if a body is not an answer of the base.
+// check returns an error, and the reason for the rejection, if a body is not an answer of the base.
 func check(c *call, body []byte) (tunnel.Rejection, error) {
 	var head struct {
-		BaseIdentity string `json:"baseIdentity"` // results only, not errors of arklet itself (protocol 4.3)
+		BaseIdentity string `json:"baseIdentity"` // absent in errors of arklet (protocol 4.3)
 		Code         string `json:"code"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {
@@ -76,11 +77,11 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 		if start := bytes.TrimSpace(body); syntax && (len(start) == 0 || start[0] == '{') {
 			return tunnel.Malformed, fmt.Errorf("%w: %w", errCutShort, err)
 		}
-		return tunnel.Malformed, fmt.Errorf("%w: what answered is no JSON of arklet: %w", tunnel.ErrRefused, err)
+		return tunnel.Malformed, fmt.Errorf("%w: the response is not JSON: %w", tunnel.ErrRefused, err)
 	}
 	switch {
 	case head.Code == "":
-		return tunnel.Malformed, fmt.Errorf("%w: an answer without a code", tunnel.ErrRefused)
+		return tunnel.Malformed, fmt.Errorf("%w: the answer has no code", tunnel.ErrRefused)
 	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
 		return tunnel.WrongIdentity,
 			fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity,
@@ -108,7 +109,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 		if err != nil {
 			t.handler.Rejected(from, string(r.Command), tunnel.ReasonOf(err), err)
 		}
-		from.At = asked // the list was made later, but not earlier
+		from.At = asked // the base made the list after the request
 		t.handler.BizList(from, list)
 	default:
 		a, err := arklet.DecodeHTTPAnswer(body, r)
@@ -129,8 +130,8 @@ func unexpected(err error) tunnel.Rejection {
 	return tunnel.Unexpected
 }
 
-// shownError sanitizes the text of an error, because libraries quote the data.
-type shownError struct{ error }
+// sanitizedError sanitizes the text of an error, because libraries quote the data.
+type sanitizedError struct{ error }
 
-func (e *shownError) Error() string { return arklet.Text(e.error.Error()) }
-func (e *shownError) Unwrap() error { return e.error }
+func (e *sanitizedError) Error() string { return arklet.Text(e.error.Error()) }
+func (e *sanitizedError) Unwrap() error { return e.error }

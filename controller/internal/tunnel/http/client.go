@@ -21,7 +21,7 @@ const (
 	dialTimeout = 5 * time.Second
 	// queryTimeout is the maximum duration of health and queryAllBiz.
 	queryTimeout = 10 * time.Second
-	// maxOperations is the maximum number of concurrent operations of a base, more than any setting needs.
+	// maxOperations is the maximum number of concurrent operations of a base.
 	maxOperations = 64
 	// maxAnswerHeader is the maximum size of the header of an answer, in bytes.
 	maxAnswerHeader = 16 << 10
@@ -29,7 +29,8 @@ const (
 	allAnswers = 64 << 20
 )
 
-// query is a query that is sent once at a time to a base: concurrent health answers can be mixed up (protocol 7).
+// query identifies a query to a base. Equal queries are not sent concurrently, because a base can confuse the answers
+// of concurrent health checks (protocol 7).
 type query struct {
 	base    string
 	command arklet.Command
@@ -55,16 +56,17 @@ func newTransport(opts Options) *http.Transport {
 	}
 }
 
-// dialError is an error before anything was sent.
+// dialError is an error that occurred before anything was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Send sends a command and returns immediately. The Handler gets the answer, or Unanswered. A query that waits for
-// the same one at that base is sent once. The calls end by the timeouts of Options, or with Start.
+// Send sends a command, and returns immediately. The Handler receives the answer, or a call of Unanswered. Queries that
+// are requested while an equal query is in progress are sent once, after it. The requests end at their timeouts or when
+// Start returns.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
-		return fmt.Errorf("its address %q is no IP address", to.IP)
+		return fmt.Errorf("its address %q is not an IP address", to.IP)
 	}
 	c := &call{to: to, request: r}
 	t.mu.Lock()
@@ -76,15 +78,15 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	case arklet.CommandHealth, arklet.CommandQueryAllBiz:
 		q := query{to.Identity, r.Command}
 		if _, busy := t.queries[q]; busy {
-			t.queries[q] = c // the newest knows the address best
+			t.queries[q] = c // the newest call has the newest address
 			return nil
 		}
 		t.queries[q] = nil
-		t.calls.Go(func() { t.ask(q, c) }) //nolint:contextcheck // The call outlives Send.
+		t.calls.Go(func() { t.runQuery(q, c) }) //nolint:contextcheck // The call outlives Send.
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
-			return fmt.Errorf("%d operations are under way there", maxOperations)
+			return fmt.Errorf("%d operations are in progress, the maximum for a base", maxOperations)
 		}
 		t.running[to.Identity]++
 		t.calls.Go(func() { t.operate(c) }) //nolint:contextcheck // The call outlives Send.
@@ -94,10 +96,10 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	}
 }
 
-// ask sends a query until no other call waits for another turn.
-func (t *Tunnel) ask(q query, c *call) {
+// runQuery sends a query, and repeats it if it was requested again in the meantime.
+func (t *Tunnel) runQuery(q query, c *call) {
 	for c != nil {
-		t.exchange(c, t.opts.Speed.Of(queryTimeout))
+		t.exchange(c, t.opts.TimeScale.Of(queryTimeout))
 		t.mu.Lock()
 		c = t.queries[q]
 		if c == nil || t.ctx.Err() != nil {
@@ -110,6 +112,7 @@ func (t *Tunnel) ask(q query, c *call) {
 	}
 }
 
+// operate sends an operation.
 func (t *Tunnel) operate(c *call) {
 	t.exchange(c, t.opts.OperationTimeout)
 	t.mu.Lock()
@@ -127,7 +130,7 @@ func (t *Tunnel) exchange(c *call, timeout time.Duration) {
 	asked := time.Now()
 	body, err := t.post(ctx, c)
 	if err != nil {
-		err = &shownError{explain(ctx, err, timeout)}
+		err = &sanitizedError{explain(ctx, err, timeout)}
 	}
 	t.deliver(c, asked, body, err)
 }
@@ -145,10 +148,10 @@ func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	url := "http://" + net.JoinHostPort(c.to.IP, strconv.Itoa(port)) + "/" + string(c.request.Command)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("preparing a request to %s: %w", url, err)
+		return nil, fmt.Errorf("creating a request to %s: %w", url, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := t.transport.RoundTrip(req) // a redirect is not arklet's, so nothing follows it
+	resp, err := t.transport.RoundTrip(req) // RoundTrip does not follow redirects, which arklet does not send
 	if err != nil {
 		return nil, fmt.Errorf("posting to %s: %w", url, err)
 	}

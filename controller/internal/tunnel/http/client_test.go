@@ -29,12 +29,12 @@ var (
 	list    = arklet.Request{Command: arklet.CommandQueryAllBiz}
 )
 
-// sameError compares errors as errors.Is does.
+// sameError compares errors with errors.Is.
 var sameError = cmp.Comparer(func(x, y error) bool { return errors.Is(x, y) || errors.Is(y, x) })
 
 const healthBody = `{"baseIdentity":"a","code":"SUCCESS","data":{"healthData":{"jvm":{"java committed metaspace":2,"java max metaspace":3,"java used metaspace":1,"run time(s)":4},"masterBizInfo":{"bizName":"base","bizState":"activated","bizVersion":"1.0.0","webContextPath":"/"}}}}`
 
-// TestAnswers goes through what arklet's HTTP server can answer (protocol 4.2), a second after the
+// TestAnswers tests the possible answers of arklet's HTTP server (protocol 4.2), which arrive a second after the
 // request.
 func TestAnswers(t *testing.T) {
 	anyErr := cmpopts.AnyError
@@ -42,7 +42,7 @@ func TestAnswers(t *testing.T) {
 		name    string
 		request arklet.Request
 		wire    string
-		sent    string  // empty: not checked
+		sent    string  // empty means not checked
 		want    []event // From.At is relative to the request
 	}{
 		{
@@ -202,7 +202,7 @@ func TestAnswers(t *testing.T) {
 					}
 				}
 				if diff := cmp.Diff(c.want, got, sameError); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
+					t.Errorf("handler calls (-want +got):\n%s", diff)
 				}
 				if c.sent != "" {
 					if diff := cmp.Diff([]string{c.sent}, f.requests); diff != "" {
@@ -220,7 +220,7 @@ func origin(after time.Duration) tunnel.Origin {
 
 func moment(after time.Duration) time.Time { return time.UnixMilli(0).Add(after) }
 
-// unlike matches every error but some.
+// unlike matches every error except the given ones.
 type unlike []error
 
 func (u unlike) Error() string { return fmt.Sprintf("none of %v", []error(u)) }
@@ -233,7 +233,7 @@ func (u unlike) Is(err error) bool {
 	return err != nil
 }
 
-// notRefused is trouble on the way.
+// notRefused is a network failure.
 var notRefused error = unlike{tunnel.ErrRefused, tunnel.ErrTimedOut}
 
 func TestNoAnswer(t *testing.T) {
@@ -269,21 +269,21 @@ func TestNoAnswer(t *testing.T) {
 				if err := tn.Send(t.Context(), at, c.request); err != nil {
 					t.Fatal(err)
 				}
-				told := <-h.told
+				calls := <-h.told
 				if took := time.Since(began); took != c.after {
-					t.Errorf("told after %s, want %s", took, c.after)
+					t.Errorf("the handler was called after %s, want %s", took, c.after)
 				}
 				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: time.Now()},
 					Request: c.request, Err: c.want}
-				if diff := cmp.Diff(want, told, sameError); diff != "" {
-					t.Errorf("told (-want +got):\n%s", diff)
+				if diff := cmp.Diff(want, calls, sameError); diff != "" {
+					t.Errorf("handler calls (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-func TestSendRefuses(t *testing.T) {
+func TestSendReturnsErrors(t *testing.T) {
 	tn, _, _ := newClient(t, Options{}, nil)
 	for name, c := range map[string]struct {
 		to      tunnel.Address
@@ -297,7 +297,7 @@ func TestSendRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if err := tn.Send(t.Context(), c.to, arklet.Request{Command: c.command}); err == nil ||
 				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v, want one that says %q", err, c.want)
+				t.Errorf("error %v, want an error with %q", err, c.want)
 			}
 		})
 	}
@@ -307,14 +307,14 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// TestOneHungBase holds every base to its own pace: health is asked once at a time, waiting
-// questions become one, and others are not held up.
-func TestOneHungBase(t *testing.T) {
+// A base that does not answer does not delay other bases. Its queries are sent one at a time, and waiting queries are
+// merged into one.
+func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent, hung := make(chan struct{}), make(chan struct{})
-		under, most := 0, 0 // at the hung base; the bubble runs its handlers one by one
+		under, most := 0, 0 // concurrent requests at the hung base, and their maximum
 		tn, h, f := newClient(t, Options{}, func(addr string, _ *http.Request, _ string) string {
-			<-sent // a base that answers before it is asked again would be asked three times
+			<-sent // otherwise, a base that answers early would get three queries
 			if addr == "198.18.0.1:1238" {
 				under++
 				most = max(most, under)
@@ -338,7 +338,7 @@ func TestOneHungBase(t *testing.T) {
 			by[e.From.Identity]++
 		}
 		for i := range 100 {
-			want := 2 // one under way, and one for those that came meanwhile
+			want := 2 // one in progress, and one for the queries in the meantime
 			if i == 0 {
 				want = 0
 			}
@@ -349,15 +349,15 @@ func TestOneHungBase(t *testing.T) {
 		close(hung)
 		tn.calls.Wait()
 		if got := len(h.all()); got != 2 || most != 1 {
-			t.Errorf("the hung base answered %d times with up to %d at once, want 2 and 1", got, most)
+			t.Errorf("the hung base answered %d times, %d concurrently, want 2 and 1", got, most)
 		}
 		if len(f.requests) != 200 || len(tn.queries) != 0 {
-			t.Errorf("%d requests, %d queries left behind, want 200 and 0", len(f.requests), len(tn.queries))
+			t.Errorf("%d requests, %d queries left, want 200 and 0", len(f.requests), len(tn.queries))
 		}
 	})
 }
 
-func TestOperationsOfABaseAreBounded(t *testing.T) {
+func TestMaxOperationsOfBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn, h, _ := newClient(t, Options{}, func(string, *http.Request, string) string {
 			<-time.After(time.Minute)
@@ -369,7 +369,7 @@ func TestOperationsOfABaseAreBounded(t *testing.T) {
 			}
 		}
 		if err := tn.Send(t.Context(), at, install); err == nil {
-			t.Error("no bound on the operations of one base")
+			t.Error("the operations of one base are not limited")
 		}
 		other := tunnel.Address{Identity: "b", IP: "198.18.0.2"}
 		if err := tn.Send(t.Context(), other, install); err != nil {
@@ -377,12 +377,12 @@ func TestOperationsOfABaseAreBounded(t *testing.T) {
 		}
 		tn.calls.Wait()
 		if got := len(h.all()); got != maxOperations+1 || len(tn.running) != 0 {
-			t.Errorf("%d answers, %d counts left behind, want %d and 0", got, len(tn.running), maxOperations+1)
+			t.Errorf("%d answers, %d counts left, want %d and 0", got, len(tn.running), maxOperations+1)
 		}
 	})
 }
 
-func TestStopGivesUp(t *testing.T) {
+func TestStopCancelsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn, h, _ := newClient(t, Options{}, func(string, *http.Request, string) string {
 			<-time.After(time.Hour)
@@ -405,7 +405,7 @@ func TestStopGivesUp(t *testing.T) {
 			got[e.Request.Command] = errors.Is(e.Err, ErrStopped)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("given up with ErrStopped (-want +got):\n%s", diff)
+			t.Errorf("calls with ErrStopped (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -24,7 +24,7 @@ import (
 type evictions struct {
 	*fakeHandler
 	count atomic.Int64
-	other atomic.Value // what else was rejected
+	other atomic.Value // another rejection
 }
 
 func (e *evictions) Heartbeat(tunnel.Origin, arklet.Heartbeat) {}
@@ -40,7 +40,7 @@ func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Reje
 	e.other.Store(fmt.Sprintf("%s of %s rejected: %s, %v", kind, from.IP, reason, err))
 }
 
-// greedyAddress is an address of this machine that the bases of these tests do not use.
+// greedyAddress is a local address that the bases of these tests do not use.
 const greedyAddress = "127.0.0.2"
 
 // Connections of a client with many large, incomplete bodies are closed when all bodies together reach their
@@ -58,21 +58,21 @@ func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 		}
 		defer func() { _ = c.Close() }()
 		path := []string{kindHeartbeat, kindQueryBaseline}[i%2]
-		go func() { // a write that fails is one to a connection that was closed
+		go func() { // writes to closed connections fail
 			_, _ = fmt.Fprintf(c, "POST /%s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", path, maxBody)
 			_, _ = c.Write(body)
 		}()
 	}
 	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allBodies/maxBody; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allBodies/maxBody)
+			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(), flood-allBodies/maxBody)
 		}
 		for path, body := range map[string]string{
 			kindHeartbeat:     `{"baseMetadata":{"identity":"a"},"localIP":"127.0.0.1","state":"activated"}`,
 			kindQueryBaseline: `{"identity":"a"}`,
 		} {
 			if status, text, err := post(client, "http://"+tn.Addr()+"/"+path, body); err != nil || status != 200 {
-				t.Fatalf("%s of a base was answered %d %q, error %v", path, status, text, err)
+				t.Fatalf("%s of a base: status %d, body %q, error %v", path, status, text, err)
 			}
 		}
 	}
@@ -82,15 +82,15 @@ func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 }
 
 // A body no longer counts after it is decoded, so that many requests can wait.
-func TestADecodedBodyIsNotHeld(t *testing.T) {
+func TestDecodedBodyIsNotHeld(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	body := `{"identity":"a"}` + strings.Repeat(" ", maxBody/2)
 	evicted := 0
-	l = door.Limit(l, door.Limits{Connections: 100, Bytes: maxBody,
-		Evicted: func(netip.Prefix, int, int) { evicted++ }})
+	l = connlimit.NewListener(l, connlimit.Limits{Connections: 100, Bytes: maxBody,
+		OnEvict: func(netip.Prefix, int, int) { evicted++ }})
 	defer func() { _ = l.Close() }()
 	tn := New(Options{}, newHandler())
 	for range 10 {
@@ -158,7 +158,7 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 	for deadline := time.Now().Add(
 		time.Minute); h.count.Load() < flood-allAnswers/arklet.MaxPayload; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections were closed, want %d at least", h.count.Load(), flood-allAnswers/arklet.MaxPayload)
+			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(), flood-allAnswers/arklet.MaxPayload)
 		}
 	}
 	send("honest", honest, health)
@@ -169,7 +169,7 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 				return
 			}
 		case <-deadline:
-			t.Fatal("the honest base was not heard")
+			t.Fatal("no answer of the other base")
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// TestWithFakeBase lets a simulated base register and runs a module through its life.
+// A simulated base registers, and a module is installed, switched and uninstalled.
 func TestWithFakeBase(t *testing.T) {
 	h := newHandler()
 	tn := serve(t, Options{Networks: everywhere,

@@ -1,6 +1,6 @@
-// Package httptunnel carries arklet messages over HTTP (protocol 4).
+// Package httptunnel implements the HTTP tunnel, which exchanges arklet messages with bases over HTTP (protocol 4).
 //
-// A base registers by its heartbeats, and gets commands at the address that it reports. Each base has its own queue.
+// A base registers with its heartbeats. The tunnel sends commands to the address that the base reports.
 package httptunnel
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
@@ -26,32 +26,33 @@ import (
 var ErrStopped = errors.New("the HTTP tunnel has stopped")
 
 const (
-	// DefaultAddr is where bases send their heartbeats to (Module Controller V2 document 5.4).
+	// DefaultAddr is the default address for heartbeats (Module Controller V2 document 5.4).
 	DefaultAddr = ":7777"
-	// connections is the maximum number of open connections for heartbeats. They use about 270 MB of memory if each is
-	// sending a body, and about 660 MB if each has sent the largest header.
+	// connections is the maximum number of open connections for heartbeats. They use about 270 MB of memory if all are
+	// sending a body, and about 660 MB if all have sent the largest header.
 	connections = 4096
 )
 
 // Options configure a Tunnel. A zero value means its default.
 type Options struct {
-	// Addr is where heartbeats are received, host:port; default DefaultAddr.
+	// Addr is the address for heartbeats, host:port; default DefaultAddr.
 	Addr string
-	// TLS serves heartbeats over TLS; default plain HTTP, which real bases use. If its ClientAuth verifies
-	// certificates, the identity of a base is the name of its certificate.
+	// TLS is the TLS configuration for heartbeats; nil means plain HTTP, which real bases use. If its ClientAuth
+	// verifies certificates, the certificate of a base must be for its identity.
 	TLS *tls.Config
-	// Token is required from bases, as "Authorization: Bearer TOKEN" or as the first part of the path; default none.
+	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
+	// empty means none.
 	Token string
-	// Networks are those in which a base may report another address than the one it sends from.
+	// Networks are the networks in which a base may report an address that it does not send from.
 	Networks tunnel.Networks
 	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
 	OperationTimeout time.Duration
-	// Speed divides the maximum duration of a query.
-	Speed pace.Speed
+	// TimeScale divides the maximum duration of queries.
+	TimeScale pace.TimeScale
 	// Dial connects to a base; default a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is http://[user:password@]host[:port] of an HTTP proxy that connects to bases by CONNECT; default none.
-	// It is not used with Dial.
+	// Proxy is the URL of an HTTP proxy that supports CONNECT, http://[user:password@]host[:port]; nil means none. It
+	// is ignored if Dial is set.
 	Proxy  *url.URL
 	Logger *slog.Logger
 }
@@ -61,18 +62,18 @@ type Tunnel struct {
 	opts      Options
 	handler   tunnel.Handler
 	transport *http.Transport
-	baselines chan struct{} // holds those that are being answered
+	baselines chan struct{} // limits concurrent baseline queries
 
 	mu       sync.Mutex
 	listener net.Listener
-	queries  map[query]*call // under way, with the one that waits for its turn, nil if none
-	running  map[string]int  // operations under way by base
+	queries  map[query]*call // queries in progress; the value is the next call, or nil
+	running  map[string]int  // number of operations in progress by base
 	calls    sync.WaitGroup
 	ctx      context.Context // of all calls
 	cancel   context.CancelFunc
 }
 
-// New returns a Tunnel that passes messages to handler. It opens nothing before Listen or Start.
+// New returns a Tunnel that passes messages to handler. It opens no listener and no connections.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, api.InstallTimeout)
@@ -84,20 +85,20 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 		opts.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
 	t := &Tunnel{
-		handler: handler, baselines: make(chan struct{}, tunnel.Baselines),
+		handler: handler, baselines: make(chan struct{}, tunnel.MaxBaselineQueries),
 		queries: map[query]*call{}, running: map[string]int{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
-	opts.Dial = door.LimitReads(opts.Dial, allAnswers, t.evicted("answers"))
+	opts.Dial = connlimit.LimitReads(opts.Dial, allAnswers, t.evicted("answers"))
 	t.opts, t.transport = opts, newTransport(opts)
 	return t
 }
 
-// Key implements the interface of a tunnel.
+// Key returns tunnel.HTTP.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.HTTP }
 
-// Listen opens the address, so that a start fails if it is in use. Connections wait until Start. A second call does
-// nothing.
+// Listen opens the listener, so that the controller fails to start if the address is in use. Connections wait until
+// Start. A second call does nothing.
 func (t *Tunnel) Listen(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +109,8 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for heartbeats over HTTP: %w", err)
 	}
-	l = door.Limit(l, door.Limits{
-		Connections: connections, Bytes: allBodies, Evicted: t.evicted("connections or request bodies"),
+	l = connlimit.NewListener(l, connlimit.Limits{
+		Connections: connections, Bytes: allBodies, OnEvict: t.evicted("connections or request bodies"),
 	})
 	if t.opts.TLS != nil {
 		l = tls.NewListener(l, t.opts.TLS)
@@ -136,12 +137,12 @@ const (
 	answerTimeout = time.Minute
 	idleTimeout   = time.Minute
 	maxHeader     = 1 << 10 // net/http adds 4 KiB
-	// stopTimeout limits the requests that are still answered at the end.
+	// stopTimeout is how long to wait for requests in progress when the tunnel stops.
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx ends; pending commands are Unanswered then. It returns when nothing runs any more. Call it
-// once.
+// Start serves heartbeats until ctx is done. Then pending commands become Unanswered. It returns when all goroutines
+// have ended. Call it once.
 func (t *Tunnel) Start(ctx context.Context) error {
 	if err := t.Listen(ctx); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 		ErrorLog: slog.NewLogLogger(t.opts.Logger.Handler(), slog.LevelDebug),
 	}
 	t.opts.Logger.Info("receiving heartbeats over HTTP", "addr", t.Addr(), "tls", t.opts.TLS != nil)
-	err := door.Serve(ctx, server, t.listener, stopTimeout)
+	err := connlimit.Serve(ctx, server, t.listener, stopTimeout)
 	t.stop()
 	if err != nil {
 		return fmt.Errorf("receiving heartbeats over HTTP: %w", err)
@@ -169,7 +170,7 @@ func (t *Tunnel) Start(ctx context.Context) error {
 }
 
 func (t *Tunnel) stop() {
-	t.mu.Lock() // a call begins with the lock held
+	t.mu.Lock() // Send starts calls with the lock held
 	t.cancel()
 	t.mu.Unlock()
 	t.calls.Wait()

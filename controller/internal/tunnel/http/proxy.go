@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ThroughProxy returns a dial function that connects through an HTTP proxy by CONNECT. Failures of a base look the
-// same as without a proxy.
+// ThroughProxy returns a dial function that connects through an HTTP proxy with CONNECT. If the base refuses the
+// connection, the error is syscall.ECONNREFUSED, as without a proxy.
 func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
 	address := proxy.Host
@@ -30,7 +30,7 @@ func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, network, address)
 		if err != nil {
-			return nil, fmt.Errorf("reaching the proxy %s: %w", address, notTheBase{err})
+			return nil, fmt.Errorf("connecting to the proxy %s: %w", address, proxyError{err})
 		}
 		through, err := connect(ctx, conn, addr, header)
 		if err != nil {
@@ -41,10 +41,10 @@ func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	}
 }
 
-// notTheBase hides syscall.ECONNREFUSED of the proxy, because it says nothing about the base.
-type notTheBase struct{ err error }
+// proxyError hides syscall.ECONNREFUSED of the proxy, because it does not mean that the base refused the connection.
+type proxyError struct{ err error }
 
-func (e notTheBase) Error() string { return e.err.Error() }
+func (e proxyError) Error() string { return e.err.Error() }
 
 func connect(ctx context.Context, conn net.Conn, addr string, header http.Header) (net.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
@@ -64,9 +64,9 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadGateway: // the proxy could not connect
-		return nil, fmt.Errorf("it answers %s: %w", response.Status, syscall.ECONNREFUSED)
+		return nil, fmt.Errorf("the proxy answered %s: %w", response.Status, syscall.ECONNREFUSED)
 	default:
-		return nil, fmt.Errorf("it answers %s", response.Status)
+		return nil, fmt.Errorf("the proxy answered %s", response.Status)
 	}
 	if !stop() {
 		return nil, context.Cause(ctx)
@@ -74,7 +74,7 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	return &proxied{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)}, conn.SetDeadline(time.Time{})
 }
 
-// proxied is a connection whose first bytes were read already.
+// proxied is a connection whose first bytes are already buffered.
 type proxied struct {
 	net.Conn
 	in io.Reader

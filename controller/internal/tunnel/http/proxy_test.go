@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// proxy listens as an HTTP proxy that answers every CONNECT with the same words.
+// proxy starts an HTTP proxy that sends the same response to every CONNECT.
 func proxy(t *testing.T, answer string) (addr string, asked <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -42,7 +42,7 @@ func proxy(t *testing.T, answer string) (addr string, asked <-chan string) {
 		if !strings.HasPrefix(answer, "HTTP/1.1 200") {
 			return
 		}
-		// What follows is for the base, which the proxy plays too.
+		// The rest of the connection is for the base, which the proxy simulates.
 		r, err = http.ReadRequest(in)
 		if err != nil {
 			t.Error(err)
@@ -80,16 +80,16 @@ func throughA(t *testing.T, proxyURL string) event {
 func TestProxyConnects(t *testing.T) {
 	addr, asked := proxy(t, "HTTP/1.1 200 Connection established\r\n\r\n")
 	if e := throughA(t, "http://joe:secret@"+addr); !e.Health.MasterActive {
-		t.Errorf("told was %+v", e)
+		t.Errorf("handler call: %+v", e)
 	}
 	got := []string{<-asked, <-asked}
 	if diff := cmp.Diff([]string{"CONNECT 198.18.0.1:1240 Basic am9lOnNlY3JldA==", "POST /health {}"},
 		got); diff != "" {
-		t.Errorf("asked was (-want +got):\n%s", diff)
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
-// What a proxy says about a base is told apart from trouble with the proxy.
+// A base that refuses connections is distinguished from a failure of the proxy.
 func TestProxyDoesNotConnect(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestProxyDoesNotConnect(t *testing.T) {
 			e := throughA(t, "http://"+c.addr)
 			if e.Err == nil || errors.Is(e.Err, tunnel.ErrRefused) != c.refused ||
 				!strings.Contains(e.Err.Error(), c.says) {
-				t.Errorf("told was %v; refused should be %t, and said %q", e.Err, c.refused, c.says)
+				t.Errorf("error %v; want refused %t and %q", e.Err, c.refused, c.says)
 			}
 		})
 	}

@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
-	"github.com/koupleless/koupsandbox/controller/internal/door"
+	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// The paths that bases send to (protocol 4.1), which are also kinds of rejected messages. kindConnection is the kind
-// of a connection that is closed because a limit is exceeded.
+// kindHeartbeat and kindQueryBaseline are the paths of requests (protocol 4.1), and kinds of rejected messages.
+// kindConnection is the kind for a connection that is closed because a limit is exceeded.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
@@ -28,7 +28,7 @@ const (
 )
 
 func (t *Tunnel) routes() http.Handler {
-	mux := http.NewServeMux() // answers other methods with 405
+	mux := http.NewServeMux() // responds to other methods with status 405
 	mux.HandleFunc("POST /"+kindHeartbeat, t.heartbeat)
 	mux.HandleFunc("POST /"+kindQueryBaseline, t.queryBaseline)
 	if t.opts.Token == "" {
@@ -37,15 +37,15 @@ func (t *Tunnel) routes() http.Handler {
 	return t.withToken(mux)
 }
 
-// withToken requires the token in a header, or as the first part of the path, because arklet cannot send a header.
+// withToken requires the token in a header, or as the first segment of the path, because arklet cannot send a header.
 func (t *Tunnel) withToken(next http.Handler) http.Handler {
-	is := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(t.opts.Token)) == 1 }
+	isToken := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(t.opts.Token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); bearer && is(given) {
+		if given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); bearer && isToken(given) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if first, _, deeper := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); deeper && is(first) {
+		if first, _, deeper := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); deeper && isToken(first) {
 			http.StripPrefix("/"+first, next).ServeHTTP(w, r)
 			return
 		}
@@ -54,7 +54,7 @@ func (t *Tunnel) withToken(next http.Handler) http.Handler {
 			kind = "other"
 		}
 		t.refuse(w, tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}, kind, tunnel.Unauthorized,
-			errors.New("without the token of HTTP_TUNNEL_TOKEN"))
+			errors.New("the request does not contain the token; set HTTP_TUNNEL_TOKEN to the token of the bases"))
 	})
 }
 
@@ -76,7 +76,7 @@ func (t *Tunnel) heartbeat(w http.ResponseWriter, r *http.Request) {
 	}
 	from.IP = h.IP
 	t.handler.Heartbeat(from, h)
-	_, _ = io.WriteString(w, "SUCCESS") // a base that is gone sends another
+	_, _ = io.WriteString(w, "SUCCESS") // if the write fails, the base sends another heartbeat
 }
 
 func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 		t.refuse(w, from, kindQueryBaseline, reason, err)
 		return
 	}
-	if len(t.opts.Networks) == 0 { // else it may have come through a proxy
+	if len(t.opts.Networks) == 0 { // with networks, the peer can be a proxy
 		from.IP = peer(r).String()
 	}
 	select {
@@ -101,14 +101,14 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 	answer, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))
 	if err != nil {
 		t.opts.Logger.Warn("could not answer a baseline query", "base", m.Identity, "err", err)
-		http.Error(w, "the baseline could not be written", http.StatusInternalServerError)
+		http.Error(w, "could not encode the baseline", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) //nolint:gosec // JSON, not HTML. If the write fails, the base sends the query again
 }
 
-// origin returns the sender of a message, from the message and its certificate. err is the error of reading the
+// origin returns the origin of a message, from its identity and its certificate. err is an error of decoding the
 // message.
 func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunnel.Origin, tunnel.Rejection, error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, At: time.Now()}
@@ -123,21 +123,23 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 		return from, tunnel.Malformed, fmt.Errorf("%s %w", kind, errNoIdentity)
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		if !names(r.TLS.VerifiedChains[0][0], identity) {
+		if !isCertificateOf(r.TLS.VerifiedChains[0][0], identity) {
 			return from, tunnel.Unauthorized,
-				fmt.Errorf("%s of base %q with a certificate of another name", kind, identity)
+				fmt.Errorf("the certificate of the %s of base %q is for another name", kind, identity)
 		}
 		from.Certified = true
 	}
 	return from, "", nil
 }
 
-// names reports whether a certificate belongs to a base: its common name, a DNS name or an address is the identity.
-func names(c *x509.Certificate, identity string) bool {
+// isCertificateOf reports whether a certificate is for an identity: its common name, a DNS name or an IP address is the
+// identity.
+func isCertificateOf(c *x509.Certificate, identity string) bool {
 	return c.Subject.CommonName == identity || slices.Contains(c.DNSNames, identity) ||
 		slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool { return ip.String() == identity })
 }
 
+// peer returns the remote address of a request, or the zero Addr.
 func peer(r *http.Request) netip.Addr {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -154,29 +156,29 @@ const (
 
 var (
 	errTooLarge   = fmt.Errorf("body larger than %d KiB", maxBody>>10)
-	errNoIdentity = errors.New("without an identity: over HTTP nothing else tells which base it is from")
+	errNoIdentity = errors.New("without an identity, which is required over HTTP")
 )
 
-// receive reads and decodes the body of a request. The body counts as held until it returns. If the body cannot be
-// read, receive sends the response and ok is false. err is an error of decode.
+// receive reads and decodes the body of a request. The body counts as held by its connection until receive returns. If
+// the body cannot be read, receive sends the response, and ok is false. err is an error of decode.
 func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string,
 	decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
 	body.conn, _ = r.Context().Value(connKey{}).(net.Conn)
-	defer func() { door.Hold(body.conn, -body.size) }()
+	defer func() { connlimit.AddBytes(body.conn, -body.size) }()
 	data, err := io.ReadAll(body)
 	if err != nil {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}
 		switch _, large := errors.AsType[*http.MaxBytesError](err); {
 		case large:
 			t.refuse(w, from, kind, tunnel.Oversized, errTooLarge)
-		case errors.Is(err, net.ErrClosed): // the tunnel ends, or the connection was evicted: evicted reports that
+		case errors.Is(err, net.ErrClosed): // the tunnel is stopping, or evicted has reported the connection
 		default:
 			t.refuse(w, from, kind, tunnel.Malformed, fmt.Errorf("reading the body: %w", err))
 		}
 		return m, false, nil
 	}
-	// The answer may take longer. httptest.ResponseRecorder does not support deadlines.
+	// The response may take longer. httptest.ResponseRecorder does not support deadlines.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	m, err = decode(data)
 	return m, true, err
@@ -192,7 +194,7 @@ type heldBody struct {
 func (b *heldBody) Read(into []byte) (int, error) {
 	n, err := b.Reader.Read(into)
 	b.size += n
-	door.Hold(b.conn, n)
+	connlimit.AddBytes(b.conn, n)
 	return n, err
 }
 
@@ -204,8 +206,8 @@ func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, b
 	return func(address netip.Prefix, connections, bytes int) {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 		t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, the most "+
-				"of all addresses", limit, address, connections, bytes))
+			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, more than "+
+				"other addresses", limit, address, connections, bytes))
 	}
 }
 

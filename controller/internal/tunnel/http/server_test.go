@@ -28,7 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// serve runs a tunnel on a free port until the test ends.
+// serve starts a tunnel on a free port until the test ends.
 func serve(t *testing.T, opts Options, h tunnel.Handler) *Tunnel {
 	t.Helper()
 	opts.Addr = "127.0.0.1:0"
@@ -58,7 +58,7 @@ func post(c *http.Client, url, body string) (status int, text string, err error)
 	return resp.StatusCode, string(b), err
 }
 
-// client opens one connection for each request, so that none is left to wait for at the end.
+// client uses one connection per request, so that no idle connections are left.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 const heartbeatC = `{"baseMetadata":{"clusterName":"default","identity":"a","name":"base","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":1238,"state":"activated"}`
@@ -69,7 +69,7 @@ func TestServer(t *testing.T) {
 	cases := []struct {
 		name, method, path, body string
 		status                   int
-		text                     string // a part of the answer, if it is an error
+		text                     string // a part of the response to an error
 		want                     []event
 	}{
 		{
@@ -169,37 +169,37 @@ func TestServer(t *testing.T) {
 			}
 			if resp.StatusCode != c.status || !strings.Contains(string(text), c.text) ||
 				c.status == 200 && string(text) != c.text {
-				t.Errorf("answered %d %q, want %d %q", resp.StatusCode, text, c.status, c.text)
+				t.Errorf("status %d, body %q, want %d %q", resp.StatusCode, text, c.status, c.text)
 			}
 			got := h.all()
 			for i := range got {
 				if err := got[i].Err; err != nil && string(text) != err.Error()+"\n" {
-					t.Errorf("answered %q, but rejected with %q", text, err)
+					t.Errorf("response %q, but rejected with %q", text, err)
 				}
 				if age := time.Since(got[i].From.At); age < 0 || age > time.Minute {
-					t.Errorf("told as of %s", got[i].From.At)
+					t.Errorf("the time of the message is %s", got[i].From.At)
 				}
-				// which is refused before it is read
+				// A request without a token is rejected before its body is read.
 				if got[i].From.Peer != "127.0.0.1" && got[i].Reason != tunnel.Oversized {
 					t.Errorf("the peer is %q, want 127.0.0.1", got[i].From.Peer)
 				}
 				got[i].From.At, got[i].From.Peer = time.Time{}, ""
 			}
 			if diff := cmp.Diff(c.want, got, sameError); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+				t.Errorf("handler calls (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// everywhere are networks of all addresses.
+// everywhere contains all addresses.
 var everywhere = tunnel.Networks{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// beat is what a base at an address posts.
+// beat returns the heartbeat of a base with an address.
 func beat(ip string) string { return strings.Replace(heartbeatC, "10.1.2.3", ip, 1) }
 
-// A base has the address that it speaks from, unless others are allowed: commands go there.
-func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
+// A base must report the address that it sends from, unless the networks allow another one.
+func TestReportedAddressMustBePeerAddress(t *testing.T) {
 	from := func(peer, path, body string) (int, event) {
 		h := newHandler()
 		r := httptest.NewRequest("POST", path, strings.NewReader(body))
@@ -224,18 +224,18 @@ func TestTheAddressOfABaseIsItsOwn(t *testing.T) {
 		status, e := from(c.peer, "/heartbeat", beat(c.ip))
 		if status != c.status || (status == 200) != (e.From.IP == c.ip && e.Heartbeat.IP == c.ip) ||
 			(status != 200) != (e.Reason == tunnel.WrongAddress) {
-			t.Errorf("%s from %s: %d, told %+v; want %d", c.ip, c.peer, status, e, c.status)
+			t.Errorf("%s from %s: status %d, calls %+v; want %d", c.ip, c.peer, status, e, c.status)
 		}
 	}
 	if status, e := from("10.1.2.3:5", "/queryBaseline", `{"identity":"a"}`); status != 200 || e.From.IP != "" {
-		t.Errorf("a baseline query where a proxy may stand between: %d, told %+v", status, e)
+		t.Errorf("a baseline query with networks: status %d, calls %+v", status, e)
 	}
 	h := newHandler()
 	r := httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`))
 	r.RemoteAddr = "10.1.2.3:5"
 	New(Options{}, h).routes().ServeHTTP(httptest.NewRecorder(), r)
 	if e := <-h.told; e.From.IP != "10.1.2.3" {
-		t.Errorf("a baseline query was told as %+v", e)
+		t.Errorf("a baseline query: calls %+v", e)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestRequestHeadersAreLimited(t *testing.T) {
 	}
 }
 
-func TestAToken(t *testing.T) {
+func TestToken(t *testing.T) {
 	h := newHandler()
 	tn := New(Options{Networks: everywhere, Token: "secret"}, h)
 	for _, c := range []struct {
@@ -285,18 +285,18 @@ func TestAToken(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		tn.routes().ServeHTTP(w, r)
-		told := h.all()
-		refused := len(told) == 1 && told[0].Reason == tunnel.Unauthorized
-		heard := len(told) == 1 && told[0].Heartbeat.Identity == "a"
+		calls := h.all()
+		refused := len(calls) == 1 && calls[0].Reason == tunnel.Unauthorized
+		heard := len(calls) == 1 && calls[0].Heartbeat.Identity == "a"
 		if w.Code != c.status || heard != (c.status == 200) || refused != (c.status == 401) ||
 			strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s, %q: %d %s, told %+v; want %d", c.path, c.authorization, w.Code, w.Body, told, c.status)
+			t.Errorf("%s, %q: %d %s, calls %+v; want %d", c.path, c.authorization, w.Code, w.Body, calls, c.status)
 		}
 	}
 }
 
-// Baseline queries read many objects: a few are answered at once.
-func TestBaselineQueriesAtOnce(t *testing.T) {
+// Only a few baseline queries are handled concurrently, because they read many objects.
+func TestMaxBaselineQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowHandler{fakeHandler: newHandler(), goOn: make(chan struct{})}
 		routes := New(Options{}, h).routes()
@@ -305,8 +305,8 @@ func TestBaselineQueriesAtOnce(t *testing.T) {
 				httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
 		}
 		synctest.Wait()
-		if n := h.under.Load(); n != tunnel.Baselines {
-			t.Errorf("%d queries are answered at once, want %d", n, tunnel.Baselines)
+		if n := h.under.Load(); n != tunnel.MaxBaselineQueries {
+			t.Errorf("%d queries are handled concurrently, want %d", n, tunnel.MaxBaselineQueries)
 		}
 		close(h.goOn)
 		synctest.Wait()
@@ -316,7 +316,7 @@ func TestBaselineQueriesAtOnce(t *testing.T) {
 	})
 }
 
-// deadlined is an answer whose connection has a time for reading.
+// deadlined is a ResponseWriter that records the read deadline.
 type deadlined struct {
 	*httptest.ResponseRecorder
 	until time.Time
@@ -327,14 +327,14 @@ func (d *deadlined) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// What has been read may be answered in its own time: a query that waits for its turn is not given up
-// when the time for reading is over.
-func TestReadingEndsWithTheBody(t *testing.T) {
+// The read deadline ends when the body is read, so that a waiting query is not canceled
+// by it.
+func TestReadDeadlineEndsWithBody(t *testing.T) {
 	w := &deadlined{httptest.NewRecorder(), time.Now().Add(bodyTimeout)}
 	New(Options{}, newHandler()).routes().ServeHTTP(w,
 		httptest.NewRequest("POST", "/queryBaseline", strings.NewReader(`{"identity":"a"}`)))
 	if w.Code != http.StatusOK || !w.until.IsZero() {
-		t.Errorf("%d, and reading ends %s", w.Code, w.until)
+		t.Errorf("status %d, read deadline %s", w.Code, w.until)
 	}
 }
 
@@ -351,17 +351,17 @@ func (s *slowHandler) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []ark
 	return s.fakeHandler.BaselineQuery(from, m)
 }
 
-func TestATakenPortStopsTheStart(t *testing.T) {
+func TestStartFailsIfPortIsInUse(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	second := New(Options{Addr: tn.Addr()}, newHandler())
 	if err := second.Start(t.Context()); err == nil ||
 		!strings.Contains(err.Error(), "listening for heartbeats over HTTP") ||
 		!strings.Contains(err.Error(), tn.Addr()) {
-		t.Errorf("error %v, want one that names the address", err)
+		t.Errorf("error %v, want an error with the address", err)
 	}
 }
 
-// issue makes a certificate that an authority has signed, or an authority.
+// issue returns a certificate that a CA has signed, or a CA certificate.
 func issue(t *testing.T, name string, ca *tls.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -403,7 +403,7 @@ func TestMutualTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		certificates []tls.Certificate
 		identity     string
-		status       int // 0: no answer
+		status       int // 0 means no response
 	}{
 		"with its certificate":       {[]tls.Certificate{issue(t, "a", &ca)}, "a", 200},
 		"an address as its identity": {[]tls.Certificate{issue(t, "x", &ca)}, "127.0.0.1", 200},
@@ -424,15 +424,15 @@ func TestMutualTLS(t *testing.T) {
 				if status != c.status || (err != nil) != (c.status == 0) {
 					t.Errorf("%s: %d %s, error %v; want %d", path, status, text, err, c.status)
 				}
-				told := h.all()
-				if heard := len(told) == 1 && told[0].Reason == "" &&
-					told[0].From.Certified; heard != (c.status == 200) {
-					t.Errorf("%s: told %+v", path, told)
+				calls := h.all()
+				if heard := len(calls) == 1 && calls[0].Reason == "" &&
+					calls[0].From.Certified; heard != (c.status == 200) {
+					t.Errorf("%s: calls %+v", path, calls)
 				}
 			}
 		})
 	}
 	if status, _, err := post(client, "http://"+tn.Addr()+"/heartbeat", heartbeatC); err == nil && status == 200 {
-		t.Error("plain HTTP was served beside TLS")
+		t.Error("plain HTTP is served in addition to TLS")
 	}
 }

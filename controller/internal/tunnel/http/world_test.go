@@ -28,7 +28,7 @@ type event struct {
 	Err       error
 }
 
-// fakeHandler records what it is told.
+// fakeHandler records its calls.
 type fakeHandler struct {
 	baseline []arklet.Module
 	told     chan event
@@ -62,7 +62,7 @@ func (f *fakeHandler) Rejected(from tunnel.Origin, kind string, reason tunnel.Re
 	f.told <- event{From: from, Kind: kind, Reason: reason, Err: err}
 }
 
-// all returns what was told since the last call, without waiting.
+// all returns the calls since the last call of all. It does not block.
 func (f *fakeHandler) all() []event {
 	var events []event
 	for {
@@ -75,8 +75,8 @@ func (f *fakeHandler) all() []event {
 	}
 }
 
-// fakeArklet answers requests over connections in memory, as protocol 4.2 says: what answer returns
-// is written as it is, and the end of it is the end of the connection.
+// fakeArklet answers requests over in-memory connections like arklet (protocol 4.2): it writes the result of answer
+// unchanged, and closes the connection.
 type fakeArklet struct {
 	// answer returns the bytes on the wire. It may block.
 	answer func(addr string, r *http.Request, body string) string
@@ -107,10 +107,10 @@ func (f *fakeArklet) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	return ours, nil
 }
 
-// says returns an answer as arklet writes it: neither length nor type.
+// says returns a response like arklet's, without length and type.
 func says(body string) string { return "HTTP/1.1 200 OK\r\n\r\n" + body }
 
-// newClient is a tunnel to a fake arklet. Call end before the test ends.
+// newClient returns a tunnel to a fake arklet. Call end before the test ends.
 func newClient(t *testing.T, opts Options, answer func(addr string, r *http.Request, body string) string) (tn *Tunnel,
 	h *fakeHandler, f *fakeArklet) {
 	t.Helper()

@@ -17,46 +17,46 @@ import (
 // ErrRefused reports that the broker accepted the connection and refused the subscription.
 var ErrRefused = errors.New("the MQTT broker refused the subscription")
 
-// How soon a half-open connection is closed, and the delays between connection attempts.
+// The time to detect a half-open connection, the delays between connection attempts, and the handshake timeout.
 const (
-	defaultNotice = 14 * time.Second
-	minNotice     = 3 * time.Second
-	firstPause    = 250 * time.Millisecond
-	longestPause  = 5 * time.Second
-	handshake     = 10 * time.Second // until CONNACK, and until SUBACK
+	defaultDetectWithin = 14 * time.Second
+	minDetectWithin     = 3 * time.Second
+	firstPause          = 250 * time.Millisecond
+	longestPause        = 5 * time.Second
+	handshake           = 10 * time.Second // until CONNACK, and until SUBACK
 )
 
-// keepAlive returns the keep-alive period and the ping timeout. The library pings after at most 5/4 k without
-// messages, and notices a missing answer within timeout + k/4. So a half-open connection is noticed within notice.
-func keepAlive(notice time.Duration) (k, timeout time.Duration) {
-	k = (notice * 3 / 7).Truncate(time.Second)
-	return k, notice - k*3/2
+// keepAlive returns the keep-alive period k and the ping timeout for a maximum time to detect a half-open connection.
+// The library sends a ping after at most 5/4 k without messages, and detects a missing answer within timeout + k/4.
+func keepAlive(detectWithin time.Duration) (k, timeout time.Duration) {
+	k = (detectWithin * 3 / 7).Truncate(time.Second)
+	return k, detectWithin - k*3/2
 }
 
-// Start keeps the tunnel connected until ctx ends.
+// Start connects the tunnel, and reconnects it, until ctx is done.
 func (t *Tunnel) Start(ctx context.Context) error {
-	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.Baselines)
+	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.MaxBaselineQueries)
 	defer t.queries.stop()
-	defer t.inbox.stop() // first: it puts queries
-	pause, said := t.opts.Speed.Of(firstPause), ""
+	defer t.inbox.stop() // first, because its workers queue baseline queries
+	pause, logged := t.opts.TimeScale.Of(firstPause), ""
 	for {
 		served, err := t.serve(ctx)
-		t.trouble.Store(&err)
+		t.connErr.Store(&err)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // whatever ended the connection, it was to end
+			return nil //nolint:nilerr // the error of the connection does not matter
 		}
 		if served {
-			pause, said = t.opts.Speed.Of(firstPause), ""
+			pause, logged = t.opts.TimeScale.Of(firstPause), ""
 		}
-		if err.Error() != said { // log the same error once
-			said = err.Error()
-			t.opts.Logger.Warn("no connection to the MQTT broker", "broker", t.opts.Broker, "err", err)
+		if err.Error() != logged { // log the same error once
+			logged = err.Error()
+			t.opts.Logger.Warn("not connected to the MQTT broker", "broker", t.opts.Broker, "err", err)
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, t.opts.Speed.Of(longestPause))
+		pause = min(2*pause, t.opts.TimeScale.Of(longestPause))
 	}
 }
 
@@ -65,19 +65,20 @@ type connection struct {
 	queries queries
 }
 
-// serve connects and blocks until the connection is lost or ctx ends. served reports whether it was subscribed. Each
-// connection has a client of its own: otherwise the library would send unacknowledged commands again on the next
-// connection.
+// serve connects, and blocks until the connection is lost or ctx is done. served reports whether the subscription
+// succeeded. Each connection has a new client, because otherwise the library would resend unacknowledged commands on
+// the next connection.
 func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	lost := make(chan error, 1)
 	options := t.clientOptions(func(err error) { lost <- err })
 	client := paho.NewClient(options)
-	defer client.Disconnect(100) // milliseconds for what is under way
+	defer client.Disconnect(100) // milliseconds for messages in progress
 	switch err := wait(ctx, client.Connect(), handshake); {
 	case errors.Is(err, packets.ErrorRefusedIDRejected):
-		// Without the random part of the id, so that Start logs the error once.
-		return false, fmt.Errorf("the broker refuses the client id %q and a random part, %d bytes: %w; "+
-			"allow it in its settings, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID, len(options.ClientID), err)
+		// The error does not contain the random part of the ID, so that Start logs it once.
+		return false, fmt.Errorf("the broker rejected the client ID %q with a random suffix, %d bytes in total: %w; "+
+			"allow the client ID in the settings of the broker, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID,
+			len(options.ClientID), err)
 	case err != nil:
 		return false, fmt.Errorf("connecting: %w", err)
 	}
@@ -87,18 +88,18 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	if err := subscribe(ctx, client, filter, t.receive); err != nil {
 		return false, err
 	}
-	t.trouble.Store(nil)
-	defer t.trouble.Store(&ErrNotConnected)
+	t.connErr.Store(nil)
+	defer t.connErr.Store(&ErrNotConnected)
 	t.opts.Logger.Info("connected to the MQTT broker", "broker", t.opts.Broker, "topic", filter)
 	if t.opts.OnConnected != nil {
 		t.opts.OnConnected()
 	}
 	cleared := t.clearRetained(ctx, client)
-	e := t.echo.Load().anew()
+	e := t.echo.Load().forNextConnection()
 	t.echo.Store(e)
-	stands, ended := context.WithCancel(ctx)
-	defer ended()
-	go t.echoes(stands, client, e)
+	echoCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go t.echoes(echoCtx, client, e)
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,21 +113,21 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
-// randomID is the number of random characters in a client ID. It keeps IDs within 64 characters, the limit of some
-// brokers.
+// randomID is the number of random characters in a client ID. It keeps IDs with usual prefixes within 64 characters,
+// the limit of some brokers.
 const randomID = 7
 
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
-	k, timeout := keepAlive(t.opts.Notice)
+	k, timeout := keepAlive(t.opts.DetectWithin)
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
 		SetClientID(t.opts.ClientID + "-" + rand.Text()[:randomID]).
-		SetProtocolVersion(4). // 3.1.1; otherwise the library repeats each refused attempt with another version
+		SetProtocolVersion(4). // 3.1.1; without it, the library repeats each refused attempt with another version
 		SetCleanSession(true).
 		SetKeepAlive(k).
 		SetPingTimeout(timeout).
 		SetConnectTimeout(handshake).
-		SetWriteTimeout(timeout). // a half-open connection takes no more at some time
+		SetWriteTimeout(timeout). // writes to a half-open connection block at some point
 		SetAutoReconnect(false).
 		SetConnectRetry(false).
 		SetOrderMatters(true).
@@ -142,14 +143,14 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	return o
 }
 
-// ignore receives messages without a subscription: the library acknowledges only messages that have a handler, and a
-// broker stops sending when too many are not acknowledged.
+// ignore receives messages without a subscription. The library acknowledges only messages with a handler, and a broker
+// stops sending messages when too many are not acknowledged.
 func ignore(paho.Client, paho.Message) {}
 
 // refused is the return code of a SUBACK [MQTT-3.9.3-1].
 const refused = 0x80
 
-// subscribe subscribes with QoS 1. The library reports no error if the broker refuses in the SUBACK.
+// subscribe subscribes with QoS 1. It checks the SUBACK for a refusal, which the library does not report.
 func subscribe(ctx context.Context, client paho.Client, filter string, receive paho.MessageHandler) error {
 	token := client.Subscribe(filter, 1, receive)
 	if err := wait(ctx, token, handshake); err != nil {
@@ -161,7 +162,7 @@ func subscribe(ctx context.Context, client paho.Client, filter string, receive p
 	return nil
 }
 
-// wait waits for a token.
+// wait blocks until a token is complete, ctx is done, or atMost has passed.
 func wait(ctx context.Context, token paho.Token, atMost time.Duration) error {
 	late := time.NewTimer(atMost)
 	defer late.Stop()

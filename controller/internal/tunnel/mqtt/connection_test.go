@@ -22,23 +22,23 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// doorman is an ACL that lets nobody subscribe while shut.
-type doorman struct {
+// aclHook is an ACL that rejects subscriptions while shut.
+type aclHook struct {
 	broker.HookBase
 	shut atomic.Bool
 }
 
-func (d *doorman) Provides(b byte) bool {
+func (d *aclHook) Provides(b byte) bool {
 	return bytes.IndexByte([]byte{broker.OnConnectAuthenticate, broker.OnACLCheck}, b) >= 0
 }
 
-func (d *doorman) OnConnectAuthenticate(*broker.Client, mochi.Packet) bool { return true }
+func (d *aclHook) OnConnectAuthenticate(*broker.Client, mochi.Packet) bool { return true }
 
-func (d *doorman) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
+func (d *aclHook) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 	return write || !d.shut.Load()
 }
 
-// serveBroker runs a broker with a hook until the test ends.
+// serveBroker starts a broker with a hook until the test ends.
 func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -60,57 +60,57 @@ func serveBrokerOn(t *testing.T, l net.Listener, hook broker.Hook) *broker.Serve
 	if err := s.Serve(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // it has no error that matters here
+	t.Cleanup(func() { _ = s.Close() }) // the error does not matter
 	return s
 }
 
-func TestARefusedSubscription(t *testing.T) {
-	d := &doorman{}
+func TestRefusedSubscription(t *testing.T) {
+	d := &aclHook{}
 	d.shut.Store(true)
 	_, addr := serveBroker(t, d)
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	tun := startTunnel(t, addr, h, connected)
 	waitFor(t, "the refusal", func() error {
-		if err := tun.Trouble(); !errors.Is(err, ErrRefused) {
-			return fmt.Errorf("trouble: %v", err) //nolint:errorlint // it may be nil
+		if err := tun.ConnectionError(); !errors.Is(err, ErrRefused) {
+			return fmt.Errorf("connection error: %v", err) //nolint:errorlint // it may be nil
 		}
 		return nil
 	})
 	if tun.Connected() {
-		t.Error("a tunnel that hears no base counts as connected")
+		t.Error("a tunnel without a subscription is connected")
 	}
 	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
 		arklet.Request{Command: arklet.CommandHealth}); !errors.Is(err, ErrNotConnected) {
-		t.Errorf("a command whose answer nobody would hear: error %v, want ErrNotConnected", err)
+		t.Errorf("a command without a subscription: error %v, want ErrNotConnected", err)
 	}
 	d.shut.Store(false)
 	wait(t)
-	if err := tun.Trouble(); err != nil {
-		t.Errorf("trouble after the subscription: %v", err)
+	if err := tun.ConnectionError(); err != nil {
+		t.Errorf("connection error after the subscription: %v", err)
 	}
-	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false,
+	publish(t, testClient(t, addr), "koupleless_dev/a/base/heart", false,
 		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true")
 }
 
-func TestHowSoonAHalfOpenConnectionIsNoticed(t *testing.T) {
-	for _, notice := range []time.Duration{minNotice, 5 * time.Second, 10 * time.Second, defaultNotice} {
+func TestKeepAlive(t *testing.T) {
+	for _, notice := range []time.Duration{minDetectWithin, 5 * time.Second, 10 * time.Second, defaultDetectWithin} {
 		k, timeout := keepAlive(notice)
 		if k < time.Second || timeout < time.Second || k%time.Second != 0 {
 			t.Errorf("for %s: ping after %s, answer within %s", notice, k, timeout)
 		}
 		if at := k*5/4 + timeout + k/4; at > notice {
-			t.Errorf("for %s: noticed after %s", notice, at)
+			t.Errorf("for %s: detected after %s", notice, at)
 		}
 	}
-	if defaultNotice > 15*time.Second {
-		t.Errorf("noticed after %s by default, want 15 s at most", defaultNotice)
+	if defaultDetectWithin > 15*time.Second {
+		t.Errorf("detected after %s by default, want at most 15 s", defaultDetectWithin)
 	}
 }
 
-// mute is a way to a broker that can cease to carry anything, both ways, without an end.
-func mute(t *testing.T, to string) (addr string, cease func()) {
+// blackhole is a relay to a broker that can drop all data in both directions without cdroppingHook the connection.
+func blackhole(t *testing.T, to string) (addr string, cease func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,11 +158,12 @@ func mute(t *testing.T, to string) (addr string, cease func()) {
 	return l.Addr().String(), func() { ceased.Store(true) }
 }
 
-func TestAHalfOpenConnectionCountsAsLost(t *testing.T) {
-	_, to := serveBroker(t, &doorman{})
-	addr, cease := mute(t, to)
+func TestHalfOpenConnectionIsClosed(t *testing.T) {
+	_, to := serveBroker(t, &aclHook{})
+	addr, cease := blackhole(t, to)
 	connected, wait := signal()
-	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, Notice: minNotice, OnConnected: connected}, newHearing())
+	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, DetectWithin: minDetectWithin, OnConnected: connected},
+		newRecorder())
 	wait(t)
 	cease()
 	waitFor(t, "the end of the connection", func() error {
@@ -173,7 +174,7 @@ func TestAHalfOpenConnectionCountsAsLost(t *testing.T) {
 	})
 }
 
-// scripted takes one MQTT connection, lets it subscribe, and returns it with the packets that come
+// scripted accepts one MQTT connection and its subscription, and returns the connection and the packets that arrive
 // after that.
 func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
 	t.Helper()
@@ -200,12 +201,12 @@ func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.
 		}
 	}
 	if _, is := next().(*packets.ConnectPacket); !is {
-		t.Fatal("the first packet is no CONNECT")
+		t.Fatal("the first packet is not a CONNECT")
 	}
 	answer(packets.NewControlPacket(packets.Connack))
 	subscribe, is := next().(*packets.SubscribePacket)
 	if !is {
-		t.Fatal("the second packet is no SUBSCRIBE")
+		t.Fatal("the second packet is not a SUBSCRIBE")
 	}
 	ack := packets.NewControlPacket(packets.Suback).(*packets.SubackPacket)
 	ack.MessageID, ack.ReturnCodes = subscribe.MessageID, []byte{1}
@@ -213,16 +214,16 @@ func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.
 	return conn, next
 }
 
-// A command that the broker did not acknowledge is not sent again on the next connection: the base
-// may have done it, or whoever asked has given it up.
-func TestNoCommandIsSentAgain(t *testing.T) {
+// A command that the broker did not acknowledge is not resent on the next connection, because the base
+// may have executed it, or the caller may not wait any more.
+func TestUnacknowledgedCommandIsNotResent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	connected, wait := signal()
-	tun := startTunnel(t, l.Addr().String(), newHearing(), connected)
+	tun := startTunnel(t, l.Addr().String(), newRecorder(), connected)
 	send := func(command arklet.Command) {
 		t.Helper()
 		if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"}, arklet.Request{Command: command}); err != nil {
@@ -239,7 +240,7 @@ func TestNoCommandIsSentAgain(t *testing.T) {
 				}
 			case *packets.PingreqPacket:
 			default:
-				t.Fatalf("%T came, want a PUBLISH", p)
+				t.Fatalf("received %T, want a PUBLISH", p)
 			}
 		}
 	}
@@ -247,7 +248,7 @@ func TestNoCommandIsSentAgain(t *testing.T) {
 	wait(t)
 	send(arklet.CommandUninstallBiz)
 	if diff := cmp.Diff("koupleless_dev/a/uninstallBiz", published(next)); diff != "" {
-		t.Errorf("on the first connection (-want +got):\n%s", diff)
+		t.Errorf("packets on the first connection (-want +got):\n%s", diff)
 	}
 	if err := conn.Close(); err != nil { // without PUBACK
 		t.Fatal(err)
@@ -256,29 +257,29 @@ func TestNoCommandIsSentAgain(t *testing.T) {
 	wait(t)
 	send(arklet.CommandHealth)
 	if diff := cmp.Diff("koupleless_dev/a/health", published(next)); diff != "" {
-		t.Errorf("first on the second connection (-want +got):\n%s", diff)
+		t.Errorf("first packet on the second connection (-want +got):\n%s", diff)
 	}
 }
 
-// fickle is a broker that refuses the first subscription to commands.
-type fickle struct {
-	doorman
+// refusingHook is a broker hook that refuses the first subscription to commands.
+type refusingHook struct {
+	aclHook
 	asked atomic.Int32
 }
 
-func (f *fickle) OnACLCheck(_ *broker.Client, topic string, write bool) bool {
+func (f *refusingHook) OnACLCheck(_ *broker.Client, topic string, write bool) bool {
 	return write || topic != "koupleless_dev/+/+" || f.asked.Add(1) > 1
 }
 
 func TestRetainedCommandsAreCleared(t *testing.T) {
-	s, addr := serveBroker(t, &fickle{})
+	s, addr := serveBroker(t, &refusingHook{})
 	for _, topic := range []string{"koupleless_dev/a/installBiz", "koupleless_dev/b/health",
 		"koupleless_dev/a/base/baseline", "koupleless_test/a/installBiz"} {
 		if err := s.Publish(topic, []byte(`{}`), true, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	startTunnelWith(t, Options{Broker: "tcp://" + addr, ClearRetained: true}, newHearing())
+	startTunnelWith(t, Options{Broker: "tcp://" + addr, ClearRetained: true}, newRecorder())
 	waitFor(t, "the retained commands of dev to go", func() error {
 		var left []string
 		for topic := range s.Topics.Retained.GetAll() {
@@ -293,13 +294,13 @@ func TestRetainedCommandsAreCleared(t *testing.T) {
 	})
 }
 
-// A broker may still send what the tunnel asks for no more. While that is not acknowledged, it counts
-// against what the broker lets be on its way.
-func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
-	s, addr := serveBroker(t, &doorman{})
+// A broker may still send messages after the tunnel has unsubscribed. Unacknowledged messages count toward
+// the in-flight limit of the broker, so the tunnel must acknowledge them.
+func TestMessagesWithoutSubscriptionAreAcknowledged(t *testing.T) {
+	s, addr := serveBroker(t, &aclHook{})
 	connected := make(chan struct{}, 1)
 	tun := startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: func() { connected <- struct{}{} }},
-		newHearing())
+		newRecorder())
 	<-connected
 	client, topic := idsOfTunnel(s)[0], "koupleless_dev/a/health"
 	s.Topics.Subscribe(client, mochi.Subscription{Filter: topic, Qos: 1})
@@ -311,16 +312,16 @@ func TestWhatNobodyAsksForIsAcknowledged(t *testing.T) {
 	waitFor(t, "all to be sent and acknowledged", func() error {
 		cl, there := s.Clients.Get(client)
 		if !there {
-			return tun.Trouble()
+			return tun.ConnectionError()
 		}
 		if sent, n := s.Info.Clone().MessagesSent, cl.State.Inflight.Len(); sent < 30 || n > 0 {
-			return fmt.Errorf("%d messages were sent, %d are on their way", sent, n)
+			return fmt.Errorf("%d messages were sent, %d are in flight", sent, n)
 		}
 		return nil
 	})
 }
 
-// idsOfTunnel returns the MQTT client ids of the connected tunnels.
+// idsOfTunnel returns the MQTT client IDs of the connected tunnels.
 func idsOfTunnel(s *broker.Server) (ids []string) {
 	for id := range s.Clients.GetAll() {
 		if strings.HasPrefix(id, "koupleless@@@c1-") {
@@ -330,8 +331,8 @@ func idsOfTunnel(s *broker.Server) (ids []string) {
 	return ids
 }
 
-// The error of a broker that refuses the client id names the id and the setting.
-func TestTheClientIDIsRefused(t *testing.T) {
+// The error for a rejected client ID contains the ID and the setting.
+func TestRejectedClientID(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +348,7 @@ func TestTheClientIDIsRefused(t *testing.T) {
 			_, _ = conn.Write([]byte{packets.Connack << 4, 2, 0, packets.ErrRefusedIDRejected})
 		}
 	}()
-	tun := New(Options{Broker: "tcp://" + l.Addr().String(), ClientID: "koupleless@@@c1", Env: "dev"}, newHearing())
+	tun := New(Options{Broker: "tcp://" + l.Addr().String(), ClientID: "koupleless@@@c1", Env: "dev"}, newRecorder())
 	_, err = tun.serve(t.Context())
 	if err == nil || !strings.Contains(err.Error(), `"koupleless@@@c1"`) || !strings.Contains(err.Error(), "23") ||
 		!strings.Contains(err.Error(), "MQTT_CLIENT_PREFIX") {
@@ -355,17 +356,17 @@ func TestTheClientIDIsRefused(t *testing.T) {
 	}
 }
 
-// A broker disconnects a client if another one connects with its id. Other clients cannot know the id of a
-// controller, because each connection has a new id.
-func TestTheClientIDIsRandom(t *testing.T) {
-	s, addr := serveBroker(t, &doorman{})
+// A broker disconnects a client if another client connects with the same ID. Other clients cannot know the ID of a
+// controller, because each connection has a new random ID.
+func TestClientIDIsRandom(t *testing.T) {
+	s, addr := serveBroker(t, &aclHook{})
 	connected, wait := signal()
-	h := newHearing()
+	h := newRecorder()
 	startTunnel(t, addr, h, connected)
 	wait(t)
 	first := idsOfTunnel(s)
 	if len(first) != 1 || len(first[0]) != len("koupleless@@@c1-")+randomID {
-		t.Fatalf("client ids of the tunnel: %q", first)
+		t.Fatalf("client IDs of the tunnel: %q", first)
 	}
 	other := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(
 		"koupleless@@@c1").SetAutoReconnect(false))
@@ -377,14 +378,14 @@ func TestTheClientIDIsRandom(t *testing.T) {
 		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "a: heartbeat of base:1, active true")
 	if diff := cmp.Diff(first, idsOfTunnel(s)); diff != "" {
-		t.Fatalf("another client has ended the connection of the tunnel (-before +after):\n%s", diff)
+		t.Fatalf("another client has closed the connection of the tunnel (-before +after):\n%s", diff)
 	}
 	c, _ := s.Clients.Get(first[0])
 	c.Stop(errors.New("the broker ends the connection"))
 	wait(t)
 	waitFor(t, "only the second connection to be left", func() error {
 		if again := idsOfTunnel(s); len(again) != 1 || again[0] == first[0] {
-			return fmt.Errorf("client ids after a second connection: %q, want one other than %q", again, first)
+			return fmt.Errorf("client IDs after a second connection: %q, want another ID than %q", again, first)
 		}
 		return nil
 	})

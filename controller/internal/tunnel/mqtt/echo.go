@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// echoEvery is how often the controller sends a message to itself.
-	echoEvery = time.Second
+	// echoInterval is the time between two messages that the controller sends to itself.
+	echoInterval = time.Second
 	// echoLate is the age of the oldest pending echo above which messages are late.
 	echoLate = 5 * time.Second
-	// echoLost is how long messages are treated as lost after a lost echo.
+	// echoLost is how long messages of bases are assumed to be lost after a lost echo.
 	echoLost = 10 * time.Second
-	// mostEchoes is the maximum number of pending echoes.
-	mostEchoes = 1000
+	// maxEchoes is the maximum number of pending echoes.
+	maxEchoes = 1000
 )
 
-// echo measures the delay of messages through the broker, by messages that the controller sends to itself. A broker
-// delays and at last drops messages for a slow client, which the connection does not show. If no echo ever returns,
-// because the broker does not permit it, nothing is measured. Its methods may be called concurrently.
+// echo measures the delay of messages through the broker with messages that the controller sends to itself. A broker
+// delays and finally drops the messages for a slow client, without closing the connection. If no echo ever returns,
+// because the broker does not permit it, messages are not treated as late. The methods may be called concurrently.
 type echo struct {
 	mu   sync.Mutex
-	came bool        // one has come back, over any connection
-	sent []time.Time // those on their way, the oldest first
-	last int         // the number of the last of them
-	lost time.Time   // when it showed that one was
+	came bool        // an echo has returned, over any connection
+	sent []time.Time // send times of pending echoes, oldest first
+	last int         // number of the last echo
+	lost time.Time   // when a lost echo was detected
 }
 
-// anew returns the echo of the next connection, without pending ones.
-func (e *echo) anew() *echo {
+// forNextConnection returns an echo without pending echoes for the next connection.
+func (e *echo) forNextConnection() *echo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return &echo{came: e.came, last: e.last}
@@ -44,17 +44,17 @@ func (e *echo) next(now time.Time) int {
 	defer e.mu.Unlock()
 	e.last++
 	e.sent = append(e.sent, now)
-	e.sent = e.sent[max(0, len(e.sent)-mostEchoes):]
+	e.sent = e.sent[max(0, len(e.sent)-maxEchoes):]
 	return e.last
 }
 
-// back removes a pending echo. The broker keeps the order, so older pending ones are lost.
-func (e *echo) back(number int, now time.Time) {
+// returned records that an echo has returned. The broker keeps the order, so older pending echoes are lost.
+func (e *echo) returned(number int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before := number - (e.last - len(e.sent)) - 1 // older ones on their way
+	before := number - (e.last - len(e.sent)) - 1 // older pending echoes
 	if before < 0 || number > e.last {
-		return // of another connection, or of another process of this name
+		return // an echo of another connection
 	}
 	if e.came && before > 0 {
 		e.lost = now
@@ -62,8 +62,8 @@ func (e *echo) back(number int, now time.Time) {
 	e.came, e.sent = true, e.sent[before+1:]
 }
 
-// behind reports whether messages are late or lost.
-func (e *echo) behind(now time.Time) bool {
+// delayed reports whether messages are late or lost.
+func (e *echo) delayed(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.came {
@@ -72,16 +72,16 @@ func (e *echo) behind(now time.Time) bool {
 	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lost.IsZero() && now.Sub(e.lost) < echoLost
 }
 
-// Behind reports whether messages of bases arrive late or are lost, because this controller or the broker is
+// Delayed reports whether messages of bases arrive late or are lost, because this controller or the broker is
 // overloaded.
-func (t *Tunnel) Behind() bool { return t.echo.Load().behind(time.Now()) }
+func (t *Tunnel) Delayed() bool { return t.echo.Load().delayed(time.Now()) }
 
-// echoes sends a message to this process every second until ctx ends.
+// echoes sends a message to this process every second until ctx is done.
 func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
-	tick := time.NewTicker(echoEvery)
+	tick := time.NewTicker(echoInterval)
 	defer tick.Stop()
 	for {
-		client.Publish(t.echoTopic(), 1, false, strconv.Itoa(e.next(time.Now()))) // an error shows as a lost echo
+		client.Publish(t.echoTopic(), 1, false, strconv.Itoa(e.next(time.Now()))) // after an error, the echo is lost
 		select {
 		case <-ctx.Done():
 			return
@@ -90,17 +90,17 @@ func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	}
 }
 
-// echoTopic is the topic of a baseline for a base that does not exist: a controller has permission to publish and
-// receive it.
+// echoTopic returns the topic of echoes. It is the baseline topic of a base that does not exist, because the broker
+// allows controllers to publish and receive baselines.
 func (t *Tunnel) echoTopic() string { return t.prefix + t.self + "/base/baseline" }
 
-// heardItself records an echo when the inbox handles it, as a message of a base.
-func (t *Tunnel) heardItself(m paho.Message) {
+// handleEcho queues an echo in the inbox like a message of a base, so that the delay includes the inbox.
+func (t *Tunnel) handleEcho(m paho.Message) {
 	number, err := strconv.Atoi(string(m.Payload()))
 	if err != nil {
 		return
 	}
 	e := t.echo.Load()
-	// without room it is lost, as others are
-	t.inbox.put(t.self, len(m.Payload()), func() { e.back(number, time.Now()) })
+	// The echo is lost if the inbox is full, like a message of a base.
+	t.inbox.put(t.self, len(m.Payload()), func() { e.returned(number, time.Now()) })
 }

@@ -10,7 +10,7 @@ import (
 	broker "github.com/mochi-mqtt/server/v2"
 )
 
-func TestWhatComesBackLateOrNotAtAllTells(t *testing.T) {
+func TestLateAndLostEchoes(t *testing.T) {
 	start := time.Now()
 	at := func(after time.Duration) time.Time { return start.Add(after) }
 	for _, c := range []struct {
@@ -21,87 +21,94 @@ func TestWhatComesBackLateOrNotAtAllTells(t *testing.T) {
 	}{
 		{"nothing was sent", func(*echo) {}, time.Hour, false},
 		{"none has ever come back", func(e *echo) {
-			for range 3 * mostEchoes {
+			for range 3 * maxEchoes {
 				e.next(start)
 			}
 		}, time.Hour, false},
-		{"one is on its way", func(e *echo) { e.back(e.next(start), start); e.next(start) }, echoLate, false},
-		{"one is late", func(e *echo) { e.back(e.next(start), start); e.next(start) }, echoLate + 1, true},
-		{"a late one came", func(e *echo) { e.back(e.next(start), start); e.back(e.next(start), at(time.Minute)) },
+		{"one is on its way", func(e *echo) { e.returned(e.next(start), start); e.next(start) }, echoLate, false},
+		{"one is late", func(e *echo) { e.returned(e.next(start), start); e.next(start) }, echoLate + 1, true},
+		{"a late one came", func(e *echo) {
+			e.returned(e.next(start), start)
+			e.returned(e.next(start),
+				at(time.Minute))
+		},
 			time.Minute, false},
 		{"one of two was lost",
-			func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost - 1,
+			func(e *echo) { e.returned(e.next(start), start); e.next(start); e.returned(e.next(start), start) },
+			echoLost - 1,
 			true},
 		{"one of two was lost, long ago",
-			func(e *echo) { e.back(e.next(start), start); e.next(start); e.back(e.next(start), start) }, echoLost,
+			func(e *echo) { e.returned(e.next(start), start); e.next(start); e.returned(e.next(start), start) },
+			echoLost,
 			false},
-		{"those before the first that came", func(e *echo) { e.next(start); e.back(e.next(start), start) }, 0, false},
+		{"those before the first that came", func(e *echo) { e.next(start); e.returned(e.next(start), start) }, 0,
+			false},
 		{"more are on their way than are noted", func(e *echo) {
 			first := e.next(start)
-			for range mostEchoes {
+			for range maxEchoes {
 				e.next(start)
 			}
-			e.back(first, start) // no longer known
-			e.back(e.last, start)
+			e.returned(first, start) // no longer pending
+			e.returned(e.last, start)
 		}, time.Hour, false},
 		{"one came twice", func(e *echo) {
 			n := e.next(start)
-			e.back(n, start)
-			e.back(n,
+			e.returned(n, start)
+			e.returned(n,
 				start)
 			e.next(start)
-			e.back(n, start)
+			e.returned(n, start)
 		}, echoLate, false},
-		{"one was never sent", func(e *echo) { e.back(7, start); e.next(start) }, time.Hour, false},
+		{"one was never sent", func(e *echo) { e.returned(7, start); e.next(start) }, time.Hour, false},
 	} {
 		e := &echo{}
 		c.do(e)
-		if got := e.behind(at(c.when)); got != c.want {
-			t.Errorf("%s: behind %v, want %v", c.name, got, c.want)
+		if got := e.delayed(at(c.when)); got != c.want {
+			t.Errorf("%s: delayed %v, want %v", c.name, got, c.want)
 		}
-		if len(e.sent) > mostEchoes {
-			t.Errorf("%s: %d echoes on their way are kept", c.name, len(e.sent))
+		if len(e.sent) > maxEchoes {
+			t.Errorf("%s: %d pending echoes", c.name, len(e.sent))
 		}
 	}
 }
 
-func TestOverANewConnectionNothingIsLateYet(t *testing.T) {
+func TestNewConnectionHasNoPendingEchoes(t *testing.T) {
 	now := time.Now()
 	e := &echo{}
-	e.back(e.next(now), now)
+	e.returned(e.next(now), now)
 	e.next(now)
 	e.next(now)
-	e.back(e.last, now)
+	e.returned(e.last, now)
 	late := e.next(now)
-	e = e.anew()
-	if e.behind(now.Add(time.Hour)) {
-		t.Error("behind, with nothing on its way")
+	e = e.forNextConnection()
+	if e.delayed(now.Add(time.Hour)) {
+		t.Error("delayed without pending echoes")
 	}
-	e.back(late, now)
+	e.returned(late, now)
 	e.next(now)
-	if !e.behind(now.Add(echoLate + 1)) {
-		t.Error("not behind with a late echo: that echoes come back is not known any more")
+	if !e.delayed(now.Add(echoLate + 1)) {
+		t.Error("not delayed with a late echo, although echoes returned before")
 	}
 }
 
-// losing is a broker that drops what a controller says to itself while it is told to.
-type losing struct {
-	doorman
+// droppingHook is a broker hook that can drop echoes.
+type droppingHook struct {
+	aclHook
 	on atomic.Bool
 }
 
-func (l *losing) Provides(hook byte) bool {
-	return hook == broker.OnACLCheck || l.doorman.Provides(hook)
+func (l *droppingHook) Provides(hook byte) bool {
+	return hook == broker.OnACLCheck || l.aclHook.Provides(hook)
 }
 
-func (l *losing) OnACLCheck(_ *broker.Client, topic string, write bool) bool {
+func (l *droppingHook) OnACLCheck(_ *broker.Client, topic string, write bool) bool {
 	return write || !l.on.Load() || !strings.HasSuffix(topic, "/base/baseline")
 }
 
-func TestAControllerThatDoesNotHearItselfIsBehind(t *testing.T) {
-	b := &losing{}
+func TestTunnelIsDelayedWhileEchoesAreLost(t *testing.T) {
+	b := &droppingHook{}
 	_, addr := serveBroker(t, b)
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	tun := startTunnel(t, addr, h, connected)
 	wait(t)
@@ -120,12 +127,12 @@ func TestAControllerThatDoesNotHearItselfIsBehind(t *testing.T) {
 		defer e.mu.Unlock()
 		return e.came
 	})
-	if tun.Behind() {
-		t.Error("a controller that hears itself is behind")
+	if tun.Delayed() {
+		t.Error("the tunnel is delayed although echoes return")
 	}
 	b.on.Store(true)
-	is("the controller to notice", tun.Behind)
+	is("the controller to notice", tun.Delayed)
 	if len(h.lines) > 0 {
-		t.Errorf("what it said to itself was taken for what a base says: %s", <-h.lines)
+		t.Errorf("an echo was passed to the handler: %s", <-h.lines)
 	}
 }

@@ -7,36 +7,36 @@ const (
 	inboxWorkers = 8
 	inboxOfBase  = 4 << 20  // bytes
 	inboxOfAll   = 64 << 20 // bytes
-	// messageCost is the memory of a message besides its payload.
+	// messageCost is the memory of a message in addition to its payload.
 	messageCost = 512
 )
 
-// inbox handles messages in a few goroutines, so that a slow message does not block the connection or other bases.
-// Messages of one base are handled in order, and the bases take turns. Its methods may be called concurrently.
+// inbox handles messages in a few goroutines, so that a slow message does not block the connection or other bases. It
+// handles the messages of one base in order, and alternates between bases. The methods may be called concurrently.
 type inbox struct {
 	mu      sync.Mutex
-	ready   sync.Cond // a base has its turn, or the end
-	bases   map[string]*letters
-	turns   []*letters // bases with messages that no worker handles
+	ready   sync.Cond // signals a new element of turns, or stopped
+	bases   map[string]*baseQueue
+	turns   []*baseQueue // bases with queued messages and without a worker
 	size    int
 	stopped bool
 	workers sync.WaitGroup
 }
 
-// letters are the messages of one base.
-type letters struct {
+// baseQueue contains the messages of one base.
+type baseQueue struct {
 	identity string
-	waiting  []letter
-	size     int // with the one that is worked on
+	waiting  []message
+	size     int // includes the message that is being handled
 }
 
-type letter struct {
+type message struct {
 	size int
 	work func()
 }
 
 func newInbox(workers int) *inbox {
-	b := &inbox{bases: map[string]*letters{}}
+	b := &inbox{bases: map[string]*baseQueue{}}
 	b.ready.L = &b.mu
 	for range workers {
 		b.workers.Go(b.run)
@@ -44,7 +44,7 @@ func newInbox(workers int) *inbox {
 	return b
 }
 
-// put queues a message of size bytes. It does not block, and returns false if there is no room.
+// put queues a message of size bytes. It does not block. It returns false if a limit is reached.
 func (b *inbox) put(identity string, size int, work func()) bool {
 	size += messageCost
 	b.mu.Lock()
@@ -54,12 +54,12 @@ func (b *inbox) put(identity string, size int, work func()) bool {
 		return false
 	}
 	if l == nil {
-		l = &letters{identity: identity}
+		l = &baseQueue{identity: identity}
 		b.bases[identity] = l
 		b.turns = append(b.turns, l)
 		b.ready.Signal()
 	}
-	l.waiting = append(l.waiting, letter{size, work})
+	l.waiting = append(l.waiting, message{size, work})
 	l.size += size
 	b.size += size
 	return true
@@ -93,7 +93,7 @@ func (b *inbox) run() {
 	}
 }
 
-// stop discards the queued messages and waits for the current ones.
+// stop discards the queued messages, and waits until the workers have stopped.
 func (b *inbox) stop() {
 	b.mu.Lock()
 	b.stopped = true

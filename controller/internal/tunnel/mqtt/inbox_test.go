@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAMessageThatTakesLongHoldsUpItsBaseAlone(t *testing.T) {
+func TestSlowMessageDelaysOnlyItsBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newInbox(inboxWorkers)
 		var mu sync.Mutex
@@ -22,11 +22,11 @@ func TestAMessageThatTakesLongHoldsUpItsBaseAlone(t *testing.T) {
 				defer mu.Unlock()
 				done[base] = append(done[base], n)
 			}) {
-				t.Errorf("no room for message %d of %s", n, base)
+				t.Errorf("message %d of %s was rejected", n, base)
 			}
 		}
 		hang := make(chan struct{})
-		for i := range inboxWorkers - 1 { // one worker is left
+		for i := range inboxWorkers - 1 { // one worker is free
 			base := fmt.Sprintf("slow%d", i)
 			put(base, 0, func() { <-hang })
 			put(base, 1, func() {})
@@ -41,22 +41,22 @@ func TestAMessageThatTakesLongHoldsUpItsBaseAlone(t *testing.T) {
 		want := map[string][]int{"a": order, "b": order}
 		mu.Lock()
 		if diff := cmp.Diff(want, done); diff != "" {
-			t.Errorf("done while other bases hang (-want +got):\n%s", diff)
+			t.Errorf("handled while other bases are blocked (-want +got):\n%s", diff)
 		}
 		mu.Unlock()
 		close(hang)
 		synctest.Wait()
 		if !slices.Equal(done["slow0"], []int{0, 1}) {
-			t.Errorf("a base that hung: %v", done["slow0"])
+			t.Errorf("messages of a blocked base: %v", done["slow0"])
 		}
 		if b.size != 0 || len(b.bases) != 0 || len(b.turns) != 0 {
-			t.Errorf("left behind: %d bytes, %d bases, %d turns", b.size, len(b.bases), len(b.turns))
+			t.Errorf("left: %d bytes, %d bases, %d turns", b.size, len(b.bases), len(b.turns))
 		}
 		b.stop()
 	})
 }
 
-func TestBasesTakeTurns(t *testing.T) {
+func TestInboxAlternatesBetweenBases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newInbox(inboxWorkers)
 		hang := make(chan struct{})
@@ -76,13 +76,13 @@ func TestBasesTakeTurns(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		if at := slices.Index(order, "quiet"); at < 0 || at > 2*inboxWorkers {
-			t.Errorf("one message of a quiet base was worked on as number %d, after those of a loud one", at)
+			t.Errorf("the only message of a base was handled as number %d, after messages of a busy base", at)
 		}
 		b.stop()
 	})
 }
 
-func TestAnInboxIsBounded(t *testing.T) {
+func TestInboxLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newInbox(inboxWorkers)
 		hang := make(chan struct{})
@@ -94,19 +94,19 @@ func TestAnInboxIsBounded(t *testing.T) {
 			return n
 		}
 		if n := count("0"); n != 4 {
-			t.Errorf("%d messages of 1 MiB of one base found room, want 4", n)
+			t.Errorf("%d messages of 1 MiB of one base were queued, want 4", n)
 		}
 		all := 4
 		for i := 1; i < 100; i++ {
 			all += count(fmt.Sprint(i))
 		}
 		if all != 64 {
-			t.Errorf("%d messages of 1 MiB found room, want 64", all)
+			t.Errorf("%d messages of 1 MiB were queued, want 64", all)
 		}
 		close(hang)
 		synctest.Wait()
 		if !b.put("0", large, func() {}) {
-			t.Error("there is no room when all is worked on")
+			t.Error("a message was rejected although the inbox is empty")
 		}
 		small := 0
 		block := make(chan struct{})
@@ -114,12 +114,12 @@ func TestAnInboxIsBounded(t *testing.T) {
 			small++
 		}
 		if small > inboxOfBase/messageCost {
-			t.Errorf("%d empty messages found room", small)
+			t.Errorf("%d empty messages were queued", small)
 		}
 		close(block)
 		b.stop()
 		if b.put("0", 1, func() {}) {
-			t.Error("a stopped inbox takes messages")
+			t.Error("a stopped inbox accepts messages")
 		}
 	})
 }

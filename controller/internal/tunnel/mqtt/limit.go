@@ -15,22 +15,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// packetLimiter limits the size of MQTT 3.1.1 packets that are read from a connection, because the library allocates
-// the length in the header of a packet, up to 256 MiB.
+// packetLimiter limits the size of the MQTT 3.1.1 packets that are read from a connection, because the library
+// allocates memory for the length in the header of a packet, up to 256 MiB.
 //
-// A PUBLISH with a longer payload is truncated to one byte more than the limit: the tunnel rejects and acknowledges
-// it. Otherwise the broker would send a retained message again on each connection. Any other longer packet is an
-// error.
+// It truncates a PUBLISH with a longer payload to one byte more than the limit, so that the tunnel rejects and
+// acknowledges the message. Otherwise, the broker would send a retained message again on each connection. Any other
+// packet above the limit is an error.
 type packetLimiter struct {
 	net.Conn
 	in     *bufio.Reader
 	limit  int
 	header []byte // unread part of the header of the current packet
-	pass   int    // unread bytes of the current packet after the header
+	pass   int    // unread bytes of the current packet after the header, without skip
 	skip   int    // bytes to discard at the end of the current packet
 }
 
-// dial connects to the broker as the library does, with a packetLimiter.
+// dial connects to the broker like the library does, and adds a packetLimiter.
 func dial(broker *url.URL, o paho.ClientOptions) (conn net.Conn, err error) {
 	if broker.Scheme == "ssl" {
 		conn, err = (&tls.Dialer{NetDialer: o.Dialer, Config: o.TLSConfig}).Dial("tcp", broker.Host)

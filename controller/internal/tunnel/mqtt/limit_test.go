@@ -80,19 +80,19 @@ func TestPacketsAreLimited(t *testing.T) {
 }
 
 // A message of 250 MB is rejected and acknowledged. Later messages arrive.
-func TestAHugeMessageIsRejected(t *testing.T) {
+func TestHugeMessageIsRejected(t *testing.T) {
 	const size = 250_000_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	h := newHearing()
+	h := newRecorder()
 	startTunnel(t, l.Addr().String(), h, nil)
 	conn, next := scripted(t, l)
 	topic := "koupleless_dev/a/base/heart"
 	head := publishPacket(topic, 1, "")
-	head = append([]byte{head[0], 0, 0, 0, 0}, head[2:]...) // a length of four bytes
+	head = append([]byte{head[0], 0, 0, 0, 0}, head[2:]...) // a length field of four bytes
 	for i, length := 0, len(head)-5+size; i < 4; i, length = i+1, length>>7 {
 		head[1+i] = byte(length) | 0x80
 	}
@@ -120,16 +120,16 @@ func TestAHugeMessageIsRejected(t *testing.T) {
 }
 
 // The tunnel rejects a large retained message, and stays connected.
-func TestALargeRetainedMessageIsRejected(t *testing.T) {
-	s, addr := serveBroker(t, &doorman{})
+func TestLargeRetainedMessageIsRejected(t *testing.T) {
+	s, addr := serveBroker(t, &aclHook{})
 	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {
 		t.Fatal(err)
 	}
-	h := newHearing()
+	h := newRecorder()
 	connects := make(chan struct{}, 100)
 	startTunnel(t, addr, h, func() { connects <- struct{}{} })
 	h.want(t, "a: heart rejected: retained")
-	publish(t, person(t, addr), "koupleless_dev/b/base/heart", false,
+	publish(t, testClient(t, addr), "koupleless_dev/b/base/heart", false,
 		`{"data":{"baseMetadata":{"identity":"b","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
 	h.want(t, "b: heartbeat of base:1, active true")
 	if n := len(connects); n != 1 {

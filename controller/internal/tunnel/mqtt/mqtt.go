@@ -1,7 +1,7 @@
-// Package mqtt carries arklet messages over an MQTT broker (protocol 3).
+// Package mqtt implements the MQTT tunnel, which exchanges arklet messages with bases through a broker (protocol 3).
 //
-// One connection serves all bases, with one wildcard subscription. Commands have QoS 1 and are never retained: a base
-// that connects later must not execute them.
+// One connection with one wildcard subscription serves all bases. Commands have QoS 1. They are not retained, because a
+// base that connects later must not execute them.
 package mqtt
 
 import (
@@ -31,22 +31,22 @@ type Options struct {
 	// Broker is a URL: tcp://host:port or ssl://host:port.
 	Broker             string
 	Username, Password string
-	// ClientID is the prefix of the MQTT client ID. Each connection appends a random part, so that no client knows
-	// the ID and can disconnect the controller by using it.
+	// ClientID is the prefix of the MQTT client ID. Each connection appends a random suffix, because a client that knew
+	// the ID could use it to disconnect the controller.
 	ClientID string
 	// Env is the environment in topics, where it is in lower case (protocol 2.3).
 	Env string
-	// Networks are those in which the address of a base must be; see CheckUnproven.
+	// Networks are the networks of the addresses that bases may report; see CheckUnproven.
 	Networks tunnel.Networks
 	// TLS returns the configuration of the next connection to an ssl:// broker. Nil uses the certificate authorities
 	// of the system.
 	TLS func() *tls.Config
-	// Notice is how soon a half-open connection is closed; default 14 s, minimum 3 s.
-	Notice time.Duration
-	// Speed divides the pauses between two attempts to connect.
-	Speed pace.Speed
-	// ClearRetained removes the commands and baselines of this environment that the broker has retained.
-	// ModuleController V2 leaves them, and bases that connect execute them.
+	// DetectWithin is the time within which a half-open connection is detected; default 14 s, minimum 3 s.
+	DetectWithin time.Duration
+	// TimeScale divides the delays between two connection attempts.
+	TimeScale pace.TimeScale
+	// ClearRetained removes retained commands and baselines of this environment from the broker. ModuleController V2
+	// leaves them, and bases execute them when they connect.
 	ClearRetained bool
 	// OnConnected is called after each connect and subscription. It may be nil.
 	OnConnected func()
@@ -58,44 +58,44 @@ type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
 	prefix  string // koupleless_<env>/
-	self    string // the identity in the topics of echo messages, which this process sends to itself
+	self    string // identity in the topic of echoes
 	inbox   *inbox
-	queries *inbox // of baselines, which block
+	queries *inbox // baseline queries, whose handler blocks
 
-	conn    atomic.Pointer[connection] // nil if there is none
+	conn    atomic.Pointer[connection] // nil without a connection
 	echo    atomic.Pointer[echo]       // of the last connection
-	trouble atomic.Pointer[error]      // nil while connected and subscribed
-	cleared bool                       // retained commands; only Start's goroutine uses it
+	connErr atomic.Pointer[error]      // nil while connected and subscribed
+	cleared bool                       // retained commands were removed; only the goroutine of Start uses it
 }
 
 // New returns a Tunnel that passes messages to handler. It does not connect before Start.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	opts.Notice = max(cmp.Or(opts.Notice, defaultNotice), minNotice)
+	opts.DetectWithin = max(cmp.Or(opts.DetectWithin, defaultDetectWithin), minDetectWithin)
 	t := &Tunnel{opts: opts, handler: handler, prefix: "koupleless_" + strings.ToLower(opts.Env) + "/",
 		self: "controller-" + rand.Text()}
-	t.trouble.Store(&ErrNotConnected)
+	t.connErr.Store(&ErrNotConnected)
 	t.echo.Store(&echo{})
 	return t
 }
 
-// Key implements the interface of a tunnel.
+// Key returns tunnel.MQTT.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.MQTT }
 
 // Connected reports whether the tunnel is connected and subscribed.
-func (t *Tunnel) Connected() bool { return t.trouble.Load() == nil }
+func (t *Tunnel) Connected() bool { return t.connErr.Load() == nil }
 
-// Trouble returns why the tunnel is not connected and subscribed; nil if it is.
-func (t *Tunnel) Trouble() error {
-	if err := t.trouble.Load(); err != nil {
+// ConnectionError returns why the tunnel is not connected and subscribed, or nil if it is.
+func (t *Tunnel) ConnectionError() error {
+	if err := t.connErr.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// Send publishes a command; the Handler gets the answer. Without a connection it fails with ErrNotConnected, because
-// a queued command could reach the base much later. It omits a query that the broker has not acknowledged within a
-// second.
+// Send publishes a command. The Handler receives the answer. Without a connection, Send returns ErrNotConnected,
+// because a queued command could arrive much later. It does not repeat a query that the broker has not acknowledged
+// within a second.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if r.Command == arklet.CommandSwitchBiz {
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
@@ -107,7 +107,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	if !t.Connected() {
 		return ErrNotConnected
 	}
-	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuestion(), body)
+	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuery(), body)
 }
 
 func (t *Tunnel) publish(topic string, question bool, body []byte) error {
@@ -127,30 +127,30 @@ func (t *Tunnel) publish(topic string, question bool, body []byte) error {
 		if err := token.Error(); err != nil {
 			return fmt.Errorf("publishing to %s: %w", topic, err)
 		}
-	default: // on its way
+	default: // not sent yet
 	}
 	return nil
 }
 
-// receive runs in the reading goroutine of the connection, so it only queues messages.
+// receive queues a message. It must not block, because it runs in the goroutine that reads from the connection.
 func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	identity, kind, ok, err := t.parseTopic(m.Topic())
 	if !ok {
 		return
 	}
-	if err != nil { // nothing of it is shown as a name
+	if err != nil { // the origin has no identity, because it is invalid
 		t.handler.Rejected(tunnel.Origin{Tunnel: tunnel.MQTT}, kind, tunnel.ReasonOf(err), err)
 		return
 	}
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity}
-	if kind == "baseline" { // our own baselines match the wildcard too
+	if kind == "baseline" { // the wildcard matches the baselines of controllers
 		if identity == t.self && !m.Retained() {
-			t.heardItself(m)
+			t.handleEcho(m)
 		}
 		t.clear(c, m)
 		return
 	}
-	if m.Retained() { // bases retain no messages
+	if m.Retained() { // bases do not send retained messages
 		t.handler.Rejected(from, kind, tunnel.Retained, nil)
 		return
 	}
@@ -163,7 +163,7 @@ func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	}
 }
 
-var errFull = errors.New("more messages wait than there is room for")
+var errFull = errors.New("too many messages are queued")
 
 func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
 	e, err := arklet.DecodeEnvelope(payload)
@@ -177,7 +177,8 @@ func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
 	}
 }
 
-// parseTopic splits koupleless_<env>/<identity>/base/<kind>. err is about the identity.
+// parseTopic splits koupleless_<env>/<identity>/base/<kind>. ok reports whether the topic has this form. err reports an
+// invalid identity.
 func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err error) {
 	rest, ok := strings.CutPrefix(topic, t.prefix)
 	if !ok {
@@ -188,13 +189,13 @@ func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err e
 		return "", "", false, nil
 	}
 	identity, kind = rest[:i], rest[i+len("/base/"):]
-	if arklet.CheckIdentity(kind) != nil { // no base sends it
+	if arklet.CheckIdentity(kind) != nil { // kind is a metric label
 		kind = "other"
 	}
 	return identity, kind, true, arklet.CheckIdentity(identity)
 }
 
-// dispatch decodes a message and passes it to the handler, or returns why it does not.
+// dispatch decodes a message and passes it to the handler, or returns why it is rejected.
 func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason tunnel.Rejection, err error) {
 	switch kind {
 	case "heart":
@@ -207,7 +208,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 			return tunnel.WrongIdentity,
 				fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
 		}
-		h.Identity = from.Identity // generations A and B say it in the topic only
+		h.Identity = from.Identity // in generations A and B, only the topic has the identity
 		if h.IP != "" {
 			h.IP, err = t.opts.Networks.CheckUnproven(h.IP)
 			if err != nil {
@@ -228,18 +229,18 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 		m.Identity = from.Identity
 		return t.answerBaseline(from, m)
 	case "health":
-		err = pass(from, data, arklet.DecodeHealth, t.handler.Health)
+		err = decodeAndHandle(from, data, arklet.DecodeHealth, t.handler.Health)
 	case "simpleBiz":
-		err = pass(from, data, arklet.DecodeSimpleBiz, t.handler.BizList)
+		err = decodeAndHandle(from, data, arklet.DecodeSimpleBiz, t.handler.BizList)
 	case "biz": // generation A
-		err = pass(from, data, arklet.DecodeBizListOutput, t.handler.BizList)
+		err = decodeAndHandle(from, data, arklet.DecodeBizListOutput, t.handler.BizList)
 	case "bizOperation":
-		err = pass(from, data, arklet.DecodeBizOperation, func(from tunnel.Origin, a arklet.Answer) {
+		err = decodeAndHandle(from, data, arklet.DecodeBizOperation, func(from tunnel.Origin, a arklet.Answer) {
 			a.PublishedAt = from.At
 			t.handler.Answer(from, a)
 		})
 	case "batchInstallBizResponse":
-		err = pass(from, data, arklet.DecodeBatchInstall, t.handler.BatchAnswer)
+		err = decodeAndHandle(from, data, arklet.DecodeBatchInstall, t.handler.BatchAnswer)
 	default:
 		return tunnel.Unexpected, nil
 	}
@@ -249,16 +250,17 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 	return "", nil
 }
 
-// pass decodes a message and passes it on, also a list without its invalid entries.
-func pass[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error), on func(tunnel.Origin, M)) error {
+// decodeAndHandle decodes a message and passes it to handle. It also passes a list whose invalid entries were dropped.
+func decodeAndHandle[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error),
+	handle func(tunnel.Origin, M)) error {
 	m, err := decode(data)
 	if err == nil || errors.Is(err, arklet.ErrDropped) {
-		on(from, m)
+		handle(from, m)
 	}
 	return err
 }
 
-// answerBaseline uses a queue of its own, because the handler reads many objects.
+// answerBaseline queues a baseline query. It uses a separate queue, because the handler blocks.
 func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.Rejection, error) {
 	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))

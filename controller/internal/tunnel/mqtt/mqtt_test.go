@@ -23,8 +23,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// startBroker runs a broker on an address ("127.0.0.1:0" for any) and returns where it listens and
-// how to end it.
+// startBroker starts a broker on an address ("127.0.0.1:0" for a free port), and returns its address and
+// a function that stops it.
 func startBroker(t *testing.T, addr string) (string, func()) {
 	t.Helper()
 	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: false})
@@ -42,12 +42,12 @@ func startBroker(t *testing.T, addr string) (string, func()) {
 	if err := s.Serve(); err != nil {
 		t.Fatal(err)
 	}
-	stop := sync.OnceFunc(func() { _ = s.Close() }) // it has no error that matters here
+	stop := sync.OnceFunc(func() { _ = s.Close() }) // the error does not matter
 	t.Cleanup(stop)
 	return l.Addr().String(), stop
 }
 
-// waitFor polls until f gives no error, and shows its last one.
+// waitFor polls until f returns nil, and fails with the last error.
 func waitFor(t *testing.T, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -63,70 +63,70 @@ func waitFor(t *testing.T, what string, f func() error) {
 	}
 }
 
-// hearing writes down what a tunnel says, one line each.
-type hearing struct {
+// recorder records the calls of the handler, one line for each.
+type recorder struct {
 	lines    chan string
 	baseline []arklet.Module
 }
 
-func newHearing() *hearing { return &hearing{lines: make(chan string, 100)} }
+func newRecorder() *recorder { return &recorder{lines: make(chan string, 100)} }
 
-func (h *hearing) say(from tunnel.Origin, format string, args ...any) {
+func (h *recorder) say(from tunnel.Origin, format string, args ...any) {
 	h.lines <- from.Identity + ": " + fmt.Sprintf(format, args...)
 }
 
-func (h *hearing) Heartbeat(from tunnel.Origin, b arklet.Heartbeat) {
+func (h *recorder) Heartbeat(from tunnel.Origin, b arklet.Heartbeat) {
 	h.say(from, "heartbeat of %s:%s, active %t", b.Name, b.Version, b.Active)
 }
 
-func (h *hearing) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
+func (h *recorder) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
 	h.say(from, "baseline query of %s:%s", m.Name, m.Version)
 	return h.baseline
 }
 
-func (h *hearing) Health(from tunnel.Origin, d arklet.Health) {
+func (h *recorder) Health(from tunnel.Origin, d arklet.Health) {
 	h.say(from, "health, metaspace max %d", d.MetaspaceMax)
 }
 
-func (h *hearing) BizList(from tunnel.Origin, list []arklet.Biz) {
+func (h *recorder) BizList(from tunnel.Origin, list []arklet.Biz) {
 	h.say(from, "%d modules at %d", len(list), from.At.UnixMilli())
 }
 
-func (h *hearing) Answer(from tunnel.Origin, a arklet.Answer) {
+func (h *recorder) Answer(from tunnel.Origin, a arklet.Answer) {
 	h.say(from, "%s of %s: %s at %d", a.Command, a.Module.Identity(), a.Code, a.PublishedAt.UnixMilli())
 }
 
-func (h *hearing) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
+func (h *recorder) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	h.say(from, "batch: %s", r.Code)
 }
 
-func (h *hearing) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
+func (h *recorder) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	h.say(from, "%s unanswered: %v", r.Command, err)
 }
 
-func (h *hearing) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, _ error) {
+func (h *recorder) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, _ error) {
 	h.say(from, "%s rejected: %s", kind, reason)
 }
 
-func (h *hearing) want(t *testing.T, want string) {
+func (h *recorder) want(t *testing.T, want string) {
 	t.Helper()
 	select {
 	case got := <-h.lines:
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+			t.Errorf("handler calls (-want +got):\n%s", diff)
 		}
 	case <-time.After(patience):
-		t.Fatalf("heard nothing, want %q", want)
+		t.Fatalf("no handler call, want %q", want)
 	}
 }
 
-// startTunnel runs a tunnel until the test ends, and returns it connected.
-func startTunnel(t *testing.T, addr string, h *hearing, onConnected func()) *Tunnel {
+// startTunnel starts a tunnel until the test ends, and waits until it is connected.
+func startTunnel(t *testing.T, addr string, h *recorder, onConnected func()) *Tunnel {
 	t.Helper()
 	return startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: onConnected}, h)
 }
 
-func startTunnelWith(t *testing.T, o Options, h *hearing) *Tunnel {
+func startTunnelWith(t *testing.T, o Options, h *recorder) *Tunnel {
 	t.Helper()
 	o.ClientID, o.Env = "koupleless@@@c1", "Dev"
 	tun := New(o, h)
@@ -142,8 +142,8 @@ func startTunnelWith(t *testing.T, o Options, h *hearing) *Tunnel {
 	return tun
 }
 
-// person is a plain MQTT client.
-func person(t *testing.T, addr string) paho.Client {
+// testClient is a plain MQTT client.
+func testClient(t *testing.T, addr string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(
 		false))
@@ -161,7 +161,7 @@ func publish(t *testing.T, c paho.Client, topic string, retained bool, payload s
 	}
 }
 
-// signal returns a function that can be called any number of times and a function that waits for
+// signal returns a function that can be called any number of times, and a function that waits for
 // one call.
 func signal() (call func(), wait func(*testing.T)) {
 	c := make(chan struct{}, 10)
@@ -175,13 +175,13 @@ func signal() (call func(), wait func(*testing.T)) {
 	}
 }
 
-func TestWhatBasesSay(t *testing.T) {
+func TestMessagesOfBases(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	startTunnel(t, addr, h, connected)
 	wait(t)
-	base := person(t, addr)
+	base := testClient(t, addr)
 	for _, c := range []struct{ kind, payload, want string }{
 		{"heart", `{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1.0.0"},"state":"activated"},"publishTimestamp":1}`, "heartbeat of base:1.0.0, active true"},
 		{"heart", `{"data":{"masterBizInfo":{"name":"base","version":"0.9"},"state":"ACTIVATED"},"publishTimestamp":1}`,
@@ -215,13 +215,13 @@ func TestWhatBasesSay(t *testing.T) {
 	publish(t, base, "koupleless_dev/a/base/simpleBiz", false,
 		`{"data":[{"name":"bad","version":"`+strings.Repeat("9", arklet.MaxName+1)+
 			`"},{"name":"biz1","version":"1"}],"publishTimestamp":7}`)
-	h.want(t, "a: 1 modules at 7") // the rest of a list
+	h.want(t, "a: 1 modules at 7") // the valid part of a list
 	h.want(t, "a: simpleBiz rejected: beyond-limits")
 }
 
-// A topic whose identity cannot be one is refused, and the identity is not told as one.
+// A message is rejected without an identity if the identity in its topic is invalid.
 func TestIdentitiesInTopics(t *testing.T) {
-	tun := New(Options{Env: "dev"}, newHearing())
+	tun := New(Options{Env: "dev"}, newRecorder())
 	long := strings.Repeat("x", arklet.MaxIdentity)
 	for topic, want := range map[string]string{
 		"koupleless_dev/a/base/heart":             "a heart",
@@ -251,11 +251,11 @@ func TestIdentitiesInTopics(t *testing.T) {
 		}
 	}
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	startTunnel(t, addr, h, connected)
 	wait(t)
-	publish(t, person(t, addr), "koupleless_dev/x"+long+"/base/heart", false,
+	publish(t, testClient(t, addr), "koupleless_dev/x"+long+"/base/heart", false,
 		`{"data":{"masterBizInfo":{"name":"base"}},"publishTimestamp":1}`)
 	h.want(t, ": heart rejected: beyond-limits")
 }
@@ -270,33 +270,33 @@ func TestAddressesOverMQTT(t *testing.T) {
 	for ip, want := range map[string]string{"::ffff:10.1.2.3": "10.1.2.3", "10.1.2.3": "10.1.2.3", "": "",
 		"127.0.0.1": "rejected", "010.1.2.3": "rejected", "192.168.1.1": "rejected"} {
 		got := "rejected"
-		h := &addresses{newHearing(), &got}
+		h := &addresses{newRecorder(), &got}
 		reason, _ := New(Options{Networks: networks}, h).dispatch(tunnel.Origin{Identity: "a"}, "heart",
 			[]byte(`{"baseMetadata":{"identity":"a"},"localIP":"`+ip+`"}`))
 		if got != want || (reason == tunnel.WrongAddress) != (want == "rejected") {
-			t.Errorf("%q is told as %q (%s), want %q", ip, got, reason, want)
+			t.Errorf("%q is reported as %q (%s), want %q", ip, got, reason, want)
 		}
 	}
 }
 
 type addresses struct {
-	*hearing
+	*recorder
 	told *string
 }
 
 func (a *addresses) Heartbeat(_ tunnel.Origin, b arklet.Heartbeat) { *a.told = b.IP }
 
-// What takes long is not done in the connection's reading goroutine.
-func TestReadingDoesNotWait(t *testing.T) {
+// A slow handler does not block the goroutine that reads from the connection.
+func TestSlowHandlerDoesNotBlockReading(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	h := &slowHearing{hearing: newHearing(), goOn: make(chan struct{})}
+	h := &slowRecorder{recorder: newRecorder(), goOn: make(chan struct{})}
 	connected, wait := signal()
 	tun := New(Options{Broker: "tcp://" + addr, ClientID: "c", Env: "dev", OnConnected: connected}, h)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- tun.Start(ctx) }()
 	wait(t)
-	base := person(t, addr)
+	base := testClient(t, addr)
 	for range 3 {
 		publish(t, base, "koupleless_dev/slow/base/queryBaseline", false,
 			`{"data":{"identity":"slow"},"publishTimestamp":1}`)
@@ -312,26 +312,26 @@ func TestReadingDoesNotWait(t *testing.T) {
 	}
 }
 
-// slowHearing hangs on lists and baseline queries.
-type slowHearing struct {
-	*hearing
+// slowRecorder blocks on lists and baseline queries.
+type slowRecorder struct {
+	*recorder
 	goOn chan struct{}
 }
 
-func (s *slowHearing) BizList(tunnel.Origin, []arklet.Biz) { <-s.goOn }
+func (s *slowRecorder) BizList(tunnel.Origin, []arklet.Biz) { <-s.goOn }
 
-func (s *slowHearing) BaselineQuery(tunnel.Origin, arklet.Metadata) []arklet.Module {
+func (s *slowRecorder) BaselineQuery(tunnel.Origin, arklet.Metadata) []arklet.Module {
 	<-s.goOn
 	return nil
 }
 
 func TestCommandsAreNotRetained(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	tun := startTunnel(t, addr, h, connected)
 	wait(t)
-	base := person(t, addr)
+	base := testClient(t, addr)
 	got := make(chan paho.Message, 10)
 	if token := base.Subscribe("koupleless_dev/a/+", 1,
 		func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(patience) || token.Error() != nil {
@@ -352,7 +352,7 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the command did not arrive")
 	}
-	// Whoever subscribes later hears nothing of it: the next message is the next command.
+	// A client that subscribes later does not receive the command: its first message is the next command.
 	later := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("later"))
 	if token := later.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
 		t.Fatal(token.Error())
@@ -371,7 +371,7 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	select {
 	case topic := <-heard:
 		if topic != "koupleless_dev/a/health" {
-			t.Errorf("a base that connects later hears %s", topic)
+			t.Errorf("a base that connects later receives %s", topic)
 		}
 	case <-time.After(patience):
 		t.Fatal("the second command did not arrive")
@@ -382,27 +382,27 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	}
 }
 
-func TestRetainedMessagesOfOthersAreNotBelieved(t *testing.T) {
+func TestRetainedMessagesAreRejected(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	other := person(t, addr)
+	other := testClient(t, addr)
 	publish(t, other, "koupleless_dev/a/base/heart", true,
 		`{"data":{"baseMetadata":{"identity":"a"},"state":"activated"},"publishTimestamp":1}`)
-	// The broker acknowledges a message before it looks for subscribers: whoever subscribes in
-	// between gets it as a new one too. It takes the messages of one client one after the other.
+	// The broker acknowledges a message before it looks up the subscribers. A client that subscribes in
+	// between also receives the message as a new one. The broker handles the messages of one client in order.
 	publish(t, other, "done", false, "")
-	h := newHearing()
+	h := newRecorder()
 	startTunnel(t, addr, h, nil)
 	h.want(t, "a: heart rejected: retained")
 }
 
 func TestBaseline(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
-	h := newHearing()
+	h := newRecorder()
 	h.baseline = []arklet.Module{{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}}
 	connected, wait := signal()
 	startTunnel(t, addr, h, connected)
 	wait(t)
-	base := person(t, addr)
+	base := testClient(t, addr)
 	got := make(chan string, 1)
 	if token := base.Subscribe("koupleless_dev/a/base/baseline", 1,
 		func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(patience) ||
@@ -418,13 +418,13 @@ func TestBaseline(t *testing.T) {
 			t.Errorf("baseline %s, want %s", payload, want)
 		}
 	case <-time.After(patience):
-		t.Fatal("no baseline came")
+		t.Fatal("no baseline received")
 	}
 }
 
-func TestABrokerThatComesBack(t *testing.T) {
+func TestReconnectAfterBrokerRestart(t *testing.T) {
 	addr, stop := startBroker(t, "127.0.0.1:0")
-	h := newHearing()
+	h := newRecorder()
 	connected, wait := signal()
 	tun := startTunnel(t, addr, h, connected)
 	wait(t)
@@ -441,7 +441,7 @@ func TestABrokerThatComesBack(t *testing.T) {
 	}
 	startBroker(t, addr)
 	wait(t)
-	publish(t, person(t, addr), "koupleless_dev/a/base/heart", false,
+	publish(t, testClient(t, addr), "koupleless_dev/a/base/heart", false,
 		`{"data":{"baseMetadata":{"identity":"a","name":"base","version":"1"},"state":"activated"},"publishTimestamp":1}`)
-	h.want(t, "a: heartbeat of base:1, active true") // subscribed anew
+	h.want(t, "a: heartbeat of base:1, active true") // subscribed again
 }

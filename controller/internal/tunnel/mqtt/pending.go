@@ -14,8 +14,8 @@ const (
 	lostAfter = 30 * time.Second
 )
 
-// queries has the last query of each topic over one connection. Queries are repeated while no answer comes, which
-// would overload a slow broker. Its methods may be called concurrently.
+// queries contains the last query of each topic over one connection. It prevents repeated queries from overloading a
+// slow broker. The methods may be called concurrently.
 type queries struct {
 	mu   sync.Mutex
 	sent map[string]sent
@@ -26,7 +26,8 @@ type sent struct {
 	at    time.Time
 }
 
-// pending reports whether the last query of a topic is still on its way to the broker.
+// pending reports whether the broker has not acknowledged the last query of a topic, which is older than behindAfter
+// and not treated as lost.
 func (q *queries) pending(topic string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// receipt is the token of a message that is acknowledged when the test says so.
+// receipt is the token of a message that the test acknowledges.
 type receipt struct{ done chan struct{} }
 
 func newReceipt() receipt { return receipt{make(chan struct{})} }
@@ -23,7 +23,7 @@ func (r receipt) WaitTimeout(time.Duration) bool { return r.Wait() }
 func (r receipt) Done() <-chan struct{}          { return r.done }
 func (r receipt) Error() error                   { return nil }
 
-func TestAQueryOnItsWayIsNotRepeated(t *testing.T) {
+func TestPendingQueryIsNotRepeated(t *testing.T) {
 	const topic = "e/a/health"
 	now := time.Now()
 	q := queries{sent: map[string]sent{}}
@@ -41,7 +41,7 @@ func TestAQueryOnItsWayIsNotRepeated(t *testing.T) {
 	q.add(topic, second, now)
 	close(first.done)
 	if !q.pending(topic, now.Add(behindAfter)) {
-		t.Error("a query is not pending when only the one before was acknowledged")
+		t.Error("a query is not pending after the acknowledgment of the previous one")
 	}
 	close(second.done)
 	if q.pending(topic, now.Add(behindAfter)) || len(q.sent) != 0 {
@@ -49,31 +49,31 @@ func TestAQueryOnItsWayIsNotRepeated(t *testing.T) {
 	}
 }
 
-// busy is a broker that acknowledges nothing while it is held.
+// busy is a broker hook that delays acknowledgments while it is held.
 type busy struct {
-	doorman
-	held chan struct{} // closed when it goes on
-	told chan string   // topics of commands
+	aclHook
+	held   chan struct{} // closed to continue
+	topics chan string   // of commands
 }
 
 func (b *busy) Provides(hook byte) bool {
-	return b.doorman.Provides(hook) || hook == broker.OnPublish
+	return b.aclHook.Provides(hook) || hook == broker.OnPublish
 }
 
 func (b *busy) OnPublish(_ *broker.Client, pk mochi.Packet) (mochi.Packet, error) {
-	if strings.HasSuffix(pk.TopicName, "/base/baseline") { // what the controller says to itself
+	if strings.HasSuffix(pk.TopicName, "/base/baseline") { // an echo
 		return pk, nil
 	}
-	b.told <- pk.TopicName
+	b.topics <- pk.TopicName
 	<-b.held
 	return pk, nil
 }
 
-func TestABrokerThatIsBehind(t *testing.T) {
-	b := &busy{held: make(chan struct{}), told: make(chan string, 10)}
+func TestQueryIsNotRepeatedToSlowBroker(t *testing.T) {
+	b := &busy{held: make(chan struct{}), topics: make(chan string, 10)}
 	_, addr := serveBroker(t, b)
 	connected, wait := signal()
-	tun := startTunnel(t, addr, newHearing(), connected)
+	tun := startTunnel(t, addr, newRecorder(), connected)
 	wait(t)
 	ask := func() {
 		t.Helper()
@@ -83,23 +83,23 @@ func TestABrokerThatIsBehind(t *testing.T) {
 		}
 	}
 	ask()
-	<-b.told
+	<-b.topics
 	q := &tun.conn.Load().queries
 	q.mu.Lock()
-	for topic, last := range q.sent { // as if it had been sent a while ago
+	for topic, last := range q.sent { // make the query older
 		q.sent[topic] = sent{last.token, last.at.Add(-behindAfter)}
 	}
 	q.mu.Unlock()
 	before := q.sent[tun.prefix+"a/health"]
 	ask()
 	if q.sent[tun.prefix+"a/health"] != before {
-		t.Error("a query was sent again to a broker that is behind")
+		t.Error("a query was repeated to a slow broker")
 	}
 	close(b.held)
 	waitFor(t, "the acknowledgement, and the next question", func() error {
 		ask()
-		if len(b.told) == 0 {
-			return errors.New("the broker was not told")
+		if len(b.topics) == 0 {
+			return errors.New("the broker received no command")
 		}
 		return nil
 	})

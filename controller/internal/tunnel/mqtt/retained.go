@@ -8,44 +8,44 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// retainedTime is how long to wait for the retained messages of the broker, which come right after the SUBACK without
-// an end marker.
+// retainedTime is how long to wait for retained messages, which the broker sends right after the SUBACK without an end
+// marker.
 const retainedTime = 5 * time.Second
 
-// subscribeAgain is how often a refused subscription is repeated: mochi refuses one whose packet identifier is that
-// of an unacknowledged message.
-const subscribeAgain = 3
+// subscribeRetries is the number of retries of a refused subscription. mochi refuses a subscription with the packet
+// identifier of an unacknowledged message.
+const subscribeRetries = 3
 
-// clearRetained removes the retained commands of this environment (protocol 3.4). It returns a channel that receives
-// when that is over; nil if there is nothing to do.
+// clearRetained starts removing the retained commands of this environment (protocol 3.4). It returns a channel that
+// receives when it is time to stop; nil if it did not start.
 func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan time.Time {
 	if !t.opts.ClearRetained || t.cleared {
 		return nil
 	}
 	err := subscribe(ctx, client, t.commands(), t.clear)
-	for again := 0; errors.Is(err, ErrRefused) && again < subscribeAgain; again++ {
+	for retries := 0; errors.Is(err, ErrRefused) && retries < subscribeRetries; retries++ {
 		err = subscribe(ctx, client, t.commands(), t.clear)
 	}
 	if err != nil {
-		t.opts.Logger.Warn("could not look for retained commands", "topic", t.commands(), "err", err)
+		t.opts.Logger.Warn("could not remove retained commands", "topic", t.commands(), "err", err)
 		return nil
 	}
 	return time.After(retainedTime)
 }
 
-// commands matches all commands: koupleless_<env>/<identity>/<command>.
+// commands returns the topic filter of all commands: koupleless_<env>/<identity>/<command>.
 func (t *Tunnel) commands() string { return t.prefix + "+/+" }
 
 func (t *Tunnel) stopClearing(client paho.Client) {
 	t.cleared = true
-	client.Unsubscribe(t.commands()) // ignore takes what still comes
+	client.Unsubscribe(t.commands()) // ignore receives the remaining messages
 }
 
-// clear replaces a retained message by an empty one [MQTT-3.3.1-10].
+// clear removes a retained message by publishing an empty one [MQTT-3.3.1-10].
 func (t *Tunnel) clear(client paho.Client, m paho.Message) {
 	if !m.Retained() || !t.opts.ClearRetained {
 		return
 	}
-	t.opts.Logger.Info("removed a retained message that a controller left", "topic", m.Topic())
-	client.Publish(m.Topic(), 1, true, "") // if it is lost, the next start finds the message again
+	t.opts.Logger.Info("removed a retained message of an earlier controller", "topic", m.Topic())
+	client.Publish(m.Topic(), 1, true, "") // if it is lost, the next start removes the message
 }

@@ -64,7 +64,7 @@ func TestRenewedCertificates(t *testing.T) {
 			shown <- string(c.PeerCertificates[0].Raw)
 			return nil
 		},
-	}), &doorman{})
+	}), &aclHook{})
 	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12},
 		certfile.Files{Cert: file("cert"), Key: file("key"), CA: file("ca")}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -72,10 +72,10 @@ func TestRenewedCertificates(t *testing.T) {
 	}
 	connected, wait := signal()
 	startTunnelWith(t, Options{Broker: "ssl://" + l.Addr().String(), TLS: source.Config, OnConnected: connected},
-		newHearing())
+		newRecorder())
 	wait(t)
 	if <-shown != first {
-		t.Error("the tunnel does not show its client certificate")
+		t.Error("the tunnel does not present its client certificate")
 	}
 	second := renew()
 	for _, id := range idsOfTunnel(s) {
@@ -84,6 +84,6 @@ func TestRenewedCertificates(t *testing.T) {
 	}
 	wait(t)
 	if <-shown != second {
-		t.Error("the tunnel does not show its new client certificate")
+		t.Error("the tunnel does not present its new client certificate")
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// Categories of flags in the help text.
+// The categories of the flags in the help text.
 const (
 	catTunnels  = "Tunnels (at least one)"
-	catBase     = "The bases"
+	catBase     = "Bases"
 	catModules  = "Modules"
 	catOperator = "Operation"
 )
@@ -29,102 +29,107 @@ func env(name string) []string { return []string{"FAKEBASE_" + name} }
 func flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "mqtt", Category: catTunnels, EnvVars: env("MQTT"),
-			Usage: "`URL` of the MQTT broker, tcp://host:port or ssl://host:port"},
+			Usage: "`URL` of the MQTT broker: tcp://HOST:PORT or ssl://HOST:PORT"},
 		&cli.StringFlag{Name: "mqtt-username", Category: catTunnels, EnvVars: env("MQTT_USERNAME"),
-			Usage: "user name for the broker"},
+			Usage: "user `name` for the MQTT broker"},
 		&cli.StringFlag{Name: "mqtt-password", Category: catTunnels, EnvVars: env("MQTT_PASSWORD"),
-			Usage: "password for the broker; better given by the environment"},
+			Usage: "`password` for the MQTT broker; prefer the environment variable, because other users can read the " +
+				"command line"},
 		&cli.StringFlag{Name: "mqtt-client-prefix", Category: catTunnels, EnvVars: env("MQTT_CLIENT_PREFIX"),
-			Value: "koupleless", Usage: "`PREFIX` of the client id, PREFIX@@@identity"},
+			Value: "koupleless", Usage: "`prefix` of the MQTT client ID, which is PREFIX@@@IDENTITY"},
 		&cli.StringFlag{Name: "mqtt-ca", Category: catTunnels, EnvVars: env("MQTT_CA"),
-			Usage: "PEM `FILE` of the certificate authority of an ssl broker"},
+			Usage: "PEM `file` with the CA certificate for an ssl:// broker"},
 		&cli.StringFlag{Name: "mqtt-cert", Category: catTunnels, EnvVars: env("MQTT_CERT"),
-			Usage: "PEM `FILE` of the client certificate"},
+			Usage: "PEM `file` with the client certificate for the MQTT broker"},
 		&cli.StringFlag{Name: "mqtt-key", Category: catTunnels, EnvVars: env("MQTT_KEY"),
-			Usage: "PEM `FILE` of the client key"},
+			Usage: "PEM `file` with the private key of --mqtt-cert"},
 		&cli.StringFlag{Name: "http", Category: catTunnels, EnvVars: env("HTTP"),
-			Usage: "`URL` of the controller's HTTP tunnel, for heartbeats, http://host:7777"},
+			Usage: "`URL` of the controller's HTTP tunnel, which receives the heartbeats: http://HOST:7777"},
 		&cli.StringFlag{Name: "http-token", Category: catTunnels, EnvVars: env("HTTP_TOKEN"),
-			Usage: "`TOKEN` that heartbeats bear, as Authorization: Bearer TOKEN"},
+			Usage: "`token` that heartbeats send in the header Authorization: Bearer TOKEN"},
 		&cli.StringFlag{Name: "http-ca", Category: catTunnels, EnvVars: env("HTTP_CA"),
-			Usage: "PEM `FILE` with the authority of an https controller"},
+			Usage: "PEM `file` with the CA certificate for an https:// controller"},
 		&cli.StringFlag{Name: "http-cert", Category: catTunnels, EnvVars: env("HTTP_CERT"),
-			Usage: "PEM `FILE` with the base's certificate for it; the identity is its name"},
+			Usage: "PEM `file` with the client certificate for an https:// controller; its name must be the identity of " +
+				"the base"},
 		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"),
-			Usage: "PEM `FILE` with its key"},
+			Usage: "PEM `file` with the private key of --http-cert"},
 		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"),
-			Usage: "`ADDR` where arklet listens", DefaultText: "127.0.0.1, first free port of 1238 to 1337"},
+			Usage: "`address` on which arklet listens", DefaultText: "127.0.0.1, first free port of 1238 to 1337"},
 
 		&cli.IntFlag{Name: "count", Aliases: []string{"n"}, Category: catBase, EnvVars: env("COUNT"), Value: 1,
-			Usage: "number of bases"},
+			Usage: "`number` of bases"},
 		&cli.StringFlag{Name: "identity", Category: catBase, EnvVars: env("IDENTITY"),
-			Usage: "identity of the base; with --count a number is added", DefaultText: "a random UUID"},
+			Usage: "`identity` of the base; with --count, a number is appended", DefaultText: "a random UUID"},
 		&cli.StringFlag{Name: "name", Category: catBase, EnvVars: env("NAME"), Value: "base",
-			Usage: "name of the base"},
+			Usage: "`name` of the base"},
 		&cli.StringFlag{Name: "base-version", Category: catBase, EnvVars: env("BASE_VERSION"), Value: "1.0.0",
-			Usage: "version of the base"},
+			Usage: "`version` of the base"},
 		&cli.StringFlag{Name: "cluster", Category: catBase, EnvVars: env("CLUSTER"), Value: "default",
-			Usage: "name of its cluster"},
+			Usage: "`name` of the cluster of the base"},
 		&cli.StringFlag{Name: "env", Category: catBase, EnvVars: env("ENV"), Value: "dev",
-			Usage: "environment, the first part of topics"},
+			Usage: "`environment` of the base, the first part of its MQTT topics"},
 		&cli.StringFlag{Name: "ip", Category: catBase, EnvVars: env("IP"), Value: "198.18.0.1",
-			Usage: "address that the first base reports; further bases count up, and listen on theirs if it is a " +
-				"loopback address. Over HTTP a base reports where it listens unless this is given"},
+			Usage: "IP `address` that the first base reports; each further base reports the next address. A base also " +
+				"listens on a loopback address that it reports. If --ip is not set, a base with an HTTP tunnel " +
+				"reports the address on which it listens"},
 		&cli.StringFlag{Name: "host-name", Category: catBase, EnvVars: env("HOST_NAME"),
-			Usage: "host name that the base reports; with --count a number is added"},
+			Usage: "host `name` that the base reports; with --count, a number is appended"},
 		&cli.StringFlag{Name: "generation", Category: catBase, EnvVars: env("GENERATION"), Value: "C",
-			Usage: "line of the runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later)"},
+			Usage: "`generation` of the Koupleless runtime: A (1.3.1), B (1.3.2) or C (1.3.3 and later)"},
 		&cli.BoolFlag{Name: "faithful", Category: catBase, EnvVars: env("FAITHFUL"),
-			Usage: "keep the flaws of the real base"},
+			Usage: "reproduce the defects of the real base"},
 		&cli.DurationFlag{Name: "startup-time", Category: catBase, EnvVars: env("STARTUP_TIME"),
-			Usage: "how long a base starts"},
+			Usage: "`duration` of the startup of a base"},
 		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"),
-			Usage: "pause between heartbeats", DefaultText: "as the real base"},
+			Usage: "`duration` between two heartbeats", DefaultText: "as the real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"),
-			Usage: "spreads the first heartbeats of many bases over a time"},
+			Usage: "maximum random `delay` of the first heartbeat, so that bases do not send heartbeats at the same time"},
 		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"),
-			Usage: "limit of the metaspace in bytes, -1 = none", DefaultText: "256 MiB"},
+			Usage: "maximum metaspace in `bytes`; -1 = unlimited", DefaultText: "256 MiB"},
 		&cli.Float64Flag{Name: "metaspace-leak", Category: catBase, EnvVars: env("METASPACE_LEAK"),
-			Usage: "share of a module's metaspace that its uninstall leaks, 0 to 1"},
+			Usage: "`share` of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1"},
 		&cli.IntFlag{Name: "metaspace-threshold", Category: catBase, EnvVars: env("METASPACE_THRESHOLD"),
-			Usage: "refuse installs above so many percent of the limit", DefaultText: "no check"},
+			Usage:       "metaspace usage in `percent` of the maximum above which the base rejects installs",
+			DefaultText: "no check"},
 
 		&cli.StringFlag{Name: "activation", Category: catModules, EnvVars: env("ACTIVATION"), Value: "default",
-			Usage: "which version is active: default (the old one), new, multi (all)"},
+			Usage: "activation `rule` if another version of the module is active: default (the other version stays " +
+				"active), new (the new version becomes active) or multi (all versions are active)"},
 		&cli.BoolFlag{Name: "with-all-biz-readiness", Category: catModules, EnvVars: env("WITH_ALL_BIZ_READINESS"),
-			Usage: "hot deployments count for the health of the base"},
+			Usage: "include modules that were installed by command in the health of the base"},
 		&cli.BoolFlag{Name: "auto-uninstall", Category: catModules, EnvVars: env("AUTO_UNINSTALL"), Value: true,
-			Usage: "remove a module whose start failed"},
+			Usage: "remove a module that fails to start"},
 		&cli.StringSliceFlag{Name: "static-biz", Category: catModules, EnvVars: env("STATIC_BIZ"),
-			Usage: "`URL` of a module that starts with the base; may be repeated"},
+			Usage: "`URL` of a module that starts together with the base; repeatable"},
 		&cli.StringFlag{Name: "catalogue", Category: catModules, EnvVars: env("CATALOGUE"),
-			Usage: "YAML `FILE` that says what is behind module URLs"},
+			Usage: "YAML `file` that describes the modules behind URLs"},
 		&cli.DurationFlag{Name: "request-duration", Category: catModules, EnvVars: env("REQUEST_DURATION"),
-			Usage: "how long a module works on a request"},
+			Usage: "`duration` of a request to a module"},
 
 		&cli.StringFlag{Name: "faults", Category: catOperator, EnvVars: env("FAULTS"),
-			Usage: "YAML `FILE` with a list of faults"},
+			Usage: "YAML `file` with a list of faults"},
 		&cli.Uint64Flag{Name: "seed", Category: catOperator, EnvVars: env("SEED"),
-			Usage: "makes random delays and faults repeatable"},
+			Usage: "random `seed`, which makes delays and faults reproducible"},
 		&cli.BoolFlag{Name: "web", Category: catOperator, EnvVars: env("WEB"),
-			Usage: "open the listeners for module traffic and print their addresses"},
+			Usage: "open the listeners for module traffic, and print their addresses"},
 		&cli.StringFlag{Name: "web-addr", Category: catOperator, EnvVars: env("WEB_ADDR"),
-			Usage: "`ADDR` where a base listens for module traffic", DefaultText: "127.0.0.1, any free port"},
+			Usage: "`address` on which a base listens for module traffic", DefaultText: "127.0.0.1, any free port"},
 		&cli.StringFlag{Name: "control", Category: catOperator, EnvVars: env("CONTROL"),
-			Usage: "`ADDR` of a control endpoint, 127.0.0.1:0 for any port; prints its URL"},
+			Usage: "`address` of the control endpoint; 127.0.0.1:0 selects a free port. The URL is printed"},
 		&cli.BoolFlag{Name: "stdio", Category: catOperator,
-			Usage: "be the bases that are described over standard input and output, as package remote does"},
+			Usage: "run bases for the process that is connected to standard input and output; see package remote"},
 		&cli.DurationFlag{Name: "patience", Category: catOperator,
-			Usage:       "with --stdio, how long the other side may say nothing before the bases end",
-			DefaultText: "for ever"},
+			Usage:       "with --stdio, `duration` without data from the other process after which the bases stop",
+			DefaultText: "no limit"},
 		&cli.BoolFlag{Name: "idle", Category: catOperator,
-			Usage: "do nothing until interrupted: in a Pod, in which others run with --stdio"},
+			Usage: "wait for a signal, for Pods in which other processes run fakebase --stdio"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info",
-			Usage: "debug, info, warn or error"},
+			Usage: "log `level`: debug, info, warn or error"},
 	}
 }
 
-// New returns the command line of fakebase. Its action blocks until the context ends.
+// New returns the command-line application of fakebase. Its action blocks until the context ends.
 func New(version string, stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name:            "fakebase",
@@ -134,11 +139,11 @@ func New(version string, stdout, stderr io.Writer) *cli.App {
 		HideHelpCommand: true,
 		Flags:           flags(),
 		Writer:          stdout, ErrWriter: stderr,
-		// Errors go back to the caller; nothing here ends the process.
+		// Errors are returned to the caller, which exits.
 		ExitErrHandler: func(*cli.Context, error) {},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return fmt.Errorf("unknown argument %q; see fakebase --help", c.Args().First())
+				return fmt.Errorf("unexpected argument %q; see fakebase --help", c.Args().First())
 			}
 			return serve(c.Context, c, stdout, stderr)
 		},
@@ -148,7 +153,7 @@ func New(version string, stdout, stderr io.Writer) *cli.App {
 func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.String("log-level"))); err != nil {
-		return fmt.Errorf("--log-level %q: use debug, info, warn or error", c.String("log-level"))
+		return fmt.Errorf("--log-level %q: must be debug, info, warn or error", c.String("log-level"))
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	if c.Bool("idle") {

@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// TestMain is the program itself when the test starts it as that.
+// TestMain runs fakebase instead of the tests if the only argument is --stdio.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "--stdio" {
 		if err := New("dev", os.Stdout, os.Stderr).Run(os.Args); err != nil {
@@ -88,11 +88,11 @@ func TestBadInput(t *testing.T) {
 		args string
 		want string
 	}{
-		{"", "--mqtt tcp://host:port, or --http http://host:port"},
+		{"", "--mqtt tcp://HOST:PORT, or --http http://HOST:PORT"},
 		{"extra", `argument "extra"`},
 		{"--mqtt broker:1883", `MQTT.Broker "broker:1883"`},
 		{"--mqtt tcp://h:1 --count 0", "--count 0:"},
-		{"--mqtt tcp://h:1 --activation some", `--activation "some": use default`},
+		{"--mqtt tcp://h:1 --activation some", `--activation "some": must be default`},
 		{"--mqtt tcp://h:1 --ip localhost", `--ip "localhost":`},
 		{"--mqtt tcp://h:1 --ip 255.255.255.255 --count 2", "--ip 255.255.255.255:"},
 		{"--mqtt tcp://h:1 --log-level loud", `--log-level "loud":`},
@@ -119,7 +119,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// mqttBroker runs a broker that tells which topics are published on.
+// mqttBroker runs a broker until the test ends. The topic of each message is sent to topics.
 func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,15 +145,15 @@ func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 	return "tcp://" + ln.Addr().String(), seen
 }
 
-// running is a command that runs until the test ends, and the lines it prints.
-func running(t *testing.T, args ...string) *bufio.Scanner {
+// startCommand runs fakebase until the test ends, and returns a scanner of its output.
+func startCommand(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
 	r, w := io.Pipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := New("dev", w, io.Discard).RunContext(ctx, append([]string{"fakebase"}, args...)); err != nil {
-			t.Errorf("run: %v", err)
+			t.Errorf("RunContext() = %v", err)
 		}
 		_ = w.Close()
 	})
@@ -165,10 +165,10 @@ func running(t *testing.T, args ...string) *bufio.Scanner {
 	return bufio.NewScanner(r)
 }
 
-func line(t *testing.T, s *bufio.Scanner, prefix string) string {
+func readLine(t *testing.T, s *bufio.Scanner, prefix string) string {
 	t.Helper()
 	if !s.Scan() || !strings.HasPrefix(s.Text(), prefix) {
-		t.Fatalf("line %q, want one that begins with %q", s.Text(), prefix)
+		t.Fatalf("output line = %q, want the prefix %q", s.Text(), prefix)
 	}
 	return strings.TrimPrefix(s.Text(), prefix)
 }
@@ -201,9 +201,9 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	if err := os.WriteFile(faults, []byte("- kind: latency\n  delay: {min: 1ms}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := running(t, "--mqtt", addr, "--count", "3", "--identity", "b", "--env", "TEST", "--ip", "198.18.0.255",
+	out := startCommand(t, "--mqtt", addr, "--count", "3", "--identity", "b", "--env", "TEST", "--ip", "198.18.0.255",
 		"--host-name", "host", "--faults", faults, "--control", "127.0.0.1:0", "--heartbeat-interval", "20ms")
-	url := line(t, out, "control ")
+	url := readLine(t, out, "control ")
 	want := map[string]bool{"koupleless_test/b-1/base/heart": true, "koupleless_test/b-2/base/heart": true,
 		"koupleless_test/b-3/base/heart": true}
 	limit := time.After(time.Minute)
@@ -212,7 +212,7 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 		case topic := <-topics:
 			delete(want, topic)
 		case <-limit:
-			t.Fatalf("no message on %v", want)
+			t.Fatalf("no message on the topics %v within a minute", want)
 		}
 	}
 	var all []fakebase.Status
@@ -223,23 +223,23 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	}
 	if d := strings.Join(got, ", "); d != "b-1 198.18.0.255 host-1 true, b-2 198.18.1.0 host-2 true, b-3 "+
 		"198.18.1.1 host-3 true" {
-		t.Errorf("bases %s", d)
+		t.Errorf("bases = %s", d)
 	}
 	var list []fault.Status
 	call(t, "GET", url+"/bases/b-1/faults", "", 200, &list)
 	if len(list) != 1 || list[0].Kind != fault.KindLatency {
-		t.Errorf("faults %+v", list)
+		t.Errorf("faults = %+v, want one of kind latency", list)
 	}
 	call(t, "DELETE", url+"/bases/b-1/faults", "", 200, nil)
-	var made struct {
+	var injected struct {
 		ID string `json:"id"`
 	}
-	call(t, "POST", url+"/bases/b-1/faults", `{"kind":"silent"}`, 200, &made)
-	call(t, "DELETE", url+"/bases/b-1/faults/"+made.ID, "", 200, nil)
-	call(t, "DELETE", url+"/bases/b-1/faults/"+made.ID, "", 404, nil)
+	call(t, "POST", url+"/bases/b-1/faults", `{"kind":"silent"}`, 200, &injected)
+	call(t, "DELETE", url+"/bases/b-1/faults/"+injected.ID, "", 200, nil)
+	call(t, "DELETE", url+"/bases/b-1/faults/"+injected.ID, "", 404, nil)
 	call(t, "POST", url+"/bases/b-1/faults", `{"kind":"gremlin"}`, 400, nil)
 	call(t, "POST", url+"/bases/b-1/faults", `{"knd":"silent"}`, 400, nil)
-	call(t, "GET", url+"/bases/nobody", "", 404, nil)
+	call(t, "GET", url+"/bases/unknown", "", 404, nil)
 	var web struct {
 		Addr string `json:"addr"`
 	}
@@ -256,12 +256,12 @@ func TestBasesOverMQTTWithControl(t *testing.T) {
 	var one fakebase.Status
 	call(t, "GET", url+"/bases/b-9", "", 200, &one)
 	if one.Identity != "b-9" {
-		t.Errorf("status %+v", one)
+		t.Errorf("status = %+v, want the identity b-9", one)
 	}
 }
 
-// heartbeats is a controller, and the heartbeats that it receives.
-func heartbeats(t *testing.T) (url string, beats <-chan string) {
+// startController runs an HTTP server that receives heartbeats until the test ends.
+func startController(t *testing.T) (url string, beats <-chan string) {
 	t.Helper()
 	got := make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -272,32 +272,31 @@ func heartbeats(t *testing.T) (url string, beats <-chan string) {
 	return srv.URL, got
 }
 
-// A base is reached at the address that it reports.
-func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
+func TestHTTPBaseIsReachableAtReportedAddress(t *testing.T) {
 	for name, args := range map[string][]string{
-		"counted up":               {"--ip", "127.0.0.1"},
-		"by default":               nil,
-		"with a port":              {"--http-addr", "127.0.0.1:0", "--ip", "127.0.0.1"},
-		"on all addresses":         {"--http-addr", "0.0.0.0:0", "--ip", "127.0.0.1"},
-		"on an address that it is": {"--http-addr", "127.0.0.9:0"},
+		"consecutive addresses":   {"--ip", "127.0.0.1"},
+		"default":                 nil,
+		"port":                    {"--http-addr", "127.0.0.1:0", "--ip", "127.0.0.1"},
+		"all addresses":           {"--http-addr", "0.0.0.0:0", "--ip", "127.0.0.1"},
+		"reported listen address": {"--http-addr", "127.0.0.9:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, beat := heartbeats(t)
-			running(t, append([]string{"--http", url, "--count", "2", "--identity", "b"}, args...)...)
+			url, beat := startController(t)
+			startCommand(t, append([]string{"--http", url, "--count", "2", "--identity", "b"}, args...)...)
 			reached := map[string]bool{}
 			for len(reached) < 2 {
-				var said struct {
+				var heartbeat struct {
 					LocalIP      string
 					Port         int
 					BaseMetadata struct{ Identity string }
 				}
-				if err := json.Unmarshal([]byte(<-beat), &said); err != nil {
+				if err := json.Unmarshal([]byte(<-beat), &heartbeat); err != nil {
 					t.Fatal(err)
 				}
 				var answer struct{ BaseIdentity string }
-				call(t, "POST", fmt.Sprintf("http://%s:%d/health", said.LocalIP, said.Port), "{}", 200, &answer)
-				if answer.BaseIdentity != said.BaseMetadata.Identity {
-					t.Errorf("%s answers at the address of %s", answer.BaseIdentity, said.BaseMetadata.Identity)
+				call(t, "POST", fmt.Sprintf("http://%s:%d/health", heartbeat.LocalIP, heartbeat.Port), "{}", 200, &answer)
+				if answer.BaseIdentity != heartbeat.BaseMetadata.Identity {
+					t.Errorf("base at the address of %s = %s", heartbeat.BaseMetadata.Identity, answer.BaseIdentity)
 				}
 				reached[answer.BaseIdentity] = true
 			}
@@ -305,8 +304,7 @@ func TestBasesOverHTTPListenWhereTheySay(t *testing.T) {
 	}
 }
 
-// Heartbeats bear a token and a certificate, to a controller that asks for them.
-func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
+func TestHeartbeatHasTokenAndClientCertificate(t *testing.T) {
 	beat := make(chan string, 100)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -325,32 +323,32 @@ func TestHeartbeatsThatProveWhoTheyAreFrom(t *testing.T) {
 		}
 		return file
 	}
-	// The server's own pair stands for that of a base.
+	// The base uses the certificate and the key of the server.
 	pair := srv.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	crt := write("crt", "CERTIFICATE", pair.Certificate[0])
-	running(t, "--http", srv.URL, "--http-token", "secret", "--http-ca", crt, "--http-cert", crt, "--http-key",
+	startCommand(t, "--http", srv.URL, "--http-token", "secret", "--http-ca", crt, "--http-cert", crt, "--http-key",
 		write("key", "PRIVATE KEY", key))
 	if got := <-beat; got != "Bearer secret Acme Co" {
-		t.Errorf("a heartbeat came with %q", got)
+		t.Errorf("token and certificate of the heartbeat = %q, want %q", got, "Bearer secret Acme Co")
 	}
 }
 
 func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
-	controller, beat := heartbeats(t)
+	controller, beat := startController(t)
 	catalogue := filepath.Join(t.TempDir(), "catalogue.yaml")
 	if err := os.WriteFile(catalogue, []byte("fetch: never\nmodules:\n- {name: shop, webContextPath: /s}\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := running(t, "--http", controller, "--http-addr", "127.0.0.1:0", "--web", "--catalogue", catalogue,
+	out := startCommand(t, "--http", controller, "--http-addr", "127.0.0.1:0", "--web", "--catalogue", catalogue,
 		"--identity", "b1", "--static-biz", "https://h/shop-1.0.jar")
-	url := line(t, out, "web b1 ")
+	url := readLine(t, out, "web b1 ")
 	if body := <-beat; !strings.Contains(body, `"identity":"b1"`) || strings.Contains(body, `"port":0`) {
-		t.Errorf("heartbeat %s", body)
+		t.Errorf("heartbeat = %s, want the identity b1 and a port", body)
 	}
 	limit, tick := time.After(time.Minute), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -364,7 +362,7 @@ func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("the static module is not there: %s", resp.Status)
+			t.Fatalf("static module did not start within a minute; last response: %s", resp.Status)
 		}
 	}
 	var answer struct {
@@ -372,6 +370,6 @@ func TestBaseOverHTTPWithWebAndCatalogue(t *testing.T) {
 	}
 	call(t, "GET", url+"/s/anything", "", 200, &answer)
 	if answer.Biz != "shop" || answer.Version != "1.0" {
-		t.Errorf("answer %+v", answer)
+		t.Errorf("answer = %+v, want version 1.0 of shop", answer)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// maxCount is how many bases one process is measured to carry.
+// maxCount is the maximum number of bases. Tests have confirmed that one process can run this many.
 const maxCount = 10000
 
 var activations = map[string]fakebase.Activation{
@@ -36,11 +36,11 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 	}
 	activation, known := activations[c.String("activation")]
 	if !known {
-		return nil, fmt.Errorf("--activation %q: use default, new or multi", c.String("activation"))
+		return nil, fmt.Errorf("--activation %q: must be default, new or multi", c.String("activation"))
 	}
 	ip, err := netip.ParseAddr(c.String("ip"))
 	if err != nil {
-		return nil, fmt.Errorf("--ip %q: is not an IP address", c.String("ip"))
+		return nil, fmt.Errorf("--ip %q: must be an IP address", c.String("ip"))
 	}
 	autoUninstall := c.Bool("auto-uninstall")
 	common := fakebase.Options{
@@ -68,7 +68,7 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		}
 	}
 	if common.MQTT == nil && common.HTTP == nil {
-		return nil, errors.New("no tunnel: give --mqtt tcp://host:port, or --http http://host:port")
+		return nil, errors.New("no tunnel is set; use --mqtt tcp://HOST:PORT, or --http http://HOST:PORT")
 	}
 	common.Catalogue = &fakebase.Catalogue{}
 	if file := c.String("catalogue"); file != "" {
@@ -94,7 +94,7 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 			o.Identity += "-" + strconv.Itoa(i+1)
 		}
 		if o.HTTP != nil {
-			o.HTTP, o.IP, err = listensWhereItSays(*o.HTTP, ip, c.IsSet("ip"))
+			o.HTTP, o.IP, err = listenAddress(*o.HTTP, ip, c.IsSet("ip"))
 			if err != nil {
 				return nil, err
 			}
@@ -108,16 +108,16 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		out[i] = o
 		ip = ip.Next()
 		if !ip.IsValid() {
-			return nil, fmt.Errorf("--ip %s: there are not %d addresses from there", c.String("ip"), count)
+			return nil, fmt.Errorf("--ip %s: fewer than %d addresses follow it", c.String("ip"), count)
 		}
 	}
 	return out, nil
 }
 
-// listensWhereItSays returns where the arklet of one base listens and what it reports: a controller
-// dials what a base reports. A loopback address that is asked for is listened on too, unless it is
-// listened on by all addresses anyway. If none is asked for, the base reports where it listens.
-func listensWhereItSays(h fakebase.HTTPOptions, ip netip.Addr, asked bool) (*fakebase.HTTPOptions, string, error) {
+// listenAddress returns the HTTP options of one base, and the IP address that the base reports. Controllers connect to
+// the reported address. If --ip is set to a loopback address, the base listens on that address, unless it listens on
+// all addresses. If --ip is not set, the base reports the address on which it listens.
+func listenAddress(h fakebase.HTTPOptions, ip netip.Addr, ipIsSet bool) (*fakebase.HTTPOptions, string, error) {
 	host, port := "127.0.0.1", ""
 	if h.Addr != "" {
 		var err error
@@ -129,11 +129,11 @@ func listensWhereItSays(h fakebase.HTTPOptions, ip netip.Addr, asked bool) (*fak
 	at, err := netip.ParseAddr(host)
 	all := host == "" || err == nil && at.IsUnspecified()
 	switch {
-	case !asked && (all || host == "localhost"):
+	case !ipIsSet && (all || host == "localhost"):
 		return &h, "127.0.0.1", nil
-	case !asked && err == nil:
+	case !ipIsSet && err == nil:
 		return &h, host, nil
-	case asked && ip.IsLoopback() && !all:
+	case ipIsSet && ip.IsLoopback() && !all:
 		h.Addr = net.JoinHostPort(ip.String(), port)
 	}
 	return &h, ip.String(), nil
@@ -152,7 +152,7 @@ func mqttOptions(c *cli.Context) (*fakebase.MQTTOptions, error) {
 	return o, err
 }
 
-// tlsFiles reads what the flags --NAME-ca, --NAME-cert and --NAME-key name; it is nil if that is nothing.
+// tlsFiles reads the files of the flags --NAME-ca, --NAME-cert and --NAME-key. It returns nil if none of them is set.
 func tlsFiles(c *cli.Context, name string) (*tls.Config, error) {
 	ca, cert, key := c.String(name+"-ca"), c.String(name+"-cert"), c.String(name+"-key")
 	if ca == "" && cert == "" && key == "" {
@@ -166,7 +166,7 @@ func tlsFiles(c *cli.Context, name string) (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--%s-ca %s: holds no PEM certificate", name, ca)
+			return nil, fmt.Errorf("--%s-ca %s: the file has no PEM certificate", name, ca)
 		}
 	}
 	if cert != "" || key != "" {
@@ -179,8 +179,8 @@ func tlsFiles(c *cli.Context, name string) (*tls.Config, error) {
 	return config, nil
 }
 
-// heartbeatClient is nil when heartbeats need no token and no TLS of their own. A real base can send
-// neither a header nor a certificate: this is what one that can would do.
+// heartbeatClient returns the HTTP client for heartbeats, or nil if they need neither a token nor TLS options. Real
+// bases do not support either.
 func heartbeatClient(c *cli.Context) (*http.Client, error) {
 	token := c.String("http-token")
 	config, err := tlsFiles(c, "http")
@@ -192,11 +192,11 @@ func heartbeatClient(c *cli.Context) (*http.Client, error) {
 	return &http.Client{Transport: bearer{t, token}, Timeout: heartbeatTimeout}, nil
 }
 
-// heartbeatTimeout is how long a heartbeat may take in all, as of a real base: 30 s to connect and 10 s
-// for the answer (protocol 4.1).
+// heartbeatTimeout is the timeout of a heartbeat. A real base waits 30 s for the connection and 10 s for the response
+// (protocol 4.1).
 const heartbeatTimeout = 40 * time.Second
 
-// bearer adds a token to requests, unless it is empty.
+// bearer adds a bearer token to requests, unless the token is empty.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -210,8 +210,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// readYAML reads a YAML or JSON file into a type with JSON tags. Unknown
-// fields are errors.
+// readYAML reads a YAML or JSON file into a type with JSON tags. It rejects unknown fields.
 func readYAML(file string, into any) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// maxFault is the largest body of an injection.
-const maxFault = 1 << 16
+// maxFaultBytes is the maximum size of a fault in a request.
+const maxFaultBytes = 1 << 16
 
-// control is a small HTTP interface to the bases of this process.
+// control is an HTTP API for the bases of this process.
 //
-//	GET    /bases                       the status of all bases
-//	GET    /bases/{identity}            that of one
-//	GET    /bases/{identity}/faults     its faults
-//	POST   /bases/{identity}/faults     injects the fault in the body
-//	DELETE /bases/{identity}/faults     clears all its faults
-//	DELETE /bases/{identity}/faults/{id} clears one
-//	POST   /bases/{identity}/crash      ends its process
-//	POST   /bases/{identity}/restart    starts it again, as ?identity= if given
-//	POST   /bases/{identity}/web        opens its listener for module traffic
+//	GET    /bases                        return the status of all bases
+//	GET    /bases/{identity}             return the status of a base
+//	GET    /bases/{identity}/faults      list the faults of a base
+//	POST   /bases/{identity}/faults      inject the fault in the body
+//	DELETE /bases/{identity}/faults      clear all faults of a base
+//	DELETE /bases/{identity}/faults/{id} clear one fault
+//	POST   /bases/{identity}/crash       end the process of a base
+//	POST   /bases/{identity}/restart     restart a base; ?identity= sets a new identity
+//	POST   /bases/{identity}/web         open the listener for module traffic
 //
-// What cannot be is answered with a status of 400 or more and {"error": "why"}.
+// A failed request has a status of at least 400 and the body {"error": "..."}.
 type control struct {
 	ln    net.Listener
 	bases []*fakebase.Base
@@ -62,7 +62,7 @@ func (c *control) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()
 		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
-			answer(w, http.StatusForbidden,
+			writeJSON(w, http.StatusForbidden,
 				map[string]string{
 					"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and " +
 						"no Origin header"})
@@ -79,13 +79,13 @@ func (c *control) routes() http.Handler {
 		for i, b := range c.bases {
 			all[i] = b.Status()
 		}
-		answer(w, http.StatusOK, all)
+		writeJSON(w, http.StatusOK, all)
 	})
-	// one lets the base of the path do what is asked: it returns the answer, or an error with its
-	// status.
-	one := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
+	// handleBase registers a handler that calls do with the base in the path. do returns the response body, or an
+	// error and its HTTP status.
+	handleBase := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("there is no base %q; GET /bases lists them",
+			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf("no base has the identity %q; GET /bases lists the bases",
 				r.PathValue("identity"))
 			for _, b := range c.bases {
 				if b.Identity() == r.PathValue("identity") {
@@ -94,38 +94,38 @@ func (c *control) routes() http.Handler {
 				}
 			}
 			if err != nil {
-				answer(w, status, map[string]string{"error": err.Error()})
+				writeJSON(w, status, map[string]string{"error": err.Error()})
 				return
 			}
-			answer(w, http.StatusOK, out)
+			writeJSON(w, http.StatusOK, out)
 		})
 	}
-	one("GET /bases/{identity}",
+	handleBase("GET /bases/{identity}",
 		func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Status(), 0, nil })
-	one("GET /bases/{identity}/faults",
+	handleBase("GET /bases/{identity}/faults",
 		func(b *fakebase.Base, _ *http.Request) (any, int, error) { return b.Faults(), 0, nil })
-	one("POST /bases/{identity}/faults", inject)
-	one("DELETE /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+	handleBase("POST /bases/{identity}/faults", inject)
+	handleBase("DELETE /bases/{identity}/faults", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
 		return map[string]int{"cleared": b.Clear()}, 0, nil
 	})
-	one("DELETE /bases/{identity}/faults/{id}", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+	handleBase("DELETE /bases/{identity}/faults/{id}", func(b *fakebase.Base, r *http.Request) (any, int, error) {
 		if b.Clear(r.PathValue("id")) == 0 {
-			return nil, http.StatusNotFound, fmt.Errorf("there is no fault %q", r.PathValue("id"))
+			return nil, http.StatusNotFound, fmt.Errorf("fault %q not found", r.PathValue("id"))
 		}
 		return map[string]int{"cleared": 1}, 0, nil
 	})
-	one("POST /bases/{identity}/crash", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
+	handleBase("POST /bases/{identity}/crash", func(b *fakebase.Base, _ *http.Request) (any, int, error) {
 		b.Crash()
 		return struct{}{}, 0, nil
 	})
-	one("POST /bases/{identity}/restart", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+	handleBase("POST /bases/{identity}/restart", func(b *fakebase.Base, r *http.Request) (any, int, error) {
 		err := b.Restart(r.URL.Query().Get("identity"))
 		if errors.Is(err, fakebase.ErrNotRunning) {
 			return nil, http.StatusConflict, err
 		}
 		return struct{}{}, http.StatusBadRequest, err
 	})
-	one("POST /bases/{identity}/web", func(b *fakebase.Base, r *http.Request) (any, int, error) {
+	handleBase("POST /bases/{identity}/web", func(b *fakebase.Base, r *http.Request) (any, int, error) {
 		addr, err := b.WebAddr(r.Context())
 		return map[string]string{"addr": addr}, http.StatusInternalServerError, err
 	})
@@ -133,18 +133,18 @@ func (c *control) routes() http.Handler {
 }
 
 func inject(b *fakebase.Base, r *http.Request) (any, int, error) {
-	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxFault))
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxFaultBytes))
 	d.DisallowUnknownFields()
 	var f fault.Fault
 	if err := d.Decode(&f); err != nil {
-		return nil, http.StatusBadRequest, fmt.Errorf("the body is not a fault: %w", err)
+		return nil, http.StatusBadRequest, fmt.Errorf("invalid fault: %w", err)
 	}
 	id, err := b.Inject(f)
 	return map[string]string{"id": id}, http.StatusBadRequest, err
 }
 
-func answer(w http.ResponseWriter, status int, v any) {
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

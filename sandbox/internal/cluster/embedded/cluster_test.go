@@ -35,7 +35,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// TestCluster brings one control plane up and looks at it from all sides.
+// TestCluster runs several tests with one control plane.
 func TestCluster(t *testing.T) {
 	c := newControlPlane(t, t.TempDir(), nil)
 	up(t, c)
@@ -43,22 +43,22 @@ func TestCluster(t *testing.T) {
 		name string
 		test func(*testing.T, *ControlPlane)
 	}{
-		{"describes itself", describesItself},
-		{"lets in whom RBAC allows", letsInWhomRBACAllows},
-		{"taints Nodes that are not ready only", taintsNodesThatAreNotReady},
-		{"hands out service addresses", handsOutServiceAddresses},
-		{"schedules Pods and records events", schedulesPods},
-		{"reaches a kubelet for logs", reachesAKubelet},
-		{"keeps etcd to the API server", keepsEtcdToItself},
-		{"shows profiles to the administrator", showsProfiles},
-		{"survives the death of each component", survivesDeath},
-		{"says what is wrong when etcd is stuck", saysWhatIsWrong},
+		{"cluster description", testDescription},
+		{"authentication and authorization", testAuthorization},
+		{"taints of Nodes", testNodeTaints},
+		{"Service addresses", testServiceAddresses},
+		{"scheduling and events", testScheduling},
+		{"logs from a kubelet", testKubeletLogs},
+		{"access to etcd", testEtcdAccess},
+		{"access to profiles", testProfileAccess},
+		{"restart of each component", testRestarts},
+		{"status with etcd paused", testPausedEtcd},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.test(t, c) })
 	}
 }
 
-func describesItself(t *testing.T, c *ControlPlane) {
+func testDescription(t *testing.T, c *ControlPlane) {
 	type description struct{ Kubeconfig, Version string }
 	d := c.Cluster()
 	want := description{filepath.Join(c.o.Dir, "kubeconfig"), "v1.36.3"}
@@ -71,34 +71,34 @@ func describesItself(t *testing.T, c *ControlPlane) {
 	var other *cluster.OtherSandboxError
 	if err := cluster.Mark(t.Context(), c.client(), cluster.Owner{Sandbox: "another"}); !errors.As(err, &other) ||
 		other.Owner.Sandbox != "demo" {
-		t.Errorf("another sandbox marks it: %v", err)
+		t.Errorf("Mark for another sandbox returned %v", err)
 	}
 }
 
-func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
+func testAuthorization(t *testing.T, c *ControlPlane) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	check.Must(t, c.tokenKubeconfig(path, c.url(apiserver), deploy.User))
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the kubeconfig has mode %v (%v)", info.Mode(), err)
+		t.Errorf("kubeconfig with mode %v (%v)", info.Mode(), err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	check.Must(t, err)
 	user := kubernetes.NewForConfigOrDie(config)
 	anonymous := kubernetes.NewForConfigOrDie(rest.AnonymousClientConfig(config))
-	stranger := kubernetes.NewForConfigOrDie(strangersConfig(t, config))
+	foreign := kubernetes.NewForConfigOrDie(foreignConfig(t, config))
 
 	list := func(client kubernetes.Interface) error {
 		_, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		return err
 	}
 	if err := list(anonymous); !apierrors.IsForbidden(err) {
-		t.Errorf("nobody in particular lists Nodes: %v", err)
+		t.Errorf("listing Nodes anonymously: %v", err)
 	}
-	if err := list(stranger); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a certificate of another authority lists Nodes: %v", err)
+	if err := list(foreign); !apierrors.IsUnauthorized(err) {
+		t.Errorf("listing Nodes with a certificate of another CA: %v", err)
 	}
 	if err := list(user); !apierrors.IsForbidden(err) {
-		t.Errorf("a user without roles lists Nodes: %v", err)
+		t.Errorf("listing Nodes without a role: %v", err)
 	}
 	_, err = c.client().RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "test"},
@@ -107,30 +107,29 @@ func letsInWhomRBACAllows(t *testing.T, c *ControlPlane) {
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 	if err := within(t, func(context.Context) error { return list(user) }); err != nil {
-		t.Errorf("a user with a role lists Nodes: %v", err)
+		t.Errorf("listing Nodes with a role: %v", err)
 	}
 	check.Must(t, c.client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "test", metav1.DeleteOptions{}))
 	check.Must(t, within(t, func(context.Context) error {
 		if err := list(user); !apierrors.IsForbidden(err) {
-			return fmt.Errorf("the role is gone, and yet: %w", err)
+			return fmt.Errorf("listing Nodes after the role was removed: %w", err)
 		}
 		return nil
 	}))
 }
 
-// strangersConfig trusts the API but shows a certificate that another authority made for an
-// administrator.
-func strangersConfig(t *testing.T, config *rest.Config) *rest.Config {
+// foreignConfig returns a configuration with an administrator's certificate of another CA.
+func foreignConfig(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	check.Must(t, err)
-	stranger := rest.AnonymousClientConfig(config)
-	stranger.CertFile, stranger.KeyFile = p.crt("user-admin"), p.key("user-admin")
-	return stranger
+	foreign := rest.AnonymousClientConfig(config)
+	foreign.CertFile, foreign.KeyFile = p.crt("user-admin"), p.key("user-admin")
+	return foreign
 }
 
-// A Node that comes bears no taint, until the controller manager sees that it is not ready.
-func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
+// A new Node has no taint until the controller manager notices that it is not ready.
+func testNodeTaints(t *testing.T, c *ControlPlane) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	nodes := c.client().CoreV1().Nodes()
 	created, err := nodes.Create(t.Context(), &corev1.Node{
@@ -140,39 +139,39 @@ func taintsNodesThatAreNotReady(t *testing.T, c *ControlPlane) {
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 	if len(created.Spec.Taints) > 0 {
-		t.Errorf("a Node that comes has the taints %v", created.Spec.Taints)
+		t.Errorf("new Node with taints %v", created.Spec.Taints)
 	}
 	check.Must(t, within(t, func(ctx context.Context) error {
 		n, err := nodes.Get(ctx, "not-ready", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(n.Spec.Taints,
 			func(have corev1.Taint) bool { return have.MatchTaint(&notReady) }) {
-			err = fmt.Errorf("a Node that is not ready has the taints %v", n.Spec.Taints)
+			err = fmt.Errorf("not-ready Node with taints %v", n.Spec.Taints)
 		}
 		return err
 	}))
 	check.Must(t, nodes.Delete(t.Context(), "not-ready", metav1.DeleteOptions{}))
 }
 
-func handsOutServiceAddresses(t *testing.T, c *ControlPlane) {
+func testServiceAddresses(t *testing.T, c *ControlPlane) {
 	_, network, err := net.ParseCIDR("10.96.0.0/16")
 	check.Must(t, err)
 	api, err := c.client().CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	check.Must(t, err)
 	if api.Spec.ClusterIP != "10.96.0.1" {
-		t.Errorf("the Service of the API has %s", api.Spec.ClusterIP)
+		t.Errorf("Service kubernetes has the address %s", api.Spec.ClusterIP)
 	}
-	made, err := c.client().CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+	created, err := c.client().CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}},
 			Selector: map[string]string{"app": "biz"}},
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
-	if !network.Contains(net.ParseIP(made.Spec.ClusterIP)) {
-		t.Errorf("a Service has %s, outside %s", made.Spec.ClusterIP, network)
+	if !network.Contains(net.ParseIP(created.Spec.ClusterIP)) {
+		t.Errorf("Service with address %s, outside %s", created.Spec.ClusterIP, network)
 	}
 }
 
-func schedulesPods(t *testing.T, c *ControlPlane) {
+func testScheduling(t *testing.T, c *ControlPlane) {
 	for i := range 3 {
 		check.Must(t, makeNode(t.Context(), c.client(), i))
 	}
@@ -191,13 +190,13 @@ func schedulesPods(t *testing.T, c *ControlPlane) {
 	node, err := c.client().CoreV1().Nodes().Get(t.Context(), "base-0000", metav1.GetOptions{})
 	check.Must(t, err)
 	if len(node.Annotations) != 0 || node.Spec.PodCIDR != "" {
-		t.Errorf("somebody wrote to a Node for nothing: annotations %v, PodCIDR %q", node.Annotations,
+		t.Errorf("unnecessary writes to a Node: annotations %v, PodCIDR %q", node.Annotations,
 			node.Spec.PodCIDR)
 	}
 }
 
-func reachesAKubelet(t *testing.T, c *ControlPlane) {
-	certPEM, keyPEM, _, err := c.Serving("localhost", "127.0.0.1")
+func testKubeletLogs(t *testing.T, c *ControlPlane) {
+	certPEM, keyPEM, _, err := c.IssueServingCert("localhost", "127.0.0.1")
 	check.Must(t, err)
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	check.Must(t, err)
@@ -206,7 +205,7 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	check.Must(t, err)
 	callers.AppendCertsFromPEM(ca)
 	kubelet := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName+" asked for "+r.URL.Path)
+		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName+" requested "+r.URL.Path)
 	}))
 	kubelet.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert,
 		ClientCAs: callers}
@@ -226,14 +225,14 @@ func reachesAKubelet(t *testing.T, c *ControlPlane) {
 	}, metav1.CreateOptions{})
 	check.Must(t, err)
 	logs, err := c.client().CoreV1().Pods("default").GetLogs("with-logs", &corev1.PodLogOptions{}).DoRaw(t.Context())
-	want := "kube-apiserver-kubelet-client asked for /containerLogs/default/with-logs/biz"
+	want := "kube-apiserver-kubelet-client requested /containerLogs/default/with-logs/biz"
 	if err != nil || string(logs) != want {
-		t.Errorf("logs are %q (%v), want %q", logs, err, want)
+		t.Errorf("logs %q (%v), want %q", logs, err, want)
 	}
 }
 
-// keepsEtcdToItself: a certificate of the API's own administrator must not open the store behind it.
-func keepsEtcdToItself(t *testing.T, c *ControlPlane) {
+// The administrator's certificate for the API does not give access to etcd.
+func testEtcdAccess(t *testing.T, c *ControlPlane) {
 	for name, user := range map[string]string{"the API server": "apiserver-etcd-client",
 		"the administrator": "user-admin"} {
 		client, err := newHealthClient(c.pki, etcdCA, user)
@@ -243,12 +242,12 @@ func keepsEtcdToItself(t *testing.T, c *ControlPlane) {
 			check.Must(t, response.Body.Close())
 		}
 		if allowed := err == nil; allowed != (name == "the API server") {
-			t.Errorf("%s talks to etcd: %v (%v)", name, allowed, err)
+			t.Errorf("access of %s: %v (%v)", name, allowed, err)
 		}
 	}
 }
 
-func showsProfiles(t *testing.T, c *ControlPlane) {
+func testProfileAccess(t *testing.T, c *ControlPlane) {
 	anonymous := c.health.Transport.(*http.Transport).Clone()
 	anonymous.TLSClientConfig.Certificates = nil
 	for _, name := range []string{apiserver, controllerManager, scheduler} {
@@ -257,24 +256,24 @@ func showsProfiles(t *testing.T, c *ControlPlane) {
 			want   int
 		}{
 			"the administrator": {c.health, http.StatusOK},
-			"anybody":           {&http.Client{Transport: anonymous}, http.StatusForbidden},
+			"anonymous":         {&http.Client{Transport: anonymous}, http.StatusForbidden},
 		} {
 			response, err := tc.client.Get(c.url(name) + "/debug/pprof/goroutine")
 			check.Must(t, err)
 			check.Must(t, response.Body.Close())
 			if response.StatusCode != tc.want {
-				t.Errorf("%s asks %s for a profile: %s, want %d", who, name, response.Status, tc.want)
+				t.Errorf("profile of %s for %s: %s, want %d", name, who, response.Status, tc.want)
 			}
 		}
 	}
 }
 
-func survivesDeath(t *testing.T, c *ControlPlane) {
+func testRestarts(t *testing.T, c *ControlPlane) {
 	for _, name := range componentNames {
 		check.Must(t, c.o.Supervisor.Kill(name))
 		for _, st := range c.o.Supervisor.Status(t.Context(), nil) {
 			if st.Name == name && (st.State != supervise.Exited || st.Ready || st.Exit != "signal: killed") {
-				t.Errorf("after its death %s is %+v", name, st)
+				t.Errorf("status of %s after it was killed: %+v", name, st)
 			}
 		}
 		check.Must(t, c.o.Supervisor.Restart(t.Context(), name))
@@ -286,7 +285,7 @@ func survivesDeath(t *testing.T, c *ControlPlane) {
 	}
 }
 
-func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
+func testPausedEtcd(t *testing.T, c *ControlPlane) {
 	check.Must(t, c.o.Supervisor.Pause(etcd))
 	reasons := map[string]string{}
 	check.Must(t, within(t, func(ctx context.Context) error {
@@ -294,12 +293,12 @@ func saysWhatIsWrong(t *testing.T, c *ControlPlane) {
 			reasons[st.Name] = st.Reason
 		}
 		if !strings.Contains(reasons[apiserver], "etcd") && !strings.Contains(reasons[apiserver], "deadline") {
-			return fmt.Errorf("with etcd paused kube-apiserver says %q", reasons[apiserver])
+			return fmt.Errorf("reason of kube-apiserver with etcd paused: %q", reasons[apiserver])
 		}
 		return nil
 	}))
 	if reasons[etcd] != "paused" {
-		t.Errorf("etcd is %q, want paused", reasons[etcd])
+		t.Errorf("reason of etcd: %q, want paused", reasons[etcd])
 	}
 	check.Must(t, c.o.Supervisor.Resume(etcd))
 	check.Must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
@@ -323,7 +322,7 @@ func within(t *testing.T, check func(context.Context) error) error {
 	}
 }
 
-// makeNode does what the module controller does for a new base.
+// makeNode creates a Ready Node and its Lease, like the module controller.
 func makeNode(ctx context.Context, client kubernetes.Interface, i int) error {
 	name := fmt.Sprintf("base-%04d", i)
 	room := corev1.ResourceList{
@@ -363,7 +362,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// counted says how many of got things are as they should be, until that is want.
+// counted returns an error unless good returns true for exactly want of got objects.
 func counted(want int, err error, got int, good func(int) bool) error {
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Names of the components, as subcommands of the binary, in the supervisor and of their logs.
+// Names of the components: subcommands of the binary, names in the supervisor, and names of the logs.
 const (
 	etcd              = "etcd"
 	apiserver         = "kube-apiserver"
@@ -22,20 +22,20 @@ const (
 	scheduler         = "kube-scheduler"
 )
 
-// componentNames in order of start.
+// componentNames lists the components in order of start.
 var componentNames = []string{etcd, apiserver, controllerManager, scheduler}
 
-// flags are --name=value pairs, in order.
+// flags are command-line flags in the form --name=value.
 type flags []string
 
 func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
 
-// spec is what the supervisor needs to run a component.
+// spec returns the process of a component.
 func (c *ControlPlane) spec(name string) supervise.Spec {
 	s := supervise.Spec{
 		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
-		// All but a durable etcd end at once: the others keep nothing but what is in etcd, a
-		// graceful end takes them seconds, and etcd recovers from its log.
+		// Components other than a durable etcd are killed. Their only state is in etcd, a graceful shutdown would take
+		// seconds, and etcd recovers from its write-ahead log.
 		StopSignal: syscall.SIGKILL,
 	}
 	var f flags
@@ -62,7 +62,7 @@ func (c *ControlPlane) etcdFlags() flags {
 	f.add("data-dir", c.etcdDir())
 	f.add("listen-client-urls", c.url(etcd))
 	f.add("advertise-client-urls", c.url(etcd))
-	// A lone member never calls itself, so its peer port may be any.
+	// A single member does not connect to peers, so any peer port works.
 	f.add("listen-peer-urls", "https://127.0.0.1:0")
 	f.add("initial-advertise-peer-urls", "https://127.0.0.1:0")
 	f.add("initial-cluster", "default=https://127.0.0.1:0")
@@ -72,15 +72,13 @@ func (c *ControlPlane) etcdFlags() flags {
 		f.add(side+"trusted-ca-file", c.pki.crt(etcdCA))
 		f.add(side+"client-cert-auth", "true")
 	}
-	// A lone member waits one election timeout, for rivals that do not exist, before it serves; by
-	// default 1 to 2 s.
+	// A single member waits one election timeout before it serves. The default is 1 to 2 s.
 	f.add("heartbeat-interval", "10")
 	f.add("election-timeout", "100")
 	f.add("quota-backend-bytes", strconv.Itoa(8<<30))
 	f.add("log-format", "console")
 	if !c.o.Durable {
-		// What is written survives the end of the process in any case; only a crash of the machine
-		// can lose it.
+		// Written data survives the end of the process in any case. It can be lost only if the machine crashes.
 		f.add("unsafe-no-fsync", "true")
 	}
 	return f
@@ -94,11 +92,11 @@ func (c *ControlPlane) apiserverFlags() flags {
 	}
 	f.add("bind-address", bind)
 	f.add("secure-port", c.port(apiserver))
-	// Without an address the server looks for a network interface with a default route, which a
-	// laptop on a train lacks.
+	// Without an address, the server looks for a network interface with a default route, which an offline machine does
+	// not have.
 	f.add("advertise-address", "127.0.0.1")
-	// A loopback address may not be an endpoint of the Service "kubernetes", and no Pod here would
-	// dial it.
+	// A loopback address is not a valid endpoint of the Service "kubernetes", and no Pod of this cluster connects to
+	// it.
 	f.add("endpoint-reconciler-type", "none")
 	f.add("tls-cert-file", c.pki.crt("apiserver"))
 	f.add("tls-private-key-file", c.pki.key("apiserver"))
@@ -109,15 +107,15 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("etcd-certfile", c.pki.crt("apiserver-etcd-client"))
 	f.add("etcd-keyfile", c.pki.key("apiserver-etcd-client"))
 
-	if c.o.Speed > 1 { // what admission adds to Pods, 300 s
-		seconds := strconv.Itoa(int(c.period(300 * time.Second).Seconds()))
+	if c.o.Speed > 1 { // the tolerations that admission adds to Pods; default 300 s
+		seconds := strconv.Itoa(int(c.scaled(300 * time.Second).Seconds()))
 		f.add("default-not-ready-toleration-seconds", seconds)
 		f.add("default-unreachable-toleration-seconds", seconds)
 	}
 	f.add("authorization-mode", "Node,RBAC")
 	f.add("enable-admission-plugins", "NodeRestriction")
-	// It taints each Node that comes as not ready, which the module controller and the controller manager undo at once, for
-	// a third of what a new Node costs. Of a Node that is not ready the controller manager says so.
+	// This plugin taints new Nodes as not ready. Removing the taint costs a third of the work for a new Node. The
+	// controller manager adds the taint to Nodes that are not ready.
 	f.add("disable-admission-plugins", "TaintNodesByCondition")
 	f.add("allow-privileged", "true")
 	f.add("service-cluster-ip-range", serviceCIDR)
@@ -133,14 +131,14 @@ func (c *ControlPlane) apiserverFlags() flags {
 	f.add("proxy-client-cert-file", c.pki.crt("front-proxy-client"))
 	f.add("proxy-client-key-file", c.pki.key("front-proxy-client"))
 
-	// The kubelet API of the module controller is reached through a loopback name of the Node: the
-	// InternalIP of a simulated base is an address that nothing may dial.
+	// The API server reaches the kubelet API of the module controller through a loopback DNS name of the Node, because
+	// the InternalIP of a simulated base is not routed.
 	f.add("kubelet-preferred-address-types", "InternalDNS,InternalIP,Hostname")
 	f.add("kubelet-certificate-authority", c.pki.crt(clusterCA))
 	f.add("kubelet-client-certificate", c.pki.crt("apiserver-kubelet-client"))
 	f.add("kubelet-client-key", c.pki.key("apiserver-kubelet-client"))
 
-	// One person owns all of the load, and a burst of 1,000 bases must not be queued or refused.
+	// All load belongs to one user, and a burst of 1,000 bases must not be queued or rejected.
 	f.add("enable-priority-and-fairness", "false")
 	f.add("max-requests-inflight", "0")
 	f.add("max-mutating-requests-inflight", "0")
@@ -150,7 +148,7 @@ func (c *ControlPlane) apiserverFlags() flags {
 func (c *ControlPlane) controllerManagerFlags() flags {
 	f := c.controllerFlags(controllerManager)
 	f.add("kubeconfig", c.kubeconfig(controllerManager))
-	f.add("leader-elect", "false") // as for the scheduler
+	f.add("leader-elect", "false") // see writeSchedulerConfig
 	f.add("kube-api-qps", strconv.Itoa(apiQPS))
 	f.add("kube-api-burst", strconv.Itoa(apiQPS))
 	f.add("root-ca-file", c.pki.crt(clusterCA))
@@ -158,13 +156,13 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 	f.add("cluster-signing-cert-file", c.pki.crt(clusterCA))
 	f.add("cluster-signing-key-file", c.pki.key(clusterCA))
 	f.add("allocate-node-cidrs", "false")
-	// ttl-controller writes an annotation to every Node, and again to all of them whenever their
-	// number passes 100, 500 or 1,000. Only kubelets read it.
+	// ttl-controller annotates every Node, and annotates all of them again when their number passes 100, 500 or 1,000.
+	// Only kubelets read the annotation.
 	f.add("controllers", "*,-ttl-controller")
 	if c.o.Speed > 1 {
-		f.add("node-monitor-period", c.period(nodeGrace/10).String())
-		f.add("node-monitor-grace-period", max(c.period(nodeGrace), shortestGrace).String())
-		f.add("node-startup-grace-period", max(c.period(time.Minute), shortestGrace).String())
+		f.add("node-monitor-period", c.scaled(nodeGrace/10).String())
+		f.add("node-monitor-grace-period", max(c.scaled(nodeGrace), minGrace).String())
+		f.add("node-startup-grace-period", max(c.scaled(time.Minute), minGrace).String())
 	}
 	for _, resource := range []string{"deployment", "replicaset", "statefulset", "daemonset", "service-endpoint"} {
 		f.add("concurrent-"+resource+"-syncs", "20")
@@ -180,8 +178,8 @@ func (c *ControlPlane) schedulerFlags() flags {
 
 func (c *ControlPlane) schedulerConfig() string { return filepath.Join(c.o.Dir, scheduler+".yaml") }
 
-// writeSchedulerConfig writes the settings that the scheduler reads only from a file. It scores a tenth of the Nodes,
-// and at least a hundred, for each Pod. With 1,000 bases this halves its CPU time.
+// writeSchedulerConfig writes the settings that the scheduler accepts only in a file. For each Pod, the scheduler
+// scores a tenth of the Nodes, but at least 100. With 1,000 bases this halves its CPU time.
 func (c *ControlPlane) writeSchedulerConfig() error {
 	config := map[string]any{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",
@@ -190,7 +188,7 @@ func (c *ControlPlane) writeSchedulerConfig() error {
 		"parallelism":              2 * runtime.NumCPU(),
 		"clientConnection": map[string]any{"kubeconfig": c.kubeconfig(scheduler), "qps": apiQPS,
 			"burst": apiQPS},
-		// there is only one, and an election costs a lease renewed for ever
+		// there is only one scheduler, and an election would renew a Lease indefinitely
 		"leaderElection": map[string]any{"leaderElect": false},
 	}
 	text, err := yaml.Marshal(config)
@@ -203,17 +201,17 @@ func (c *ControlPlane) writeSchedulerConfig() error {
 	return nil
 }
 
-// apiQPS lifts the limit that clients of the API set themselves.
+// apiQPS effectively disables the client-side rate limit.
 const apiQPS = 10000
 
-// controllerFlags are those that controller-manager and scheduler share.
+// controllerFlags returns the flags that the controller manager and the scheduler share.
 func (c *ControlPlane) controllerFlags(name string) flags {
 	var f flags
 	f.add("authentication-kubeconfig", c.kubeconfig(name))
 	f.add("authorization-kubeconfig", c.kubeconfig(name))
 	f.add("client-ca-file", c.pki.crt(clusterCA))
 	f.add("requestheader-client-ca-file", c.pki.crt(frontProxyCA))
-	f.add("authentication-skip-lookup", "true") // of these two authorities, which are known
+	f.add("authentication-skip-lookup", "true") // the preceding flags name both CA certificates
 	f.add("bind-address", "127.0.0.1")
 	f.add("secure-port", c.port(name))
 	f.add("tls-cert-file", c.pki.crt(name))
@@ -221,15 +219,15 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 	return f
 }
 
-// nodeGrace is Kubernetes' own default.
+// nodeGrace is the default node monitor grace period of Kubernetes.
 const nodeGrace = 50 * time.Second
 
-// shortestGrace is the least silence after which Kubernetes takes a Node for dead: the controller
-// renews its Lease every 20 s at speed 1, and a busy machine needs a second.
-const shortestGrace = 4 * time.Second
+// minGrace is the minimum node monitor grace period. The controller renews a Lease every 20 s at speed 1, and a busy
+// machine can be late by a second.
+const minGrace = 4 * time.Second
 
-// period is how long a period of Kubernetes' own takes at the cluster's speed.
-func (c *ControlPlane) period(d time.Duration) time.Duration {
+// scaled returns a period of Kubernetes at the time scale of the cluster.
+func (c *ControlPlane) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(c.o.Speed, 1))
 }
 
@@ -242,11 +240,11 @@ func (c *ControlPlane) kubeconfig(component string) string {
 }
 
 func (c *ControlPlane) port(component string) string {
-	return strconv.Itoa(c.at.Load().ports[component])
+	return strconv.Itoa(c.access.Load().ports[component])
 }
-func (c *ControlPlane) url(component string) string { return c.at.Load().ports.url(component) }
+func (c *ControlPlane) url(component string) string { return c.access.Load().ports.url(component) }
 
-// hasData reports whether etcd has run in this state directory before.
+// hasData reports whether etcd has already run in this state directory.
 func (c *ControlPlane) hasData() bool {
 	_, err := os.Stat(filepath.Join(c.etcdDir(), "member"))
 	return err == nil

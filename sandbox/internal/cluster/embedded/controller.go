@@ -11,18 +11,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Host is loopback, at which the API server reaches this machine's other processes.
+// Host is the loopback address at which the API server reaches other processes on this machine.
 const Host = "127.0.0.1"
 
-// Part shows its processes.
-func (c *ControlPlane) Part() supervise.Part {
-	return &part{c: c, Processes: supervise.Processes{
-		Supervisor: c.o.Supervisor, Mine: func(name string) bool { return slices.Contains(componentNames, name) },
+// ComponentSet implements daemon.Cluster. The components are the processes.
+func (c *ControlPlane) ComponentSet() supervise.ComponentSet {
+	return &componentSet{c: c, Processes: supervise.Processes{
+		Supervisor: c.o.Supervisor, Contains: func(name string) bool { return slices.Contains(componentNames, name) },
 	}}
 }
 
-// Admit gives the module controller its rights, and writes its kubeconfig.
-func (c *ControlPlane) Admit(ctx context.Context) error {
+// AuthorizeController implements daemon.Cluster.
+func (c *ControlPlane) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
 		return err
@@ -33,30 +33,29 @@ func (c *ControlPlane) Admit(ctx context.Context) error {
 	return c.tokenKubeconfig(state.Dir(c.o.Dir).ControllerKubeconfig(), c.url(apiserver), deploy.User)
 }
 
-// Dismiss does nothing: the cluster goes with the sandbox, or is the same sandbox's when it comes
-// back.
-func (c *ControlPlane) Dismiss(context.Context, map[string]bool) error { return nil }
+// CleanUp does nothing, because the cluster is removed with the sandbox, or used by the same sandbox again.
+func (c *ControlPlane) CleanUp(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes the Nodes of bases that a killed daemon has left in a durable cluster, with their Pods. A base outside
-// the sandbox gets a new Node with its next heartbeat.
-func (c *ControlPlane) Sweep(ctx context.Context) error {
-	return nodes.Sweep(ctx, c.client())
+// RemoveLeftovers removes the Nodes of bases that a killed daemon left in a durable cluster, with their Pods. A base
+// outside the sandbox gets a new Node with its next heartbeat.
+func (c *ControlPlane) RemoveLeftovers(ctx context.Context) error {
+	return nodes.RemoveAll(ctx, c.client())
 }
 
-// Serving issues a certificate of the cluster's authority for hosts, and returns the file of the authority. It may be
-// called concurrently after Steps.Prepare.
-func (c *ControlPlane) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+// IssueServingCert issues a certificate of the cluster CA and returns the path of the CA certificate. It may be called
+// concurrently after Steps.Prepare.
+func (c *ControlPlane) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	certPEM, keyPEM, err = c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 	return certPEM, keyPEM, c.pki.crt(clusterCA), err
 }
 
-// Properties implements daemon.Cluster. Its processes never outlive their sandbox.
+// Properties implements daemon.Cluster.
 func (c *ControlPlane) Properties() cluster.Properties {
 	return cluster.Properties{Host: Host, KubeletClientCA: c.kubeletClientCA(), Ephemeral: !c.o.Durable}
 }
 
-// Guard has nothing to look after; it blocks until ctx ends.
-func (c *ControlPlane) Guard(ctx context.Context) error {
+// Maintain blocks until ctx ends. The cluster needs no maintenance.
+func (c *ControlPlane) Maintain(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }

@@ -1,8 +1,7 @@
-// Package embedded gives a sandbox a Kubernetes API without a container engine: the upstream etcd,
-// kube-apiserver, kube-controller-manager and kube-scheduler as processes of this machine, all in
-// the koup-controlplane binary.
+// Package embedded provides a Kubernetes API without a container engine. It runs the upstream etcd, kube-apiserver,
+// kube-controller-manager and kube-scheduler, all from the koup-controlplane binary, as processes on this machine.
 //
-// Everything listens on 127.0.0.1 with ports that the kernel picks, and speaks TLS. Who asks shows a
-// certificate, or a token if it asks all the time. Authorisation and admission are those of a real
-// cluster: Node and RBAC, NodeRestriction and the default plugins but one.
+// All processes listen with TLS on 127.0.0.1, on random ports. Clients authenticate with a certificate or, if they send
+// many requests, with a token. Authorization and admission work as in a real cluster: the authorizers Node and RBAC,
+// NodeRestriction, and the default plugins except TaintNodesByCondition.
 package embedded

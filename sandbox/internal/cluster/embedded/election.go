@@ -15,78 +15,78 @@ import (
 // unreachable.
 const renewDeadline = 10 * time.Second
 
-// startTime is what the API server needs at least until it answers, at any speed. Till then nobody can
-// renew anything either.
+// startTime is the minimum time that the API server needs to start, at any time scale. No Lease can be renewed during
+// this time.
 const startTime = 2 * time.Second
 
-// part shows the processes of the control plane. There is no election here, which costs a write
-// every two seconds; so part ends those that would have lost it, and starts them again.
-type part struct {
+// componentSet has the processes of the control plane. They run without leader election, which would cost a write every
+// two seconds. Instead, componentSet restarts the processes that would have lost their election.
+type componentSet struct {
 	supervise.Processes
 	c *ControlPlane
 
-	mu    sync.Mutex
-	since map[string]time.Time // since when a process is away or halted; none = it is there
+	mu        sync.Mutex
+	downSince map[string]time.Time // when a process was stopped or paused; running processes have no entry
 }
 
-// elected are those that a real cluster elects.
-var elected = []string{controllerManager, scheduler}
+// electedComponents are the components that use leader election in a real cluster.
+var electedComponents = []string{controllerManager, scheduler}
 
-// Act is that of supervise.Part.
-func (p *part) Act(ctx context.Context, name string, action supervise.Action) error {
-	deadline := p.c.period(renewDeadline)
+// Act implements supervise.ComponentSet.
+func (p *componentSet) Act(ctx context.Context, name string, action supervise.Action) error {
+	deadline := p.c.scaled(renewDeadline)
 	switch action {
 	case supervise.Kill, supervise.Pause, supervise.Stop:
 		err := p.Processes.Act(ctx, name, action)
 		if err == nil {
-			p.gone(name)
+			p.setDown(name)
 		}
 		return err
-	case supervise.Restart: // it is there again at once
-		p.back(name)
+	case supervise.Restart: // the process is down only briefly
+		p.takeDowntime(name)
 		return p.Processes.Act(ctx, name, action)
 	}
-	away := p.back(name)
+	downtime := p.takeDowntime(name)
 	switch {
-	case name == apiserver && away > 0 && away+startTime >= deadline:
-		lost := p.endElected(ctx)
+	case name == apiserver && downtime > 0 && downtime+startTime >= deadline:
+		killed := p.killElected(ctx)
 		err := p.Processes.Act(ctx, name, action)
-		for _, name := range lost {
+		for _, name := range killed {
 			err = errors.Join(err, p.Processes.Act(ctx, name, supervise.Start))
 		}
 		return err
-	case action == supervise.Resume && slices.Contains(elected, name) && away >= deadline:
+	case action == supervise.Resume && slices.Contains(electedComponents, name) && downtime >= deadline:
 		return p.Processes.Act(ctx, name, supervise.Restart)
 	}
 	return p.Processes.Act(ctx, name, action)
 }
 
-func (p *part) gone(name string) {
+func (p *componentSet) setDown(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since == nil {
-		p.since = map[string]time.Time{}
+	if p.downSince == nil {
+		p.downSince = map[string]time.Time{}
 	}
-	if p.since[name].IsZero() {
-		p.since[name] = time.Now()
+	if p.downSince[name].IsZero() {
+		p.downSince[name] = time.Now()
 	}
 }
 
-// back returns for how long a process was away or halted.
-func (p *part) back(name string) time.Duration {
+// takeDowntime returns how long a process has been stopped or paused, and resets the time.
+func (p *componentSet) takeDowntime(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	since, away := p.since[name]
-	if !away {
+	since, down := p.downSince[name]
+	if !down {
 		return 0
 	}
-	delete(p.since, name)
+	delete(p.downSince, name)
 	return time.Since(since)
 }
 
-// endElected ends those that run, and names them.
-func (p *part) endElected(ctx context.Context) (names []string) {
-	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains(elected, n) }) {
+// killElected kills the running components with leader election and returns their names.
+func (p *componentSet) killElected(ctx context.Context) (names []string) {
+	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains(electedComponents, n) }) {
 		if s.State == supervise.Running && p.Supervisor.Kill(s.Name) == nil {
 			names = append(names, s.Name)
 		}

@@ -23,77 +23,77 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Options of a ControlPlane.
+// Options configures a ControlPlane.
 type Options struct {
-	// Owner is what the cluster is marked with; its kubeconfig context bears its name, as
-	// koup-<name>. The name is required.
+	// Owner is the owner of the cluster. Its name, which is required, determines the name of the kubeconfig context:
+	// koup-<name>.
 	Owner cluster.Owner
-	// Dir is the state folder of this cluster: certificates, the data of etcd, kubeconfigs.
-	// Required; made if missing.
+	// Dir is the state directory of the cluster with certificates, etcd data and kubeconfigs. It is created if missing.
+	// Required.
 	Dir string
 	// Binary is the path of koup-controlplane. Required.
 	Binary string
 	// Supervisor runs the components. Required.
 	Supervisor *supervise.Supervisor
-	// Durable makes etcd write through to the disk, so that the cluster survives a crash of the
-	// machine; false is faster, and survives the end of the processes only.
+	// Durable makes etcd sync writes to disk, so that the data survives a crash of the machine. If false, writes are
+	// faster but survive only the end of the processes.
 	Durable bool
-	// Listen is where the API server listens; its port is never another. Default: 127.0.0.1 and any free
-	// port.
+	// Listen is the listen address of the API server. Its port is not changed if it is in use. Default: 127.0.0.1 and a
+	// free port.
 	Listen netip.AddrPort
-	// Speed divides the periods of the node lifecycle; 0 means 1.
+	// Speed is the time scale, which divides the periods of the node lifecycle; 0 means 1.
 	Speed int
-	// Wipe throws the data of an earlier start away; false keeps it.
+	// Wipe deletes the data of earlier runs.
 	Wipe bool
-	// LogDir receives <component>.log; empty means Dir/logs.
+	// LogDir is the directory of the log files <component>.log; empty means Dir/logs.
 	LogDir string
-	// Kubeconfig is where the administrator's kubeconfig is written; empty means Dir/kubeconfig.
+	// Kubeconfig is the path for the administrator's kubeconfig; empty means Dir/kubeconfig.
 	Kubeconfig string
-	// Logger is told what a person need not see; nil means silence.
+	// Logger logs details for troubleshooting; nil means discard.
 	Logger *slog.Logger
 }
 
 const (
-	// serviceCIDR is the network of Service addresses, and firstService its first address, which is that of the
-	// Service "kubernetes".
+	// serviceCIDR is the network of Service addresses. firstService is its first address, which the Service
+	// "kubernetes" has.
 	serviceCIDR  = "10.96.0.0/16"
 	firstService = "10.96.0.1"
 	// clusterDomain is the DNS suffix of Services.
 	clusterDomain = "cluster.local"
-	// portAttempts is the number of attempts to start a component whose port another process takes between picking and
-	// listening. Two sandboxes that start at the same time may pick the same port.
+	// portAttempts is the number of attempts to start a component if another process takes its port between the choice
+	// of the port and its use, for example another sandbox that starts at the same time.
 	portAttempts = 3
 )
 
-// ControlPlane is a Kubernetes API on this machine. Run its Steps in order, then use Cluster, and end it with Down. Its
-// methods must not be called concurrently, unless stated otherwise.
+// ControlPlane is a Kubernetes API on this machine. Run its Steps in order, then use Cluster, and stop it with Down.
+// Its methods must not be called concurrently, unless stated otherwise.
 type ControlPlane struct {
 	o Options
 
-	// Set by the first step, before anything runs.
+	// The first step sets the following fields.
 	pki                *pki
-	tokens             map[string]string // by user; new ones at each start
+	tokens             map[string]string // by user; replaced at each start
 	health, etcdHealth *http.Client
-	hadData            bool // etcd has run in Dir before this start
+	hadData            bool // etcd has run in Dir in an earlier run
 
-	at      atomic.Pointer[access]
+	access  atomic.Pointer[access]
 	version string
 }
 
-// access is how the components are reached. It does not change; other ports make another.
+// access has the ports and clients of the components. It is immutable; a change of ports creates another access.
 type access struct {
 	ports  ports
 	config *rest.Config
 	client kubernetes.Interface
 }
 
-func (c *ControlPlane) client() kubernetes.Interface { return c.at.Load().client }
+func (c *ControlPlane) client() kubernetes.Interface { return c.access.Load().client }
 
-// New returns a control plane. It starts and writes nothing.
+// New returns a control plane. It starts nothing and writes nothing.
 func New(o Options) (*ControlPlane, error) {
-	dir, err := filepath.Abs(o.Dir) // the components run in it
+	dir, err := filepath.Abs(o.Dir) // the components use it as working directory
 	if err != nil {
-		return nil, fmt.Errorf("state folder of the control plane: %w", err)
+		return nil, fmt.Errorf("resolving the state directory of the control plane: %w", err)
 	}
 	o.Dir = dir
 	o.LogDir = cmp.Or(o.LogDir, filepath.Join(dir, "logs"))
@@ -102,7 +102,7 @@ func New(o Options) (*ControlPlane, error) {
 	return &ControlPlane{o: o}, nil
 }
 
-// Steps bring the control plane up. After Start, the administrator's kubeconfig works and Cluster may be used. Complete
+// Steps implements daemon.Cluster. After Start, the administrator's kubeconfig works and Cluster may be used. Complete
 // waits for the default roles and the controllers.
 func (c *ControlPlane) Steps() cluster.Steps {
 	return cluster.Steps{
@@ -114,15 +114,15 @@ func (c *ControlPlane) Steps() cluster.Steps {
 	}
 }
 
-// Cluster describes the running cluster; call it after "Starting kube-apiserver".
+// Cluster implements daemon.Cluster. Call it after "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
-	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.at.Load().config, Version: c.version}
+	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.access.Load().config, Version: c.version}
 }
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
 
-// Down stops what Steps started, in reverse order, and joins the errors. The data stays. It takes
-// some milliseconds, with Durable as long as etcd needs to close its files.
+// Down stops the components in reverse order and joins the errors. It keeps the data. It takes some milliseconds or,
+// with Durable, as long as etcd needs to close its files.
 func (c *ControlPlane) Down(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(componentNames) {
@@ -131,23 +131,23 @@ func (c *ControlPlane) Down(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare makes certificates, ports and kubeconfigs.
+// prepare creates certificates, ports and kubeconfigs.
 func (c *ControlPlane) prepare(context.Context) error {
 	if err := os.MkdirAll(c.o.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the state folder of the control plane: %w", err)
+		return fmt.Errorf("creating the state directory of the control plane: %w", err)
 	}
 	if c.o.Wipe {
 		if err := os.RemoveAll(c.etcdDir()); err != nil {
-			return fmt.Errorf("wiping the data of etcd: %w", err)
+			return fmt.Errorf("deleting the data of etcd: %w", err)
 		}
 	}
 	c.hadData = c.hasData()
-	p, remade, err := makePKI(c.pkiDir(), certificates())
+	p, replaced, err := makePKI(c.pkiDir(), certificates())
 	if err != nil {
-		return fmt.Errorf("making the certificates of the control plane: %w", err)
+		return fmt.Errorf("creating the certificates of the control plane: %w", err)
 	}
-	if remade != "" {
-		c.o.Logger.Warn("a certificate authority was made anew; earlier kubeconfigs may no longer work", "why", remade)
+	if replaced != "" {
+		c.o.Logger.Warn("replaced a CA certificate; earlier kubeconfigs may no longer work", "reason", replaced)
 	}
 	c.pki = p
 	c.tokens, err = c.makeTokens()
@@ -165,12 +165,12 @@ func (c *ControlPlane) prepare(context.Context) error {
 	if err := c.writeSchedulerConfig(); err != nil {
 		return err
 	}
-	return c.settlePorts(loadPorts(c.o.Dir), componentNames...)
+	return c.assignPorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// settlePorts picks ports for the named components, which do not run, and writes what depends on
-// them. The ports that the others have, or these had last, are in known.
-func (c *ControlPlane) settlePorts(known ports, names ...string) error {
+// assignPorts chooses ports for the named components, which must not be running, and writes the files that contain
+// these ports. known has the present or previous ports of all components.
+func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	known = maps.Clone(known)
 	if c.o.Listen.IsValid() {
 		known[apiserver] = int(c.o.Listen.Port())
@@ -179,7 +179,7 @@ func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 		return err
 	}
 	if c.o.Listen.IsValid() && known[apiserver] != int(c.o.Listen.Port()) {
-		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is taken; choose another", c.o.Listen)
+		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is in use; choose another port", c.o.Listen)
 	}
 	if err := known.save(c.o.Dir); err != nil {
 		return err
@@ -195,44 +195,44 @@ func (c *ControlPlane) settlePorts(known ports, names ...string) error {
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.o.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading back the kubeconfig: %w", err)
+		return fmt.Errorf("reading the new kubeconfig: %w", err)
 	}
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client of the control plane: %w", err)
+		return fmt.Errorf("creating a client for the control plane: %w", err)
 	}
-	c.at.Store(&access{ports: known, config: config, client: client})
+	c.access.Store(&access{ports: known, config: config, client: client})
 	return nil
 }
 
-// startEtcd starts etcd and, without waiting, the API server: each needs about the same time to load.
+// startEtcd starts etcd and the API server, and waits for etcd. Both need about the same time to load.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err := c.launch(ctx, etcd, apiserver); err != nil {
 		return err
 	}
 	err := c.waitUntil(ctx, etcd, c.etcdReady)
 	if exited(err) && c.hadData {
-		return fmt.Errorf("etcd does not start on the data in %s that an earlier run left; wipe it to begin with an "+
-			"empty cluster: %w",
-			c.etcdDir(), err)
+		return fmt.Errorf("etcd does not start with the data of an earlier run in %s; delete the data to "+
+			"start with an "+
+			"empty cluster: %w", c.etcdDir(), err)
 	}
 	return err
 }
 
-// startAPIServer waits until the administrator can work with the API. It is ready for everybody else
-// when the default roles are made: time that the caller can use, to apply its manifests for instance.
+// startAPIServer waits until the administrator can use the API. Other clients have to wait for the default roles. The
+// caller can use this time, for example to apply manifests.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
-	if err := c.waitUntil(ctx, apiserver, c.serves); err != nil {
+	if err := c.waitUntil(ctx, apiserver, c.namespacesExist); err != nil {
 		return err
 	}
-	version, err := cluster.ServerVersion(ctx, c.at.Load().config)
+	version, err := cluster.ServerVersion(ctx, c.access.Load().config)
 	c.version = version
 	return err
 }
 
-// startControllers starts the other two as soon as the API server is healthy: they need no roles, and the
-// controller manager asks for that health in steps of a second.
+// startControllers starts the controller manager and the scheduler when the API server is healthy. They do not need the
+// default roles, and the controller manager checks the health only once per second.
 func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.apiHealthy); err != nil {
 		return err
@@ -257,23 +257,23 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits for a component. One that exited because its port was taken since it was picked
-// starts again, with another if it is taken still, together with those that call it.
+// waitUntil waits until a component is ready. If a component exits because its port is in use, waitUntil restarts it
+// with another port, together with the components that connect to it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
 		if attempt == portAttempts || !supervise.PortTaken(err, net.JoinHostPort(Host, c.port(name))) {
 			return err
 		}
-		c.o.Logger.Info("port was taken, starting again", "component", name, "port", c.port(name))
+		c.o.Logger.Info("port is in use, restarting the component", "component", name, "port", c.port(name))
 		if err := c.moveToOtherPort(ctx, name); err != nil {
 			return err
 		}
 	}
 }
 
-// moveToOtherPort stops name and its callers, settles a new port, and starts those of them again
-// that had been started.
+// moveToOtherPort stops a component and the components that connect to it, assigns new ports, and restarts the
+// components that were running.
 func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 	affected := []string{name}
 	if name == etcd || name == apiserver {
@@ -290,7 +290,7 @@ func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := c.settlePorts(c.at.Load().ports, affected...); err != nil {
+	if err := c.assignPorts(c.access.Load().ports, affected...); err != nil {
 		return err
 	}
 	return c.launch(ctx, started...)

@@ -25,19 +25,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// binary returns the path of koup-controlplane as the Makefile builds it, and skips the test where
-// it is not built.
+// binary returns the path of koup-controlplane. It skips the test if the binary has not been built.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")
 	check.Must(t, err)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("needs the control plane's program, which is not built: %v", err)
+		t.Skipf("requires the control plane binary: %v", err)
 	}
 	return path
 }
 
-// newControlPlane is one in dir, with a supervisor of its own, that ends with the test.
+// newControlPlane returns a control plane with its own supervisor. The control plane stops at the end of the test.
 func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPlane {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -58,22 +57,22 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 	return c
 }
 
-// up runs the steps and logs how long they took.
+// up runs the steps and logs their durations.
 func up(t testing.TB, c *ControlPlane) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	begin := time.Now()
+	start := time.Now()
 	for _, step := range c.Steps().All() {
 		if err := step.Run(ctx); err != nil {
 			t.Fatalf("%s: %v", step.Name, err)
 		}
-		t.Logf("%5.2f s  %s", time.Since(begin).Seconds(), step.Name)
+		t.Logf("%5.2f s  %s", time.Since(start).Seconds(), step.Name)
 	}
 }
 
-// One state folder lives through stop, start, a crash of the supervisor, and a wipe.
-func TestStateFolder(t *testing.T) {
+// A state directory is used by successive control planes: after a stop, after a crash of the supervisor, and with Wipe.
+func TestStateDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, func(o *Options) { o.Durable = true })
 	up(t, c)
@@ -89,17 +88,17 @@ func TestStateFolder(t *testing.T) {
 		exits[st.Name] = st.Exit
 	}
 	want := map[string]string{
-		etcd:      "signal: terminated", // with Durable it closes its files
+		etcd:      "signal: terminated", // shuts down gracefully because of Durable
 		apiserver: "signal: killed", controllerManager: "signal: killed", scheduler: "signal: killed",
 	}
 	if diff := cmp.Diff(want, exits); diff != "" {
-		t.Errorf("how the components ended (-want +got):\n%s", diff)
+		t.Errorf("exits (-want +got):\n%s", diff)
 	}
 	if records, err := supervise.Records(filepath.Join(dir, "run")); err != nil || len(records) != 0 {
-		t.Errorf("after Down there are the records %v (%v)", records, err)
+		t.Errorf("records after Down: %v (%v)", records, err)
 	}
 
-	// The second supervisor crashes: nobody calls its Down, and the third cleans up after it.
+	// The second supervisor crashes without Down. CleanStale ends its processes.
 	crashed := newControlPlane(t, dir, nil)
 	up(t, crashed)
 	ended, err := supervise.CleanStale(t.Context(), filepath.Join(dir, "run"))
@@ -112,13 +111,13 @@ func TestStateFolder(t *testing.T) {
 	up(t, again)
 	if _, err := again.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
 		metav1.GetOptions{}); err != nil {
-		t.Errorf("an object of the first start: %v", err)
+		t.Errorf("reading an object of the first run: %v", err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	check.Must(t, err)
 	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
 		metav1.GetOptions{}); err != nil {
-		t.Errorf("with the kubeconfig of the first start: %v", err)
+		t.Errorf("using the kubeconfig of the first run: %v", err)
 	}
 	check.Must(t, again.Down(t.Context()))
 
@@ -126,7 +125,7 @@ func TestStateFolder(t *testing.T) {
 	up(t, wiped)
 	_, err = wiped.client().CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("an object from before the wipe: %v", err)
+		t.Errorf("reading an object after Wipe: %v", err)
 	}
 }
 
@@ -139,7 +138,7 @@ func TestDamagedData(t *testing.T) {
 	wals, err := filepath.Glob(filepath.Join(c.etcdDir(), "member", "wal", "*.wal"))
 	check.Must(t, err)
 	if len(wals) == 0 {
-		t.Fatal("etcd has written no log")
+		t.Fatal("etcd has no write-ahead log")
 	}
 	for _, wal := range wals {
 		check.Must(t, os.WriteFile(wal, bytes.Repeat([]byte("damaged "), 1024), 0o600))
@@ -152,21 +151,22 @@ func TestDamagedData(t *testing.T) {
 	err = c.startEtcd(ctx)
 	var notReady *supervise.NotReadyError
 	if !errors.As(err, &notReady) || !notReady.Exited || len(notReady.LastLines) == 0 {
-		t.Errorf("no exit with log lines: %v", err)
+		t.Errorf("error without exit or log lines: %v", err)
 	}
-	if err == nil || !strings.HasPrefix(err.Error(), "etcd does not start on the data in "+c.etcdDir()) {
-		t.Errorf("the sentence is: %v", err)
+	if err == nil || !strings.HasPrefix(err.Error(),
+		"etcd does not start with the data of an earlier run in "+c.etcdDir()) {
+		t.Errorf("error %v", err)
 	}
 }
 
-// A port can be taken between the moment it is picked and the moment the component listens.
-func TestPortTakenInBetween(t *testing.T) {
-	for _, name := range []string{apiserver, scheduler} { // with and without callers
+// Another process can take a port between its assignment and its use.
+func TestPortTaken(t *testing.T) {
+	for _, name := range []string{apiserver, scheduler} { // with and without clients among the components
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // much of a start is waiting
-			c, stranger := withoutPort(t, name)
-			defer func() { _ = stranger.Close() }() // nobody reads from it
-			steps, picked := c.Steps().All(), c.at.Load().ports[name]
+			t.Parallel() // a start consists mostly of waiting
+			c, listener := withoutPort(t, name)
+			defer func() { _ = listener.Close() }() // it was not used
+			steps, assigned := c.Steps().All(), c.access.Load().ports[name]
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for _, step := range steps[1:] {
@@ -174,8 +174,8 @@ func TestPortTakenInBetween(t *testing.T) {
 					t.Fatalf("%s: %v", step.Name, err)
 				}
 			}
-			if c.at.Load().ports[name] == picked {
-				t.Error("the taken port is still in use")
+			if c.access.Load().ports[name] == assigned {
+				t.Error("the port was not changed")
 			}
 			for _, st := range c.o.Supervisor.Status(ctx, nil) {
 				if !st.Ready {
@@ -186,31 +186,31 @@ func TestPortTakenInBetween(t *testing.T) {
 	}
 }
 
-// withoutPort prepares a control plane one of whose ports is taken then.
-func withoutPort(t *testing.T, name string) (c *ControlPlane, stranger net.Listener) {
+// withoutPort prepares a control plane and takes one of its ports.
+func withoutPort(t *testing.T, name string) (c *ControlPlane, listener net.Listener) {
 	t.Helper()
 	for {
 		c = newControlPlane(t, t.TempDir(), nil)
 		check.Must(t, c.prepare(t.Context()))
-		stranger, err := listen(c.at.Load().ports[name])
+		listener, err := listen(c.access.Load().ports[name])
 		if err == nil {
-			return c, stranger
+			return c, listener
 		}
-		if !errors.Is(err, syscall.EADDRINUSE) { // else another test was quicker, and may let go of it
+		if !errors.Is(err, syscall.EADDRINUSE) { // otherwise another test has taken the port
 			t.Fatal(err)
 		}
 	}
 }
 
-// Who took the port may have been there for a moment only.
-func TestPortTakenForAMoment(t *testing.T) {
-	c, stranger := withoutPort(t, etcd)
+// The port may be free again when the component is restarted.
+func TestPortTakenBriefly(t *testing.T) {
+	c, listener := withoutPort(t, etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	check.Must(t, c.launch(ctx, etcd))
 	if err := c.o.Supervisor.WaitUntil(ctx, etcd, c.etcdReady); !exited(err) {
-		t.Fatalf("etcd goes on without its port: %v", err)
+		t.Fatalf("etcd is running without its port: %v", err)
 	}
-	check.Must(t, stranger.Close())
+	check.Must(t, listener.Close())
 	check.Must(t, c.waitUntil(ctx, etcd, c.etcdReady))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// The authorities. Each is trusted for one purpose, as in a real cluster: a client certificate of the API is not
-// accepted by etcd, an aggregated API or a kubelet.
+// Names of the CAs. As in a real cluster, each CA has one purpose: etcd, an aggregated API or a kubelet do not accept a
+// client certificate of the API.
 const (
 	clusterCA       = "ca"
 	etcdCA          = "etcd-ca"
@@ -21,22 +21,22 @@ const (
 	kubeletClientCA = "kubelet-client-ca"
 )
 
-// The administrator's certificate, and what it says.
+// The file name and the common name of the administrator's certificate.
 const (
 	adminCertificate = "user-admin"
 	adminUser        = "koupsandbox-admin"
 )
 
-// saKey signs the tokens of service accounts.
+// saKey is the file of the key that signs service account tokens.
 const saKey = "sa.key"
 
-// certificate is one file of the PKI directory.
+// certificate describes a file of the PKI directory.
 type certificate struct {
 	file, ca string
 	cluster.Subject
 }
 
-// certificates lists the certificates of the components.
+// certificates returns the certificates of the components.
 func certificates() []certificate {
 	loopback := []string{"localhost", "127.0.0.1", "::1"}
 	api := slices.Concat(loopback, []string{
@@ -44,10 +44,11 @@ func certificates() []certificate {
 		"kubernetes.default.svc." + clusterDomain,
 	})
 	return []certificate{
-		{"etcd", etcdCA, cluster.Subject{Name: "etcd", Hosts: loopback, Client: true}}, // also its own peer
+		// client: etcd connects to itself
+		{"etcd", etcdCA, cluster.Subject{Name: "etcd", Hosts: loopback, Client: true}},
 		{"apiserver-etcd-client", etcdCA, cluster.Subject{Name: "kube-apiserver-etcd-client", Client: true}},
 		{"apiserver", clusterCA, cluster.Subject{Name: "kube-apiserver", Hosts: api}},
-		// a kubelet asks whether it may
+		// system:masters, because kubelets request an access review
 		{"apiserver-kubelet-client", kubeletClientCA,
 			cluster.Subject{Name: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}, Client: true}},
 		{"front-proxy-client", frontProxyCA, cluster.Subject{Name: "front-proxy-client", Client: true}},
@@ -58,7 +59,7 @@ func certificates() []certificate {
 	}
 }
 
-// pki is a PKI directory in memory. It does not change once it is made, so it may be used concurrently.
+// pki is a PKI directory. It is immutable, so it may be used concurrently.
 type pki struct {
 	dir string
 	cas map[string]*cluster.Authority
@@ -67,20 +68,20 @@ type pki struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// makePKI issues the wanted certificates. It keeps existing authorities and the key of service accounts, so that
-// kubeconfigs and tokens stay valid after a restart. remade is the reason why an authority was replaced, or empty.
-func makePKI(dir string, wanted []certificate) (p *pki, remade string, err error) {
+// makePKI issues the wanted certificates. It keeps existing CAs and the key for service accounts, so that kubeconfigs
+// and tokens stay valid after a restart. replaced is the reason why a CA was replaced, or empty.
+func makePKI(dir string, wanted []certificate) (p *pki, replaced string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err
 	}
 	p = &pki{dir: dir, cas: map[string]*cluster.Authority{}}
 	for _, name := range []string{clusterCA, etcdCA, frontProxyCA, kubeletClientCA} {
-		why, err := p.authority(name)
+		reason, err := p.authority(name)
 		if err != nil {
 			return nil, "", err
 		}
-		if why != nil && !errors.Is(why, os.ErrNotExist) {
-			remade = fmt.Sprintf("%s: %v", p.crt(name), why)
+		if reason != nil && !errors.Is(reason, os.ErrNotExist) {
+			replaced = fmt.Sprintf("%s: %v", p.crt(name), reason)
 		}
 	}
 	for _, c := range wanted {
@@ -95,28 +96,28 @@ func makePKI(dir string, wanted []certificate) (p *pki, remade string, err error
 	if _, _, err := keyutil.LoadOrGenerateKeyFile(filepath.Join(dir, saKey)); err != nil {
 		return nil, "", err
 	}
-	return p, remade, nil
+	return p, replaced, nil
 }
 
-// authority reads an authority, or makes it; why says what is wrong with the files then.
-func (p *pki) authority(name string) (why, err error) {
-	certPEM, why := os.ReadFile(p.crt(name))
-	if why == nil {
+// authority loads a CA, or creates it. reason is why the CA could not be loaded, or nil.
+func (p *pki) authority(name string) (reason, err error) {
+	certPEM, reason := os.ReadFile(p.crt(name))
+	if reason == nil {
 		var keyPEM []byte
-		keyPEM, why = os.ReadFile(p.key(name))
-		if why == nil {
-			p.cas[name], why = cluster.ParseAuthority(certPEM, keyPEM)
+		keyPEM, reason = os.ReadFile(p.key(name))
+		if reason == nil {
+			p.cas[name], reason = cluster.ParseAuthority(certPEM, keyPEM)
 		}
 	}
-	if why == nil {
+	if reason == nil {
 		return nil, nil
 	}
 	ca, keyPEM, err := cluster.NewAuthority("koupsandbox-" + name)
 	if err != nil {
-		return why, err
+		return reason, err
 	}
 	p.cas[name] = ca
-	return why, p.write(name, ca.PEM(), keyPEM)
+	return reason, p.write(name, ca.PEM(), keyPEM)
 }
 
 func (p *pki) write(name string, certPEM, keyPEM []byte) error {

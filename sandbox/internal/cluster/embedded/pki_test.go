@@ -16,7 +16,7 @@ import (
 
 var wanted = certificates()
 
-// contents reads every file of a directory, and fails on one that others may read.
+// contents reads all files of a directory. It fails the test if another user can read one of them.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -33,42 +33,42 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// A second start keeps the authorities and the key of service accounts, and issues new certificates. What cannot be kept is
-// made again.
-func TestPKIOfASecondStart(t *testing.T) {
-	authorities := []string{"ca.crt", "etcd-ca.crt", "front-proxy-ca.crt", "kubelet-client-ca.crt"}
+// A second start keeps the CAs and the key for service accounts, and issues new certificates. It replaces damaged
+// files.
+func TestPKISecondStart(t *testing.T) {
+	cas := []string{"ca.crt", "etcd-ca.crt", "front-proxy-ca.crt", "kubelet-client-ca.crt"}
 	for name, tc := range map[string]struct {
-		spoil func(t *testing.T, dir string)
-		why   string // part of the reason why an authority was made again
-		kept  []string
+		damage func(t *testing.T, dir string)
+		reason string // part of the reason why a CA was replaced
+		kept   []string
 	}{
-		"all is sound": {kept: append([]string{saKey}, authorities...)},
-		"an authority is cut off": {spoil: func(t *testing.T, dir string) {
+		"undamaged": {kept: append([]string{saKey}, cas...)},
+		"truncated CA certificate": {damage: func(t *testing.T, dir string) {
 			check.Must(t, os.Truncate(filepath.Join(dir, "ca.crt"), 40))
-		}, why: "ca.crt", kept: append([]string{saKey}, authorities[1:]...)},
-		"a certificate is in the place of an authority": {spoil: func(t *testing.T, dir string) {
+		}, reason: "ca.crt", kept: append([]string{saKey}, cas[1:]...)},
+		"certificate is not a CA certificate": {damage: func(t *testing.T, dir string) {
 			check.Must(t, os.Rename(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "ca.crt")))
 			check.Must(t, os.Rename(filepath.Join(dir, "apiserver.key"), filepath.Join(dir, "ca.key")))
-		}, why: "not that of an authority", kept: append([]string{saKey}, authorities[1:]...)},
-		"the key of service accounts is missing": {spoil: func(t *testing.T, dir string) {
+		}, reason: "not a CA certificate", kept: append([]string{saKey}, cas[1:]...)},
+		"missing key for service accounts": {damage: func(t *testing.T, dir string) {
 			check.Must(t, os.Remove(filepath.Join(dir, saKey)))
-		}, kept: authorities},
+		}, kept: cas},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pki")
 			_, _, err := makePKI(dir, wanted)
 			check.Must(t, err)
 			first := contents(t, dir)
-			if want := 2*(len(authorities)+len(wanted)) + 1; len(first) != want {
+			if want := 2*(len(cas)+len(wanted)) + 1; len(first) != want {
 				t.Errorf("%d files, want %d", len(first), want)
 			}
-			if tc.spoil != nil {
-				tc.spoil(t, dir)
+			if tc.damage != nil {
+				tc.damage(t, dir)
 			}
-			_, remade, err := makePKI(dir, wanted)
+			_, replaced, err := makePKI(dir, wanted)
 			check.Must(t, err)
-			if !strings.Contains(remade, tc.why) || (remade == "") != (tc.why == "") {
-				t.Errorf("made anew because %q, want something with %q", remade, tc.why)
+			if !strings.Contains(replaced, tc.reason) || (replaced == "") != (tc.reason == "") {
+				t.Errorf("reason %q, want %q", replaced, tc.reason)
 			}
 			var kept []string
 			for file, text := range contents(t, dir) {
@@ -77,14 +77,14 @@ func TestPKIOfASecondStart(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(slices.Sorted(slices.Values(tc.kept)), slices.Sorted(slices.Values(kept))); diff != "" {
-				t.Errorf("files that were kept (-want +got):\n%s", diff)
+				t.Errorf("kept files (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// What one authority signs must not be believed where another is asked for.
-func TestAuthoritiesAreApart(t *testing.T) {
+// A certificate is accepted only by users of the CA that has issued it.
+func TestCAsAreSeparate(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	check.Must(t, err)
 	for _, c := range wanted {
@@ -95,14 +95,14 @@ func TestAuthoritiesAreApart(t *testing.T) {
 			roots.AddCert(ca.Certificate())
 			_, err := pair.Leaf.Verify(
 				x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-			if believed := err == nil; believed != (name == c.ca) {
-				t.Errorf("%s: believed by %s is %v", c.file, name, believed)
+			if accepted := err == nil; accepted != (name == c.ca) {
+				t.Errorf("%s accepted by %s: %t", c.file, name, accepted)
 			}
 		}
 	}
 }
 
-func TestCertificatesSayWhatTheyAreFor(t *testing.T) {
+func TestCertificateUsages(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	check.Must(t, err)
 	type usage struct {

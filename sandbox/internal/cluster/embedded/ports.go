@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ports of the components by name. They are kept in the state directory, because users may have copied kubeconfigs. A
-// sandbox that starts again gets its previous ports unless another process has taken them.
+// ports has the ports of the components by name. It is stored in the state directory, because users may have copied
+// kubeconfigs: a sandbox gets the same ports after a restart unless another process has taken them.
 type ports map[string]int
 
 const portsFile = "ports.json"
@@ -21,7 +21,7 @@ func loadPorts(dir string) ports {
 	p := ports{}
 	data, err := os.ReadFile(filepath.Join(dir, portsFile))
 	if err != nil || json.Unmarshal(data, &p) != nil {
-		return ports{} // any ports will do
+		return ports{} // choose new ports
 	}
 	return p
 }
@@ -32,13 +32,13 @@ func (p ports) save(dir string) error {
 		err = os.WriteFile(filepath.Join(dir, portsFile), data, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("noting the ports of the control plane: %w", err)
+		return fmt.Errorf("saving the ports of the control plane: %w", err)
 	}
 	return nil
 }
 
-// pick gives every component that has no port, or one that is taken, a free port. The listeners
-// stay open until all are picked, so that no two get the same.
+// pick assigns a free port to each named component that has no port or whose port is in use. It keeps the listeners
+// open until it has assigned all ports, so that the ports differ.
 func (p ports) pick(names ...string) error {
 	var open []net.Listener
 	defer func() {

@@ -9,11 +9,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// tries are how often a test picks free ports: between two of its steps another process of this
-// machine may take one.
+// tries is the number of attempts of a test, because another process may take a port between two steps of the test.
 const tries = 5
 
-func TestPortsAreKeptUnlessTaken(t *testing.T) {
+func TestPickKeepsFreePorts(t *testing.T) {
 	var p, again ports
 	for range tries {
 		dir := t.TempDir()
@@ -38,15 +37,15 @@ func TestPortsAreKeptUnlessTaken(t *testing.T) {
 		t.Fatalf("ports %v", p)
 	}
 
-	stranger, err := listen(p[apiserver])
+	listener, err := listen(p[apiserver])
 	check.Must(t, err)
-	defer func() { _ = stranger.Close() }() // nobody reads from it
+	defer func() { _ = listener.Close() }() // it was not used
 	check.Must(t, again.pick(componentNames...))
-	if again[apiserver] == stranger.Addr().(*net.TCPAddr).Port {
-		t.Error("a taken port was picked")
+	if again[apiserver] == listener.Addr().(*net.TCPAddr).Port {
+		t.Error("a port in use was picked")
 	}
 	again[apiserver] = p[apiserver]
 	if diff := cmp.Diff(p, again); diff != "" {
-		t.Errorf("the others changed too (-want +got):\n%s", diff)
+		t.Errorf("other ports changed (-want +got):\n%s", diff)
 	}
 }

@@ -16,29 +16,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// probeTimeout bounds one readiness question; a paused component accepts connections and never
-// answers.
+// probeTimeout limits one readiness check. A paused component accepts connections without answering.
 const probeTimeout = 2 * time.Second
 
 func (c *ControlPlane) etcdReady(ctx context.Context) error {
-	return c.ask(ctx, etcd, "/readyz")
+	return c.checkHealth(ctx, etcd, "/readyz")
 }
 
 func (c *ControlPlane) apiHealthy(ctx context.Context) error {
-	return c.ask(ctx, apiserver, "/healthz")
+	return c.checkHealth(ctx, apiserver, "/healthz")
 }
 
 func (c *ControlPlane) apiReady(ctx context.Context) error {
-	return c.ask(ctx, apiserver, "/readyz")
+	return c.checkHealth(ctx, apiserver, "/readyz")
 }
 
 func (c *ControlPlane) schedulerReady(ctx context.Context) error {
-	return c.ask(ctx, scheduler, "/readyz")
+	return c.checkHealth(ctx, scheduler, "/readyz")
 }
 
-// serves reports whether the administrator can work with the API, whom no role needs to allow
-// anything: it answers, and has made the namespaces that every cluster has.
-func (c *ControlPlane) serves(ctx context.Context) error {
+// namespacesExist returns nil if the API answers the administrator, for whom no role is needed, and has the namespaces
+// that every cluster has.
+func (c *ControlPlane) namespacesExist(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
@@ -49,23 +48,23 @@ func (c *ControlPlane) serves(ctx context.Context) error {
 	return nil
 }
 
-// controllersReady checks the health of the process, and that the default service account exists. /healthz succeeds
-// before the first controller has started.
+// controllersReady checks the health of the process and whether the default service account exists, because /healthz
+// succeeds before the first controller has started.
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if err := c.ask(ctx, controllerManager, "/healthz"); err != nil {
+	if err := c.checkHealth(ctx, controllerManager, "/healthz"); err != nil {
 		return err
 	}
 	_, err := c.client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("no default service account yet: %w", err)
+		return fmt.Errorf("the default service account does not exist yet: %w", err)
 	}
 	return nil
 }
 
-// ask gets a health path of a component and says why the answer is not 200.
-func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
+// checkHealth returns an error if a health endpoint of a component does not return the status 200.
+func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
 	if err != nil {
 		return err
@@ -78,18 +77,18 @@ func (c *ControlPlane) ask(ctx context.Context, component, path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = response.Body.Close() }() // what counts has been read
+	defer func() { _ = response.Body.Close() }() // only the body matters
 	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err != nil {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s%s", path, response.Status, failedChecks(string(body)))
+		return fmt.Errorf("%s returned %s%s", path, response.Status, failedChecks(string(body)))
 	}
 	return nil
 }
 
-// newHealthClient trusts what ca signed and shows a certificate of the PKI folder.
+// newHealthClient returns a client that trusts a CA and presents a certificate of the PKI directory.
 func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(p.crt(user), p.key(user))
 	if err != nil {
@@ -97,7 +96,7 @@ func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(p.cas[ca].Certificate())
-	// Without HTTP/2, whose idle connection would hold up the orderly end of etcd for a second.
+	// HTTP/2 is not enabled, because its idle connection would delay the shutdown of etcd by a second.
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair},
 			MinVersion: tls.VersionTLS12},
@@ -105,7 +104,7 @@ func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	return &http.Client{Timeout: probeTimeout, Transport: transport}, nil
 }
 
-// failedChecks picks the failed checks from the list that health endpoints answer with.
+// failedChecks returns the failed checks from the response of a health endpoint.
 func failedChecks(body string) string {
 	var failed []string
 	for line := range strings.Lines(body) {
@@ -117,10 +116,10 @@ func failedChecks(body string) string {
 	if len(failed) == 0 {
 		return ""
 	}
-	return "; not passed: " + strings.Join(failed, ", ")
+	return "; failed checks: " + strings.Join(failed, ", ")
 }
 
-// exited reports whether err says that a component's process ended.
+// exited reports whether err is from a component whose process has exited.
 func exited(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && notReady.Exited

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The node lifecycle keeps step with the controller: at no speed is a Node dead before its Lease
-// can be renewed twice.
-func TestSpeed(t *testing.T) {
+// The node lifecycle follows the time scale, but a Lease can always be renewed twice before its Node becomes
+// unreachable.
+func TestNodeLifecycleFlags(t *testing.T) {
 	for speed, want := range map[int][]string{
 		1: nil,
 		10: {"--node-monitor-period=500ms", "--node-monitor-grace-period=5s", "--node-startup-grace-period=6s",
@@ -16,16 +16,16 @@ func TestSpeed(t *testing.T) {
 			"--default-not-ready-toleration-seconds=15", "--default-unreachable-toleration-seconds=15"},
 	} {
 		c := &ControlPlane{o: Options{Speed: speed}, pki: &pki{}}
-		c.at.Store(&access{})
+		c.access.Store(&access{})
 		all := slices.Concat(c.controllerManagerFlags(), c.apiserverFlags())
 		for _, flag := range want {
 			if !slices.Contains(all, flag) {
-				t.Errorf("at speed %d there is no %s", speed, flag)
+				t.Errorf("speed %d: no flag %s", speed, flag)
 			}
 		}
 		if speed == 1 && slices.ContainsFunc(all,
 			func(f string) bool { return f == "--node-monitor-grace-period=50s" }) {
-			t.Error("at speed 1 Kubernetes' own defaults hold")
+			t.Error("speed 1 does not use the defaults of Kubernetes")
 		}
 	}
 }

@@ -25,21 +25,21 @@ import (
 )
 
 const (
-	// accountNamespace is the namespace of the controller's ServiceAccount and of the mark.
+	// accountNamespace is the namespace of the controllers' ServiceAccount and of the ownership marker.
 	accountNamespace = cluster.MarkNamespace
-	// tokenTime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
-	tokenTime = time.Hour
+	// tokenLifetime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
+	tokenLifetime = time.Hour
 	// tokenCheck is the interval between checks of the token.
 	tokenCheck = 30 * time.Second
 	// permissionPoll is the interval between checks of the permissions of the ServiceAccount.
 	permissionPoll = 100 * time.Millisecond
 )
 
-// accountName returns the name of the ServiceAccount of the controllers on this machine. Its roles and bindings
-// have the same name. No other sandbox uses this name.
+// accountName returns the name of the ServiceAccount for controllers on this machine, and of its roles and bindings.
+// The name is unique to the sandbox.
 func accountName(label string) string { return "koupsandbox-" + label }
 
-// accountObjects returns the ServiceAccount, and the permissions that the manifests of the controller list.
+// accountObjects returns the ServiceAccount and its permissions, which are those in the manifests of the controller.
 func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -65,9 +65,9 @@ func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	return append([]*unstructured.Unstructured{account}, objects...), nil
 }
 
-// Admit creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a token of
-// this ServiceAccount. It blocks until the API server accepts the token.
-func (p *Provider) Admit(ctx context.Context) error {
+// AuthorizeController creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a
+// token of the ServiceAccount. It blocks until the API server accepts the token.
+func (p *Provider) AuthorizeController(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {
 		return err
@@ -85,13 +85,13 @@ func (p *Provider) Admit(ctx context.Context) error {
 	if err := p.writeControllerKubeconfig(); err != nil {
 		return err
 	}
-	return p.tryAccount(ctx)
+	return p.waitForPermissions(ctx)
 }
 
-// renewToken writes a new token of the ServiceAccount to its file. Clients read the file again every minute.
+// renewToken writes a new token of the ServiceAccount to a file, which clients read every minute.
 func (p *Provider) renewToken(ctx context.Context, account string) error {
 	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenTime.Seconds()))}}
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))}}
 	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request,
 		metav1.CreateOptions{})
 	if err == nil {
@@ -100,17 +100,17 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 	if err != nil {
 		return fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", accountNamespace, account, err)
 	}
-	// The API server can shorten the lifetime. Its clock, and so ExpirationTimestamp, may differ from the clock of this machine.
+	// The API server can shorten the lifetime. ExpirationTimestamp is not used, because the clocks may differ.
 	lifetime := time.Duration(ptr.Deref(response.Spec.ExpirationSeconds, 0)) * time.Second
-	now := time.Now().Round(0) // without the monotonic clock, which stops while a machine sleeps
+	now := time.Now().Round(0) // without the monotonic clock, which stops while the machine sleeps
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.account, p.renewAt = account, now.Add(lifetime/3)
 	return nil
 }
 
-// Guard renews the token of the controllers until ctx ends.
-func (p *Provider) Guard(ctx context.Context) error {
+// Maintain renews the token of the controllers until ctx ends.
+func (p *Provider) Maintain(ctx context.Context) error {
 	ticker := time.NewTicker(tokenCheck)
 	defer ticker.Stop()
 	for {
@@ -126,13 +126,12 @@ func (p *Provider) Guard(ctx context.Context) error {
 			continue
 		}
 		if err := p.renewToken(ctx, account); err != nil && ctx.Err() == nil {
-			p.o.Logger.Warn("could not renew the token of the controllers", "err", err)
+			p.o.Logger.Warn("renewing the token of the controllers", "err", err)
 		}
 	}
 }
 
-// writeControllerKubeconfig writes a kubeconfig with the cluster of the context and the token file as
-// credentials.
+// writeControllerKubeconfig writes a kubeconfig with the cluster of the context and with the token file.
 func (p *Provider) writeControllerKubeconfig() error {
 	raw, err := clientcmd.LoadFromFile(p.o.Dir.Kubeconfig())
 	if err == nil {
@@ -158,9 +157,9 @@ func (p *Provider) writeControllerKubeconfig() error {
 	return os.Chmod(p.o.Dir.ControllerKubeconfig(), 0o600)
 }
 
-// tryAccount requests access reviews with the kubeconfig of the controllers until the API server grants their
-// permissions, or ctx ends.
-func (p *Provider) tryAccount(ctx context.Context) error {
+// waitForPermissions sends requests with the kubeconfig of the controllers until the API server authorizes them, or ctx
+// ends.
+func (p *Provider) waitForPermissions(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of the controllers: %w", err)
@@ -179,7 +178,8 @@ func (p *Provider) tryAccount(ctx context.Context) error {
 	})
 	switch {
 	case apierrors.IsUnauthorized(last):
-		return fmt.Errorf("the API server of context %q accepts no token of a ServiceAccount (%w): run the controllers in the cluster, with koupsandbox fleet up", p.o.Context, last)
+		return fmt.Errorf("the API server of context %q rejects tokens of ServiceAccounts (%w); run the "+
+			"controllers in the cluster, with koupsandbox fleet up", p.o.Context, last)
 	case last != nil:
 		err = last
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// The token is renewed long before it expires. A request that fails is repeated.
-func TestTheTokenIsRenewed(t *testing.T) {
+// The token is renewed long before it expires. Failed requests are repeated.
+func TestTokenRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := state.Dir(t.TempDir())
 		p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), Context: "laptop",
@@ -36,9 +36,9 @@ func TestTheTokenIsRenewed(t *testing.T) {
 		issued := 0
 		client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if a.GetSubresource() != "token" || failing.Load() {
-				return true, nil, fmt.Errorf("%s/%s is refused", a.GetResource().Resource, a.GetSubresource())
+				return true, nil, fmt.Errorf("%s/%s is unavailable", a.GetResource().Resource, a.GetSubresource())
 			}
-			issued++ // by an API server whose clock is ahead
+			issued++ // the clock of the API server is ahead
 			return true, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 				ExpirationSeconds: ptr.To(int64(3600))}, Status: authenticationv1.TokenRequestStatus{
 				Token: fmt.Sprint("token-", issued), ExpirationTimestamp: metav1.NewTime(time.Now().Add(9 * time.Hour)),
@@ -46,7 +46,7 @@ func TestTheTokenIsRenewed(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- p.Guard(ctx) }()
+		go func() { ended <- p.Maintain(ctx) }()
 		token := func() string {
 			synctest.Wait()
 			text, err := os.ReadFile(dir.ControllerToken())
@@ -119,6 +119,6 @@ func TestControllerKubeconfig(t *testing.T) {
 		t.Errorf("host %q, token %q, file %q", config.Host, config.BearerToken, config.BearerTokenFile)
 	}
 	if info, err := os.Stat(p.o.Dir.ControllerKubeconfig()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v, %v", info, err)
+		t.Errorf("file info: %v, %v", info, err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Dismiss removes the Nodes and Leases that this sandbox has created, and the objects that Admit has created,
-// including those of an earlier process. bases are the identities of the bases that the sandbox has started.
-func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
+// CleanUp removes the Nodes and Leases of this sandbox and the objects that AuthorizeController has created, including
+// those of an earlier run. bases are the identities of the bases that the sandbox has started.
+func (p *Provider) CleanUp(ctx context.Context, bases map[string]bool) error {
 	owner, err := p.owner(bases)
 	if err == nil {
 		err = owner.Remove(ctx, p.client)
@@ -26,8 +26,8 @@ func (p *Provider) Dismiss(ctx context.Context, bases map[string]bool) error {
 	return errors.Join(err, p.revoke(ctx))
 }
 
-// Marked reports whether the cluster has the mark of this sandbox. It returns a *cluster.OtherSandboxError if the cluster
-// has the mark of another sandbox.
+// Marked reports whether the cluster has the ownership marker of this sandbox. It returns a *cluster.OtherSandboxError
+// if the cluster belongs to another sandbox.
 func (p *Provider) Marked(ctx context.Context) (bool, error) {
 	marked, err := cluster.Marked(ctx, p.client, p.o.Owner)
 	if err != nil {
@@ -48,17 +48,17 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// Sweep removes the Nodes that an earlier, killed daemon of this sandbox has left, with their Leases and Pods.
-// A base that still runs gets a new Node with its next heartbeat.
-func (p *Provider) Sweep(ctx context.Context) error {
+// RemoveLeftovers removes the Nodes that an earlier, killed daemon of this sandbox left, with their Leases and Pods. A
+// running base gets a new Node with its next heartbeat.
+func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	owner, err := p.owner(nil)
 	if err != nil {
 		return err
 	}
-	return nodes.Remove(ctx, p.client, owner.MadeNode)
+	return nodes.Remove(ctx, p.client, owner.CreatedNode)
 }
 
-// writeKubeconfig copies the one context that is used, with all it refers to.
+// writeKubeconfig copies the selected context, with its cluster and user, to the sandbox's kubeconfig.
 func (p *Provider) writeKubeconfig(context.Context) error {
 	raw, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
 	if err == nil {
@@ -77,9 +77,9 @@ func (p *Provider) writeKubeconfig(context.Context) error {
 	return nil
 }
 
-// Serving makes a certificate for hosts that is its own authority, and names its file, which it
-// writes: the cluster's authority is not ours to use.
-func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+// IssueServingCert creates a self-signed certificate, because the CA of an existing cluster is not available. caFile is
+// the file of the certificate.
+func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.o.Dir.BrokerCA()
 	var ips []net.IP
 	for _, host := range hosts {
@@ -92,14 +92,14 @@ func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile stri
 		err = state.WriteFile(caFile, certPEM)
 	}
 	if err != nil {
-		return nil, nil, "", fmt.Errorf("making the broker's certificate: %w", err)
+		return nil, nil, "", fmt.Errorf("creating the certificate of the broker: %w", err)
 	}
 	return certPEM, keyPEM, caFile, nil
 }
 
-// Properties implements daemon.Cluster. Host is loopback, though the API server need not reach it. Everything that
-// the sandbox creates in the cluster is removed with the sandbox.
+// Properties implements daemon.Cluster. Host is the loopback address, which the API server need not reach. All objects
+// that the sandbox creates are removed with the sandbox.
 func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 
-// Part is nil: the cluster is not a component of the sandbox.
-func (p *Provider) Part() supervise.Part { return nil }
+// ComponentSet returns nil, because an existing cluster is not a component of the sandbox.
+func (p *Provider) ComponentSet() supervise.ComponentSet { return nil }

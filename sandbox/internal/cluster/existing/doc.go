@@ -1,5 +1,5 @@
-// Package existing lets a sandbox run on a cluster that exists already: a kubeconfig context that
-// the user names. It never takes the current context for granted, reads before it writes, writes
-// nothing without consent, and removes only what it made: the mark, the controller's rights, and
-// the Nodes of its bases.
+// Package existing runs a sandbox on an existing cluster, selected by a kubeconfig context. The context must be named
+// explicitly; the current context is not used. The package writes nothing without the user's consent. It removes only
+// objects that the sandbox has created: the ownership marker, the permissions of the controllers, and the Nodes of
+// bases.
 package existing

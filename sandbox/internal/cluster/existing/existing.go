@@ -22,30 +22,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ErrConsent is returned, wrapped, when the cluster has no ownership marker and the user has not agreed to
-// its use. Nothing was written.
+// ErrConsent is returned, wrapped, if the cluster has no ownership marker and the user has not consented to its use.
+// Nothing was written.
 var ErrConsent = errors.New("consent is needed")
 
-// Options of a Provider.
+// Options configures a Provider.
 type Options struct {
-	// Owner is what the cluster is marked with. Its name is required.
+	// Owner is the owner of the cluster. Its name is required.
 	Owner cluster.Owner
-	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config
-	// in the home directory.
+	// Kubeconfig is the path of the user's kubeconfig, which is not changed; empty means .kube/config in the home
+	// directory.
 	Kubeconfig string
-	// Context to use. Required: the current context is never taken.
+	// Context is the name of the context. Required.
 	Context string
-	// Consent to use, and to mark, a cluster that has no ownership marker; false refuses it.
+	// Consent permits the use of a cluster without an ownership marker.
 	Consent bool
-	// Env is the environment of the sandbox. Required by Steps, Dismiss and Forget.
+	// Env is the environment of the sandbox. Required by Steps and CleanUp.
 	Env string
 	// Dir is the state directory of the sandbox. Required by all methods except Down and Marked.
 	Dir state.Dir
-	// Logger of Guard. Default: nothing is logged.
+	// Logger logs problems of Maintain. Default: discard.
 	Logger *slog.Logger
 }
 
-// Provider is a cluster that the user named. Run its Steps in order, then use Cluster; end with Down.
+// Provider is an existing cluster. Run its Steps in order, then use Cluster, and release it with Down.
 type Provider struct {
 	o       Options
 	config  *rest.Config
@@ -53,11 +53,11 @@ type Provider struct {
 	version string
 
 	mu      sync.Mutex // guards the following fields
-	account string     // the ServiceAccount of the controllers; empty before Admit
+	account string     // ServiceAccount of the controllers; empty before AuthorizeController
 	renewAt time.Time  // when to renew its token
 }
 
-// New reads the kubeconfig and finds the context in it. It does not call the cluster.
+// New reads the kubeconfig and selects the context. It does not call the cluster.
 func New(o Options) (*Provider, error) {
 	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -66,11 +66,11 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 	}
 	if o.Context == "" {
-		return nil, fmt.Errorf("an existing cluster is used only by the name of its context; %s",
-			known(raw, o.Kubeconfig))
+		return nil, fmt.Errorf("an existing cluster requires the name of its context; %s",
+			availableContexts(raw, o.Kubeconfig))
 	}
 	if raw.Contexts[o.Context] == nil {
-		return nil, fmt.Errorf("there is no context %q; %s", o.Context, known(raw, o.Kubeconfig))
+		return nil, fmt.Errorf("context %q does not exist; %s", o.Context, availableContexts(raw, o.Kubeconfig))
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*raw, o.Context, &clientcmd.ConfigOverrides{},
 		nil).ClientConfig()
@@ -85,15 +85,16 @@ func New(o Options) (*Provider, error) {
 	return &Provider{o: o, config: config, client: client}, nil
 }
 
-// known says which contexts there are to choose from.
-func known(raw *clientcmdapi.Config, path string) string {
+// availableContexts describes the contexts in a kubeconfig.
+func availableContexts(raw *clientcmdapi.Config, path string) string {
 	if len(raw.Contexts) == 0 {
-		return fmt.Sprintf("kubeconfig %s has none", path)
+		return fmt.Sprintf("kubeconfig %s has no contexts", path)
 	}
-	return fmt.Sprintf("kubeconfig %s has %s", path, strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
+	return fmt.Sprintf("contexts in kubeconfig %s: %s", path,
+		strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
 }
 
-// Steps make the cluster the sandbox's. The first only reads.
+// Steps implements daemon.Cluster. Prepare is read-only.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Checking context " + p.o.Context, Run: p.check}},
@@ -104,12 +105,12 @@ func (p *Provider) Steps() cluster.Steps {
 	}
 }
 
-// Cluster describes the cluster; call it after the first of Steps.
+// Cluster implements daemon.Cluster. Call it after Steps.Prepare.
 func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
-// Down removes the mark and leaves everything else alone. It is fine on a cluster that bears none.
+// Down deletes the ownership marker, and nothing else. A missing marker is not an error.
 func (p *Provider) Down(ctx context.Context) error {
 	if err := cluster.Unmark(ctx, p.client, p.o.Owner); err != nil {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
@@ -123,16 +124,16 @@ func (p *Provider) check(ctx context.Context) error {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
 	}
 	p.version = version
-	_, err = p.allowed(ctx)
+	_, err = p.checkAllowed(ctx)
 	if errors.Is(err, ErrConsent) {
-		err = fmt.Errorf("%w; give it with --i-know-what-i-do, or spec.cluster.consent", err)
+		err = fmt.Errorf("%w; to consent, use --i-know-what-i-do or set spec.cluster.consent", err)
 	}
 	return err
 }
 
-// mark looks again before it writes, so that it does not depend on somebody having run the check.
+// mark repeats the check before it writes, so that it does not depend on an earlier step.
 func (p *Provider) mark(ctx context.Context) error {
-	marked, err := p.allowed(ctx)
+	marked, err := p.checkAllowed(ctx)
 	if err != nil || marked {
 		return err
 	}
@@ -142,16 +143,16 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// allowed returns an error unless the cluster has the mark of this sandbox, or has no mark and the user consents to its
-// use; marked reports which. Consent does not replace the mark of another sandbox. The error wraps a *nodes.InUseError if
-// another controller or sandbox uses the environment.
-func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
+// checkAllowed returns an error unless the sandbox may use the cluster: the cluster has the ownership marker of this
+// sandbox, or it has none and the user has consented. marked reports whether it has the marker. Consent does not
+// override the marker of another sandbox. The error wraps a *nodes.InUseError if another user has the environment.
+func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {
 		return false, err
 	}
 	if !marked && !p.o.Consent {
-		return false, fmt.Errorf("context %q (%s) is no cluster of sandbox %q and nothing was changed in it: %w",
+		return false, fmt.Errorf("context %q (%s) does not belong to sandbox %q; nothing was changed: %w",
 			p.o.Context, p.config.Host, p.o.Owner.Sandbox, ErrConsent)
 	}
 	owner, err := p.owner(nil)
@@ -164,7 +165,7 @@ func (p *Provider) allowed(ctx context.Context) (marked bool, err error) {
 	return marked, nil
 }
 
-// owner describes the Nodes and Leases of this sandbox. Its bases are the recorded ones and started.
+// owner returns the owner of the Nodes and Leases of this sandbox. started are bases in addition to the recorded ones.
 func (p *Provider) owner(started map[string]bool) (nodes.Owner, error) {
 	prefix, err := p.o.Dir.ClientIDPrefix()
 	if err != nil {

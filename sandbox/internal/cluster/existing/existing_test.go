@@ -36,7 +36,7 @@ const (
 	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 )
 
-// fakeAPI is as much of a Kubernetes API as the mark needs. It records what is asked of it.
+// fakeAPI implements the requests for the ownership marker, Nodes and Leases. It records all requests.
 type fakeAPI struct {
 	mu     sync.Mutex
 	mark   *corev1.ConfigMap
@@ -77,11 +77,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.leases.TypeMeta = metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}
 		reply(w, http.StatusOK, f.leases)
 	default:
-		refuse(w, apierrors.NewBadRequest("the fake does not know "+r.URL.Path))
+		refuse(w, apierrors.NewBadRequest("the fake API does not implement "+r.URL.Path))
 	}
 }
 
-func (f *fakeAPI) take() []string {
+func (f *fakeAPI) takeCalls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -89,8 +89,7 @@ func (f *fakeAPI) take() []string {
 	return calls
 }
 
-// decode reads a request body, which clients send as protobuf. One that cannot be read leaves into
-// empty.
+// decode decodes a request body, which clients send as protobuf. It returns into unchanged if that fails.
 func decode[T runtime.Object](r *http.Request, into T) T {
 	if body, err := io.ReadAll(r.Body); err == nil {
 		_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
@@ -108,8 +107,8 @@ func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	reply(w, int(err.ErrStatus.Code), err.ErrStatus)
 }
 
-// kubeconfig writes one with the contexts "laptop" for server and "production" for a server that is
-// not there; the latter is the current one.
+// kubeconfig writes a kubeconfig with the contexts "laptop", for server, and "production", for an unavailable server.
+// The current context is "production".
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -135,11 +134,11 @@ func run(ctx context.Context, p *Provider) error {
 
 var (
 	owner     = cluster.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
-	ours      = map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
-	elsewhere = markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ours)
+	ownLabels = map[string]string{"app.kubernetes.io/managed-by": "koupsandbox"}
+	elsewhere = markOf(map[string]string{"sandbox": "demo", "place": "you@laptop:/home/you/.koupsandbox/demo"}, ownLabels)
 )
 
-// mark is one of a sandbox in the place of owner.
+// mark returns an ownership marker of a sandbox with the Place of owner.
 func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
 	return markOf(map[string]string{"sandbox": sandbox, "place": owner.Place}, labels)
 }
@@ -153,15 +152,15 @@ func markOf(data, labels map[string]string) *corev1.ConfigMap {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewFails(t *testing.T) {
 	path := kubeconfig(t, "http://127.0.0.1:1")
 	for name, tc := range map[string]struct {
 		o    Options
 		want string
 	}{
-		"no context": {Options{Owner: owner, Kubeconfig: path}, path + " has laptop, production"},
-		"an unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"},
-			`"lab"; kubeconfig ` + path + " has laptop, production"},
+		"no context": {Options{Owner: owner, Kubeconfig: path}, path + ": laptop, production"},
+		"unknown context": {Options{Owner: owner, Kubeconfig: path, Context: "lab"},
+			`"lab" does not exist; contexts in kubeconfig ` + path + ": laptop, production"},
 		"no kubeconfig": {Options{Owner: owner, Kubeconfig: path + ".not", Context: "laptop"}, path + ".not"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +171,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestGuard(t *testing.T) {
-	earlier := markOf(map[string]string{"sandbox": "demo"}, ours)
+func TestSteps(t *testing.T) {
+	earlier := markOf(map[string]string{"sandbox": "demo"}, ownLabels)
 	read := []string{"GET /version", "GET " + markPath + "/koupsandbox"}
 	unused := []string{"GET " + leasesPath, "GET /api/v1/nodes"}
 	again := slices.Concat(read, unused, read[1:], unused)
@@ -184,30 +183,30 @@ func TestGuard(t *testing.T) {
 		want    *corev1.ConfigMap
 		calls   []string
 	}{
-		"unmarked without consent is only read": {
+		"no marker, no consent": {
 			check: func(err error) bool { return errors.Is(err, ErrConsent) }, calls: read,
 		},
-		"unmarked with consent is marked": {
-			consent: true, check: isNil, want: mark("demo", ours),
+		"no marker, consent": {
+			consent: true, check: isNil, want: mark("demo", ownLabels),
 			calls: slices.Concat(again, []string{"POST " + markPath}),
 		},
-		"marked as ours needs no consent": {
-			mark: mark("demo", ours), check: isNil, want: mark("demo", ours),
+		"own marker needs no consent": {
+			mark: mark("demo", ownLabels), check: isNil, want: mark("demo", ownLabels),
 			calls: again,
 		},
-		"marked by an earlier version, which noted no place": {
+		"marker of an earlier version without a place": {
 			mark: earlier, check: isNil, want: earlier, calls: again,
 		},
-		"one of that name in another place is refused even with consent": {
+		"sandbox with the same name in another place, consent": {
 			mark: elsewhere, consent: true, want: elsewhere, calls: read, check: func(err error) bool {
 				return belongsTo("demo")(err) &&
 					strings.Contains(err.Error(), "you@laptop:/home/you/.koupsandbox/demo;")
 			},
 		},
-		"another sandbox's is refused even with consent": {
-			mark: mark("other", ours), consent: true, check: belongsTo("other"), want: mark("other", ours), calls: read,
+		"other sandbox, consent": {
+			mark: mark("other", ownLabels), consent: true, check: belongsTo("other"), want: mark("other", ownLabels), calls: read,
 		},
-		"a stranger's ConfigMap of that name is refused": {
+		"ConfigMap without the label, consent": {
 			mark: mark("demo", nil), consent: true, check: belongsTo(""), want: mark("demo", nil), calls: read,
 		},
 	} {
@@ -222,18 +221,18 @@ func TestGuard(t *testing.T) {
 				t.Errorf("Steps: %v", err)
 			}
 			if diff := cmp.Diff(tc.want, api.mark); diff != "" {
-				t.Errorf("mark (-want +got):\n%s", diff)
+				t.Errorf("marker (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.calls, api.take()); diff != "" {
+			if diff := cmp.Diff(tc.calls, api.takeCalls()); diff != "" {
 				t.Errorf("calls (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// An environment with a controller that the sandbox has not started is refused before any write, also in a
-// cluster with the mark of this sandbox. Controllers and bases of the sandbox are accepted.
-func TestAnEnvironmentInUseIsRefused(t *testing.T) {
+// Steps return an error, before any write, if another user has the environment, even in a cluster with the marker of
+// this sandbox. They accept controllers and bases of this sandbox.
+func TestStepsRejectUsedEnvironment(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
 	check.Must(t, err)
@@ -259,9 +258,9 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 			want: "Lease kube-node-lease/module-controller.dev.mc-0"},
 		"a Node of another controller": {nodes: []corev1.Node{node("vnode.theirs", "mc-0")},
 			want: "Node vnode.theirs"},
-		"a Lease in a cluster with the mark of the sandbox": {mark: mark("demo", ours),
+		"a Lease in a cluster with the marker of the sandbox": {mark: mark("demo", ownLabels),
 			leases: []coordinationv1.Lease{lease("mc-0")}, want: "held by \"mc-0\""},
-		"only Nodes and Leases of this sandbox": {mark: mark("demo", ours),
+		"only Nodes and Leases of this sandbox": {mark: mark("demo", ownLabels),
 			nodes:  []corev1.Node{node("vnode.x", prefix+"1"), node("vnode.recorded", "")},
 			leases: []coordinationv1.Lease{lease(prefix + "1")}},
 	} {
@@ -273,7 +272,7 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 			p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, server.URL), Context: "laptop", Consent: true,
 				Env: "dev", Dir: dir})
 			check.Must(t, err)
-			for _, step := range p.Steps().All()[:2] { // each by itself
+			for _, step := range p.Steps().All()[:2] { // each step has the check
 				err := step.Run(t.Context())
 				var inUse *nodes.InUseError
 				if refused := errors.As(err, &inUse); refused != (tc.want != "") ||
@@ -282,7 +281,7 @@ func TestAnEnvironmentInUseIsRefused(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tc.mark, api.mark); diff != "" {
-				t.Errorf("mark (-want +got):\n%s", diff)
+				t.Errorf("marker (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -297,8 +296,8 @@ func belongsTo(sandbox string) func(error) bool {
 	}
 }
 
-// An up after the daemon was killed removes the Nodes of the earlier bases, and no other Nodes.
-func TestSweep(t *testing.T) {
+// RemoveLeftovers removes the Nodes of bases of a killed daemon, and no other Nodes.
+func TestRemoveLeftovers(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
 	check.Must(t, err)
@@ -310,24 +309,24 @@ func TestSweep(t *testing.T) {
 			Labels:      map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"},
 			Annotations: map[string]string{labels.Holder: holder, labels.Fence: "1"}}}
 	}
-	client := fake.NewClientset(node("vnode.ours", prefix+"1"), node("vnode.theirs", "mc-0"))
+	client := fake.NewClientset(node("vnode.ownLabels", prefix+"1"), node("vnode.theirs", "mc-0"))
 	p.client = client
-	check.Must(t, p.Sweep(t.Context()))
+	check.Must(t, p.RemoveLeftovers(t.Context()))
 	left, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "vnode.theirs" {
-		t.Errorf("the Nodes after Sweep: %v, %v", left, err)
+		t.Errorf("Nodes after RemoveLeftovers: %v, %v", left, err)
 	}
 }
 
-func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
+func TestDownRemovesOnlyOwnMarker(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mark, want *corev1.ConfigMap
 		check      func(error) bool
 	}{
-		"its own":           {mark("demo", ours), nil, isNil},
-		"none":              {nil, nil, isNil},
-		"another sandbox's": {mark("other", ours), mark("other", ours), belongsTo("other")},
-		"in another place":  {elsewhere, elsewhere, belongsTo("demo")},
+		"own marker":    {mark("demo", ownLabels), nil, isNil},
+		"no marker":     {nil, nil, isNil},
+		"other sandbox": {mark("other", ownLabels), mark("other", ownLabels), belongsTo("other")},
+		"other place":   {elsewhere, elsewhere, belongsTo("demo")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &fakeAPI{mark: tc.mark}
@@ -339,13 +338,13 @@ func TestDownRemovesOnlyItsOwnMark(t *testing.T) {
 				t.Errorf("Down: %v", err)
 			}
 			if diff := cmp.Diff(tc.want, api.mark); diff != "" {
-				t.Errorf("mark (-want +got):\n%s", diff)
+				t.Errorf("marker (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestClusterIsTheNamedContext(t *testing.T) {
+func TestClusterUsesNamedContext(t *testing.T) {
 	server := httptest.NewServer(&fakeAPI{})
 	defer server.Close()
 	path := kubeconfig(t, server.URL)

@@ -11,15 +11,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// Save writes the default node image to a file, for a machine without a registry, and returns the name of the image.
-// The engine (see engine.Find) must have the image. Save replaces an existing file in one step.
-func Save(ctx context.Context, name, path string) (image string, err error) {
+// SaveImage writes the default node image to a file, for a machine without a registry, and returns the name of the
+// image. The engine (see engine.Find) must have the image. SaveImage replaces an existing file atomically.
+func SaveImage(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {
-		image, err = atHand(ctx, e)
+		image, err = localImage(ctx, e)
 	}
 	if err != nil {
-		return "", fmt.Errorf("there is nothing to save: %w", err)
+		return "", fmt.Errorf("no image to save: %w", err)
 	}
 	partial := path + ".partial"
 	_, err = e.Run(ctx, "save", "--output", partial, image)
@@ -27,18 +27,19 @@ func Save(ctx context.Context, name, path string) (image string, err error) {
 		err = os.Rename(partial, path)
 	}
 	if err != nil {
-		_ = os.Remove(partial) // it may not be there
+		_ = os.Remove(partial) // it may not exist
 		return "", fmt.Errorf("saving the node image: %w", err)
 	}
 	return image, nil
 }
 
-// LoadFile gives the engine (see engine.Find) the images in a file of Save, whichever engine wrote
-// it, and returns their names.
-func LoadFile(ctx context.Context, name, path string) (images []string, err error) {
+// LoadImages loads the images in a file of SaveImage into the engine (see engine.Find) and returns their names. The
+// engine may differ from the one that wrote the file.
+func LoadImages(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf(
-			"there is no file %s: make it where a registry can be reached, with: koupsandbox images save FILE", path)
+			"file %s does not exist; create it on a machine with access to a registry: koupsandbox images save FILE",
+			path)
 	}
 	e, err := engine.Find(ctx, name)
 	if err != nil {
@@ -49,17 +50,18 @@ func LoadFile(ctx context.Context, name, path string) (images []string, err erro
 		return nil, fmt.Errorf("loading images: %w", err)
 	}
 	for line := range strings.Lines(text) {
-		_, image, found := strings.Cut(strings.TrimSpace(line), "oaded image: ") // docker and podman differ in the rest
+		// prefix differs between docker and podman
+		_, image, found := strings.Cut(strings.TrimSpace(line), "oaded image: ")
 		if !found {
 			continue
 		}
-		// which takes it for a registry
+		// docker would treat the prefix as a registry
 		if plain := strings.TrimPrefix(image, podmanHost); plain != image && e.Command == engine.Docker {
 			if _, err := e.Run(ctx, "tag", image, plain); err != nil {
-				return nil, fmt.Errorf("naming image %s: %w", plain, err)
+				return nil, fmt.Errorf("tagging image %s: %w", plain, err)
 			}
 		}
-		images = append(images, short(image))
+		images = append(images, shortName(image))
 	}
 	return images, nil
 }

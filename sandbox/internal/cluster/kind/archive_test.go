@@ -16,59 +16,59 @@ func TestSaveAndLoad(t *testing.T) {
 	enginetest.Fake(t, "docker", `case "$1 $2" in
 info*) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
 "image ls") echo v1.36.3;;
-"image inspect") case "$5" in `+OwnImage+`:v1.36.3) echo amd64;; *) exit 1;; esac;;
+"image inspect") case "$5" in `+BuiltImage+`:v1.36.3) echo amd64;; *) exit 1;; esac;;
 "save --output") echo "$4" >"$3";;
 "load --input") printf 'Loaded image: '; cat "$3";;
 esac
 `)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	image, err := Save(t.Context(), "", path)
-	if err != nil || image != OwnImage+":v1.36.3" {
-		t.Fatalf("saved %q, error %v", image, err)
+	image, err := SaveImage(t.Context(), "", path)
+	if err != nil || image != BuiltImage+":v1.36.3" {
+		t.Fatalf("SaveImage returned %q, %v", image, err)
 	}
-	images, err := LoadFile(t.Context(), "", path)
+	images, err := LoadImages(t.Context(), "", path)
 	check.Must(t, err)
-	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
+	if diff := cmp.Diff([]string{BuiltImage + ":v1.36.3"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 1 {
-		t.Errorf("%d files beside the image (%v)", len(left)-1, err)
+		t.Errorf("%d additional files (%v)", len(left)-1, err)
 	}
 }
 
-// Podman writes its own host before the names in the file; docker would look for them there.
-func TestLoadFileOfPodman(t *testing.T) {
+// Podman adds the prefix localhost/ to the names in the file, which docker would treat as a registry.
+func TestLoadImagesSavedByPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
 	enginetest.Fake(t, "docker", `case "$1" in
 info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
-load) echo "Loaded image: localhost/`+OwnImage+`:v1.36.3";;
+load) echo "Loaded image: localhost/`+BuiltImage+`:v1.36.3";;
 tag) echo "$2 $3" >`+tagged+`;;
 esac
 `)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	check.Must(t, os.WriteFile(path, nil, 0o600))
-	images, err := LoadFile(t.Context(), "", path)
+	images, err := LoadImages(t.Context(), "", path)
 	check.Must(t, err)
-	if diff := cmp.Diff([]string{OwnImage + ":v1.36.3"}, images); diff != "" {
+	if diff := cmp.Diff([]string{BuiltImage + ":v1.36.3"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	text, err := os.ReadFile(tagged)
-	if want := "localhost/" + OwnImage + ":v1.36.3 " + OwnImage + ":v1.36.3\n"; string(text) != want {
+	if want := "localhost/" + BuiltImage + ":v1.36.3 " + BuiltImage + ":v1.36.3\n"; string(text) != want {
 		t.Errorf("tagged %q (%v), want %q", text, err, want)
 	}
 }
 
-func TestSaveAndLoadSayWhatIsMissing(t *testing.T) {
+func TestSaveAndLoadFail(t *testing.T) {
 	enginetest.Fake(t, "docker",
 		`case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
-	if _, err := Save(t.Context(), "", path); err == nil ||
-		!strings.HasPrefix(err.Error(), "there is nothing to save: docker has no node image") {
-		t.Errorf("saving: %v", err)
+	if _, err := SaveImage(t.Context(), "", path); err == nil ||
+		!strings.HasPrefix(err.Error(), "no image to save: docker has no node image") {
+		t.Errorf("SaveImage returned %v", err)
 	}
-	if _, err := LoadFile(t.Context(), "", path); err == nil ||
-		!strings.HasPrefix(err.Error(), "there is no file "+path) {
-		t.Errorf("loading: %v", err)
+	if _, err := LoadImages(t.Context(), "", path); err == nil ||
+		!strings.HasPrefix(err.Error(), "file "+path+" does not exist") {
+		t.Errorf("LoadImages returned %v", err)
 	}
 }

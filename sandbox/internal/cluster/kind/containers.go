@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// KillContainer ends a container of a node as kill -9 would; its kubelet sees it as it sees a
-// crash. One that has ended is fine.
+// KillContainer kills a container with SIGKILL. The kubelet treats it as a crash. It is not an error if the container
+// has already ended.
 func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
-	err := p.task(ctx, node, "kill", "--signal", "SIGKILL", id)
-	if err != nil && strings.Contains(err.Error(), "not found") { // of its process, or of the whole task
+	err := p.runTask(ctx, node, "kill", "--signal", "SIGKILL", id)
+	if err != nil && strings.Contains(err.Error(), "not found") { // the process or the task has ended
 		return nil
 	}
 	return err
 }
 
-// PauseContainer freezes all processes of a container of a node until ResumeContainer, or until
-// somebody kills it.
+// PauseContainer suspends all processes of a container until ResumeContainer.
 func (p *Provider) PauseContainer(ctx context.Context, node, id string) error {
-	return p.task(ctx, node, "pause", id)
+	return p.runTask(ctx, node, "pause", id)
 }
 
-// ResumeContainer lets a frozen container go on.
+// ResumeContainer resumes a paused container.
 func (p *Provider) ResumeContainer(ctx context.Context, node, id string) error {
-	return p.task(ctx, node, "resume", id)
+	return p.runTask(ctx, node, "resume", id)
 }
 
-// task tells the container runtime of a node what to do with the processes of a container.
-func (p *Provider) task(ctx context.Context, node string, args ...string) error {
+// runTask runs a task command of containerd on a node.
+func (p *Provider) runTask(ctx context.Context, node string, args ...string) error {
 	if _, err := p.engine.Run(ctx,
 		append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "task"}, args...)...); err != nil {
-		return fmt.Errorf("the container runtime of node %s: %w", node, err)
+		return fmt.Errorf("running a command of the container runtime of node %s: %w", node, err)
 	}
 	return nil
 }

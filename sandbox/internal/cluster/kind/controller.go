@@ -19,13 +19,13 @@ import (
 const (
 	// Component is the name of the cluster in `status`.
 	Component = "kind-cluster"
-	// pingTime bounds the question whether the cluster answers.
-	pingTime = time.Second
+	// pingTimeout limits the check whether the cluster answers.
+	pingTimeout = time.Second
 )
 
-// Admit gives the module controller its permissions, and writes its kubeconfig: the administrator's, which impersonates
-// the user with these permissions.
-func (p *Provider) Admit(ctx context.Context) error {
+// AuthorizeController implements daemon.Cluster. The kubeconfig of the controller has the administrator's credentials
+// and impersonates the user with the permissions.
+func (p *Provider) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
 		return err
@@ -46,67 +46,66 @@ func (p *Provider) Admit(ctx context.Context) error {
 	return nil
 }
 
-// Dismiss does nothing: the cluster goes with the sandbox.
-func (p *Provider) Dismiss(context.Context, map[string]bool) error { return nil }
+// CleanUp does nothing, because the cluster is deleted with the sandbox.
+func (p *Provider) CleanUp(context.Context, map[string]bool) error { return nil }
 
-// Sweep removes the controllers that a killed daemon has left in the cluster, and the Nodes of its bases with their
-// Pods. A base outside the sandbox gets a new Node with its next heartbeat.
-func (p *Provider) Sweep(ctx context.Context) error {
-	if err := incluster.Remove(ctx, p.config); err != nil {
+// RemoveLeftovers removes the controllers that a killed daemon left in the cluster, and the Nodes of its bases with
+// their Pods. A base outside the sandbox gets a new Node with its next heartbeat.
+func (p *Provider) RemoveLeftovers(ctx context.Context) error {
+	if err := incluster.RemoveAll(ctx, p.config); err != nil {
 		return err
 	}
-	return nodes.Sweep(ctx, p.client)
+	return nodes.RemoveAll(ctx, p.client)
 }
 
-// Serving issues a certificate of an authority of the sandbox's own for hosts, and names the
-// authority's file, which it writes.
-func (p *Provider) Serving(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
+// IssueServingCert issues a certificate of the sandbox's own CA, and writes the CA certificate to caFile.
+func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.dir().BrokerCA()
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
-		return nil, nil, "", fmt.Errorf("writing the sandbox's authority: %w", err)
+		return nil, nil, "", fmt.Errorf("writing the CA certificate of the sandbox: %w", err)
 	}
 	certPEM, keyPEM, err = p.authority.Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 	return certPEM, keyPEM, caFile, err
 }
 
-// Properties implements daemon.Cluster. The cluster is removed with the sandbox. Its one authority signs the
-// client certificates of others too, so the controller also checks the right to nodes/proxy.
+// Properties implements daemon.Cluster. The CA of the cluster also signs client certificates of other users, so the
+// controller has to check the permission nodes/proxy too.
 func (p *Provider) Properties() cluster.Properties {
 	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true,
 		Adopted: p.adopt}
 }
 
-// writeClientCA writes the authority of the API server's client certificate to a file, if the API server
-// reaches this machine. Without the file, the controller serves no logs.
+// writeClientCA writes the CA certificate of the API server's client certificate to a file, if the API server can reach
+// this machine. Without the file, the controller does not serve logs.
 func (p *Provider) writeClientCA() {
 	if p.gateway == "" {
 		return
 	}
 	path := filepath.Join(p.o.Dir, "cluster-ca.crt")
 	if err := state.WriteFile(path, p.config.CAData); err != nil {
-		p.o.Logger.Error("logs and exec of module Pods are not served", "err", err)
+		p.o.Logger.Error("logs and exec of module Pods are not available", "err", err)
 		return
 	}
 	p.kubeletClientCA = path
 }
 
-// Guard keeps DaemonSets off the Nodes of bases, also those that were created before it was called. It blocks until ctx
-// ends.
-func (p *Provider) Guard(ctx context.Context) error {
+// Maintain keeps DaemonSets off the Nodes of bases until ctx ends, including existing DaemonSets.
+func (p *Provider) Maintain(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
 }
 
-// Part shows the cluster as one component.
-func (p *Provider) Part() supervise.Part { return part{p} }
+// ComponentSet implements daemon.Cluster. The cluster is one component.
+func (p *Provider) ComponentSet() supervise.ComponentSet { return componentSet{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
-type part struct{ p *Provider }
+// componentSet presents the cluster as one component.
+type componentSet struct{ p *Provider }
 
-// Components reports whether the cluster's API answers.
-func (x part) Components(ctx context.Context) []supervise.Component {
-	ctx, cancel := context.WithTimeoutCause(ctx, pingTime, fmt.Errorf("not within %s", pingTime))
+// Components implements supervise.ComponentSet. The component is ready if the API answers.
+func (x componentSet) Components(ctx context.Context) []supervise.Component {
+	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("timed out after %s", pingTimeout))
 	defer cancel()
 	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true}
 	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
@@ -115,14 +114,14 @@ func (x part) Components(ctx context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Act refuses: the engine is the one to tell.
-func (x part) Act(_ context.Context, name string, action supervise.Action) error {
+// Act refuses all actions.
+func (x componentSet) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	return supervise.Refuse("%s cannot be told to %s: its nodes are containers; tell your container engine to stop, "+
-		"start or pause them", name, action)
+	return supervise.Refuse("cannot %s %s: its nodes are containers; use the container engine to stop, start or pause "+
+		"them", action, name)
 }
 
-// Down is empty: an up does not start a cluster again.
-func (x part) Down(context.Context) []string { return nil }
+// ToStart returns nil, because up does not start a cluster again.
+func (x componentSet) ToStart(context.Context) []string { return nil }

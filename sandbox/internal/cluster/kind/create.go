@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// logsTime bounds the collection of logs after a failure.
-	logsTime = 20 * time.Second
-	// killTime bounds the end of the nodes that are to be removed anyway.
-	killTime = 5 * time.Second
-	// noSync is the flag of etcd by which it does not wait for the disk.
+	// logsTimeout limits the collection of logs after a failure.
+	logsTimeout = 20 * time.Second
+	// killTimeout limits killing nodes before their removal.
+	killTimeout = 5 * time.Second
+	// noSync is the etcd flag that disables syncing to disk.
 	noSync = "unsafe-no-fsync"
-	// deletePause is between two attempts to end a creation that continues: between its steps there
-	// may be nothing to delete.
-	deletePause = 300 * time.Millisecond
+	// deleteInterval is the time between attempts to delete a cluster while kind is still creating it. Between kind's
+	// steps there may be nothing to delete.
+	deleteInterval = 300 * time.Millisecond
 )
 
-// bringUp creates the cluster unless it is there, and connects to it.
+// bringUp creates the cluster unless it is adopted, and connects to it.
 func (p *Provider) bringUp(ctx context.Context) error {
 	if p.adopt {
 		return nil
 	}
-	if err := p.noteOwned(false); err != nil {
+	if err := p.writeOwnership(false); err != nil {
 		return err
 	}
 	p.owned = true
@@ -45,14 +45,13 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	return p.connect()
 }
 
-// create creates the cluster. When that fails, or ctx ends, nothing of it is left but a directory of
-// logs.
+// create creates the cluster. If that fails or ctx ends, create deletes everything except a directory with logs.
 func (p *Provider) create(ctx context.Context) error {
 	created := make(chan error, 1)
 	go func() {
 		created <- p.kind.Create(p.name,
 			kindcluster.CreateWithV1Alpha4Config(p.clusterConfig()),
-			kindcluster.CreateWithRetain(true), // until its logs are kept
+			kindcluster.CreateWithRetain(true), // until the logs have been collected
 			kindcluster.CreateWithKubeconfigPath(p.o.Kubeconfig),
 			kindcluster.CreateWithDisplayUsage(false),
 			kindcluster.CreateWithDisplaySalutation(false),
@@ -63,52 +62,52 @@ func (p *Provider) create(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		err = fmt.Errorf("creating kind cluster %s: %w", p.name, plain(err))
-		return errors.Join(p.keepLogs(ctx, err), scarceInotify(inotifyLimit), p.delete(ctx))
+		err = fmt.Errorf("creating kind cluster %s: %w", p.name, shortError(err))
+		return errors.Join(p.keepLogs(ctx, err), checkInotify(inotifyLimit), p.delete(ctx))
 	case <-ctx.Done():
 	}
-	// kind knows no context, but its commands fail when their containers are gone.
+	// kind does not support a context, but its commands fail when their containers are removed.
 	for {
 		err := p.delete(ctx)
 		select {
 		case createErr := <-created:
-			p.o.Logger.Info("creation of the kind cluster ended", "err", createErr)
+			p.o.Logger.Info("creating the kind cluster ended after the cancellation", "err", createErr)
 			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete(ctx))
-		case <-time.After(deletePause):
+		case <-time.After(deleteInterval):
 			if err != nil {
-				p.o.Logger.Warn("ending the creation of a kind cluster", "err", err)
+				p.o.Logger.Warn("deleting a kind cluster that is being created", "err", err)
 			}
 		}
 	}
 }
 
-// keepLogs collects the logs of the nodes, and adds to err where they are.
+// keepLogs collects the logs of the nodes and adds their location to err.
 func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	dir := filepath.Join(p.o.LogDir, "kind")
 	collected := make(chan error, 1)
 	go func() { collected <- p.kind.CollectLogs(p.name, dir) }()
 	select {
 	case logErr := <-collected:
-		if logErr != nil { // such as a program that the node lacks; the others are there
+		if logErr != nil { // for example, a node lacks a binary; other logs were collected
 			p.o.Logger.Warn("collecting the logs of the nodes", "err", logErr)
 		}
-	case <-time.After(logsTime):
+	case <-time.After(logsTimeout):
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("%w\nthe logs of its nodes are in %s", err, dir)
+	return fmt.Errorf("%w\nthe logs of the nodes are in %s", err, dir)
 }
 
-// delete removes the cluster's containers, though ctx may have ended; none is fine.
+// delete deletes the cluster, even if ctx has ended. A missing cluster is not an error.
 func (p *Provider) delete(ctx context.Context) error {
 	p.kill(ctx)
 	if err := p.kind.Delete(p.name, p.o.Kubeconfig); err != nil {
-		return fmt.Errorf("deleting kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("deleting kind cluster %s: %w", p.name, shortError(err))
 	}
 	return nil
 }
 
-// kill ends the containers in podman, which would otherwise wait ten seconds for each before it removes them. It
-// ignores errors: the removal fails if a container still runs.
+// kill kills the nodes in podman, which would otherwise wait ten seconds for each node before it removes the node. It
+// ignores errors: the deletion reports them.
 func (p *Provider) kill(ctx context.Context) {
 	if p.engine.Command != engine.Podman {
 		return
@@ -117,14 +116,14 @@ func (p *Provider) kill(ctx context.Context) {
 	if err != nil || len(list) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	if _, err := p.engine.Run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
 		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
 	}
 }
 
-// Down deletes the cluster if it is this sandbox's. It is fine when there is none.
+// Down deletes the cluster if it belongs to this sandbox. A missing cluster is not an error.
 func (p *Provider) Down(ctx context.Context) error {
 	if !p.owned {
 		return nil
@@ -139,7 +138,7 @@ func (p *Provider) Down(ctx context.Context) error {
 	}
 }
 
-// clusterConfig is what kind is told of the cluster.
+// clusterConfig returns the kind configuration of the cluster.
 func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	c := &v1alpha4.Cluster{Nodes: []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole, Image: p.image}}}
 	for range p.o.Nodes - 1 {
@@ -156,8 +155,9 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	return c
 }
 
-// reason is what a command said last, stack traces apart: kubeadm prints one under its error.
-func reason(output string) string {
+// lastError returns the last error line of a command's output, or its last line. kubeadm prints a stack trace after the
+// error.
+func lastError(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, line := range slices.Backward(lines) {
 		if rest, ok := strings.CutPrefix(line, "error: "); ok {
@@ -167,29 +167,27 @@ func reason(output string) string {
 	return lines[len(lines)-1]
 }
 
-// componentArgs are flags of the control plane's components that differ from kubeadm's.
+// componentArgs are the control plane flags that differ from the defaults of kubeadm.
 var componentArgs = []struct{ component, flag, value string }{
-	// The API server finds the controller, which answers for the logs of module Pods, by an address
-	// of the first type only.
+	// The API server requests logs of module Pods from the controller, at the first address type that the Node has.
 	{"apiServer", "kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"},
-	// By default they write 20 and 50 objects a second, and bases come by the hundred.
+	// The defaults, 20 and 50 writes per second, are too low for hundreds of bases.
 	{"controllerManager", "kube-api-qps", "1000"},
 	{"controllerManager", "kube-api-burst", "2000"},
 	{"scheduler", "kube-api-qps", "1000"},
 	{"scheduler", "kube-api-burst", "2000"},
-	// There is one of each: without an election they begin at once, also after the node was started
-	// again.
+	// There is only one instance of each. Without leader election they start faster, also after a restart of the node.
 	{"controllerManager", "leader-elect", "false"},
 	{"scheduler", "leader-elect", "false"},
 }
 
-// restartPeriodSince is the first version of Kubernetes with a setting for the longest back-off of container restarts.
-// A scenario may kill the controller ten times.
+// restartPeriodSince is the first Kubernetes version that can limit the back-off of container restarts. A scenario may
+// kill the controller ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
-// versionOf is the version of Kubernetes in an image, by its tag; nil if that tells none.
+// versionOf returns the Kubernetes version in the tag of an image, or nil.
 func versionOf(image string) *version.Version {
-	image = short(image)
+	image = shortName(image)
 	v, err := version.ParseSemantic(image[strings.LastIndexByte(image, ':')+1:])
 	if err != nil {
 		return nil
@@ -197,8 +195,9 @@ func versionOf(image string) *version.Version {
 	return v
 }
 
-// kubeadmPatches sets componentArgs, and faster settings, in both versions of kubeadm's configuration; kind uses the
-// one for its version of Kubernetes. The older version supports only RSA keys, which take a second or two to generate.
+// kubeadmPatches returns patches with componentArgs and faster settings for both versions of kubeadm's configuration.
+// kind applies the one for its Kubernetes version. The older version supports only RSA keys, which take seconds to
+// generate.
 func kubeadmPatches(durable bool) []string {
 	type m = map[string]any
 	list, dictionary := m{"encryptionAlgorithm": "ECDSA-P256"}, m{}
@@ -218,26 +217,26 @@ func kubeadmPatches(durable bool) []string {
 	var patches []string
 	for version, config := range map[string]m{"v1beta4": list, "v1beta3": dictionary} {
 		config["apiVersion"], config["kind"] = "kubeadm.k8s.io/"+version, "ClusterConfiguration"
-		text, err := json.Marshal(config) // which is YAML too
+		text, err := json.Marshal(config) // JSON is valid YAML
 		if err != nil {
-			panic(err) // it is made of strings
+			panic(err) // cannot fail: the values are strings
 		}
 		patches = append(patches, string(text))
 	}
 	return patches
 }
 
-// plain makes one line of an error of kind: what failed, and the last thing that the failed command
-// said. Of the rest, some hundred lines, the logs of the nodes tell.
-func plain(err error) error {
+// shortError shortens an error of kind to one line: the failed step and the last error of the failed command. The full
+// output has about a hundred lines; the logs of the nodes have the details.
+func shortError(err error) error {
 	var run *exec.RunError
 	if !errors.As(err, &run) {
 		return err
 	}
-	said := reason(string(run.Output))
+	reason := lastError(string(run.Output))
 	if strings.Contains(string(run.Output), "no space left on device") {
-		said = "no space left on device: free some disk space for the container engine"
+		reason = "no space left on device: free some disk space for the container engine"
 	}
-	what, _, _ := strings.Cut(err.Error(), ": ")
-	return fmt.Errorf("%s: %s", what, said)
+	step, _, _ := strings.Cut(err.Error(), ": ")
+	return fmt.Errorf("%s: %s", step, reason)
 }

@@ -68,15 +68,15 @@ func TestClusterConfig(t *testing.T) {
 	}
 }
 
-func TestDurableEtcdWaitsForTheDisk(t *testing.T) {
+func TestDurableEtcdSyncs(t *testing.T) {
 	p := &Provider{o: Options{Nodes: 1, Durable: true}, image: "a:1", engine: &engine.Engine{}}
 	if patches := strings.Join(p.clusterConfig().KubeadmConfigPatches, " "); strings.Contains(patches, "etcd") {
 		t.Errorf("patches: %s", patches)
 	}
 }
 
-// A kubelet that does not know a field of its configuration does not start.
-func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
+// A kubelet does not start if its configuration has an unknown field.
+func TestRestartPeriodRequiresVersion(t *testing.T) {
 	for image, want := range map[string]bool{
 		"kindest/node:v1.37.0@sha256:0123": true, "koupsandbox/node:v1.35.0": true, "kindest/node:v1.34.9": false,
 		"localhost:5000/node": false, "node:latest": false,
@@ -90,7 +90,7 @@ func TestRestartPeriodIsForThoseThatKnowIt(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
+func TestShortError(t *testing.T) {
 	failed := func(output string) error {
 		return kinderrors.Wrap(
 			&exec.RunError{Command: []string{"docker"}, Output: []byte(output), Inner: errors.New("exit status 1")},
@@ -98,33 +98,33 @@ func TestPlain(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		err  error
-		want string // how the message begins
+		want string // prefix of the message
 	}{
-		"not of a command": {errors.New("a: b: c"), "a: b: c"},
-		"the last line":    {failed("first\nlast\n"), "failed to init node: last"},
-		"kubeadm's, above a stack trace": {failed(
+		"other error": {errors.New("a: b: c"), "a: b: c"},
+		"last line":   {failed("first\nlast\n"), "failed to init node: last"},
+		"kubeadm error before a stack trace": {failed(
 			"x\nerror: failed while waiting for the kubelet\nmain.main\n\tproc.go:250"),
 			"failed to init node: failed while waiting for the kubelet"},
-		"a full disk, far above": {failed("write: no space left on device\nlast"),
+		"full disk in an earlier line": {failed("write: no space left on device\nlast"),
 			"failed to init node: no space left on device: "},
 	} {
-		if got := plain(tc.err).Error(); !strings.HasPrefix(got, tc.want) ||
+		if got := shortError(tc.err).Error(); !strings.HasPrefix(got, tc.want) ||
 			!strings.Contains(tc.want, "space") && got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNameLength(t *testing.T) {
 	o := Options{Owner: cluster.Owner{Sandbox: "a-name-of-46-characters-which-is-one-more-than-"}, Dir: "d",
 		Kubeconfig: "k", LogDir: "l"}
 	o.Owner.Sandbox = o.Owner.Sandbox[:45]
 	if _, err := New(o); err != nil {
-		t.Errorf("a name of 45 characters: %v", err)
+		t.Errorf("name of 45 characters: %v", err)
 	}
 	o.Owner.Sandbox += "x"
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), strconv.Quote(o.Owner.Sandbox)) ||
 		!strings.Contains(err.Error(), "45") {
-		t.Errorf("a name of 46 characters: %v", err)
+		t.Errorf("name of 46 characters: %v", err)
 	}
 }

@@ -22,26 +22,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// guardRetry is how long a guard waits until it asks an API again that has refused.
+// guardRetry is the interval of retries after a rejected request.
 const guardRetry = 2 * time.Second
 
-// notABase is the condition that keeps Pods off the Nodes of bases.
+// notABase is a node selector requirement that excludes the Nodes of bases.
 var notABase = corev1.NodeSelectorRequirement{
 	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
 }
 
-// guard keeps DaemonSets that tolerate everything off the Nodes of bases, except DaemonSets of modules. Without a
+// guard keeps DaemonSets that tolerate every taint off the Nodes of bases, except DaemonSets of modules. Without a
 // kubelet, their Pods would stay Pending and their rollouts would never end.
 //
-// A new DaemonSet may already have Pods on bases. Its controller deletes them, but no kubelet confirms the deletion, so
-// the guard removes them from the API.
+// A new DaemonSet may already have Pods on bases. The DaemonSet controller deletes them, but no kubelet confirms the
+// deletion, so the guard removes them from the API.
 //
-// A MutatingAdmissionPolicy could do this, but it is served by default only since Kubernetes 1.36.
+// A MutatingAdmissionPolicy could do this, but it is enabled by default only since Kubernetes 1.36.
 type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
-	// cleared are the generations of DaemonSets after whose rollout no Pod is left on a base. One
-	// goroutine uses it.
+	// cleared has the last generation of each DaemonSet for which the Pods on bases were removed. Only one goroutine
+	// uses it.
 	cleared map[types.UID]int64
 }
 
@@ -49,15 +49,15 @@ func newGuard(client kubernetes.Interface, log *slog.Logger) *guard {
 	return &guard{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
-// sweep keeps off all DaemonSets that are there.
-func (g *guard) sweep(ctx context.Context) error {
+// restrictAll restricts all existing DaemonSets.
+func (g *guard) restrictAll(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		list, err := g.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return fmt.Errorf("listing the DaemonSets of the system: %w", err)
+			return fmt.Errorf("listing DaemonSets: %w", err)
 		}
 		for i := range list.Items {
-			if err := g.keepOff(ctx, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) {
+			if err := g.restrictDaemonSet(ctx, &list.Items[i]); err != nil && !apierrors.IsNotFound(err) {
 				return err
 			}
 		}
@@ -65,8 +65,8 @@ func (g *guard) sweep(ctx context.Context) error {
 	})
 }
 
-// run follows the DaemonSets until ctx ends. The informer repeats all of them every guardRetry,
-// which costs no request and is when a refusal is tried again.
+// run watches the DaemonSets until ctx ends. The informer resyncs every guardRetry, without API requests, which retries
+// rejected updates.
 func (g *guard) run(ctx context.Context) {
 	informer := informers.NewSharedInformerFactory(g.client, guardRetry).Apps().V1().DaemonSets().Informer()
 	keepOff := func(o any) {
@@ -74,49 +74,49 @@ func (g *guard) run(ctx context.Context) {
 		if !ok || ctx.Err() != nil {
 			return
 		}
-		err := g.keepOff(ctx, d.DeepCopy())
-		// after a conflict, the newer one is on its way
+		err := g.restrictDaemonSet(ctx, d.DeepCopy())
+		// after a conflict, the watch delivers the newer version
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			g.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", nameOf(d), "err", err)
 		}
 	}
 	_, err := informer.AddEventHandler(
 		cache.ResourceEventHandlerFuncs{AddFunc: keepOff, UpdateFunc: func(_, o any) { keepOff(o) }})
-	if err != nil { // the informer has not ended
-		g.log.Error("following DaemonSets", "err", err)
+	if err != nil { // only if the informer has already stopped
+		g.log.Error("watching DaemonSets", "err", err)
 		return
 	}
 	informer.RunWithContext(ctx)
 }
 
-// keepOff makes a DaemonSet stay off the Nodes of bases, and removes what its controller has given
-// up there. It changes d.
-func (g *guard) keepOff(ctx context.Context, d *appsv1.DaemonSet) error {
-	if !followsBases(d) || d.DeletionTimestamp != nil {
+// restrictDaemonSet excludes the Nodes of bases from a DaemonSet, and then removes the Pods that the DaemonSet
+// controller has deleted there. It modifies d.
+func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) error {
+	if !toleratesAll(d) || d.DeletionTimestamp != nil {
 		return nil
 	}
-	if restrict(&d.Spec.Template.Spec) {
+	if excludeBases(&d.Spec.Template.Spec) {
 		if _, err := g.client.AppsV1().DaemonSets(d.Namespace).Update(ctx, d, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("keeping DaemonSet %s off the Nodes of bases: %w", nameOf(d), err)
 		}
-		g.log.Info("a DaemonSet that tolerates everything is kept off the Nodes of bases", "daemonSet", nameOf(d))
-		return nil // its next status comes with the generation that this made
+		g.log.Info("excluded the Nodes of bases from a DaemonSet that tolerates every taint", "daemonSet", nameOf(d))
+		return nil // continue when the status has the new generation
 	}
-	// Its controller says that it has seen a generation only when it knows of all Pods that it made
-	// before (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so that no more will come.
+	// The DaemonSet controller sets ObservedGeneration only after it has seen all Pods that it created earlier
+	// (syncDaemonSet in k8s.io/kubernetes/pkg/controller/daemon), so it will create no more Pods on bases.
 	if d.Status.ObservedGeneration != d.Generation || g.cleared[d.UID] == d.Generation ||
-		choosesBases(&d.Spec.Template.Spec) {
+		selectsBases(&d.Spec.Template.Spec) {
 		return nil
 	}
-	if err := g.clear(ctx, d); err != nil {
+	if err := g.removePods(ctx, d); err != nil {
 		return err
 	}
 	g.cleared[d.UID] = d.Generation
 	return nil
 }
 
-// clear removes the Pods of a DaemonSet that are bound to Nodes of bases.
-func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
+// removePods removes the Pods of a DaemonSet that are bound to Nodes of bases.
+func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 	bases, err := g.client.CoreV1().Nodes().List(ctx,
 		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
 	if err != nil {
@@ -146,9 +146,9 @@ func (g *guard) clear(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// followsBases reports whether the Pods of a DaemonSet might go to the Nodes of bases without being
-// meant for them: it tolerates every taint, and is none of modules.
-func followsBases(d *appsv1.DaemonSet) bool {
+// toleratesAll reports whether a DaemonSet may run on Nodes of bases unintentionally: it tolerates every taint and has
+// no module label.
+func toleratesAll(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
 		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
 			return false
@@ -160,10 +160,10 @@ func followsBases(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// restrict adds to a Pod's conditions on its Node that it is no base's, and reports whether that
-// changed anything. Conditions that speak of bases already stay as they are.
-func restrict(spec *corev1.PodSpec) (changed bool) {
-	if _, speaks := spec.NodeSelector[labels.Component]; speaks {
+// excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It does not
+// change existing requirements that concern bases.
+func excludeBases(spec *corev1.PodSpec) (changed bool) {
+	if _, explicit := spec.NodeSelector[labels.Component]; explicit {
 		return false
 	}
 	if required(spec) == nil {
@@ -179,10 +179,11 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 		return true
 	}
 	terms := required(spec)
-	for i := range terms { // one of them must hold, so each says it
+	for i := range terms { // terms are alternatives, so each needs the requirement
 		t := &terms[i]
-		if len(t.MatchExpressions)+len(t.MatchFields) == 0 || slices.ContainsFunc(t.MatchExpressions, speaksOfBases) {
-			continue // one that is empty matches no Node
+		if len(t.MatchExpressions)+len(t.MatchFields) == 0 ||
+			slices.ContainsFunc(t.MatchExpressions, isBaseRequirement) {
+			continue // an empty term matches no Node
 		}
 		t.MatchExpressions = append(t.MatchExpressions, notABase)
 		changed = true
@@ -190,12 +191,12 @@ func restrict(spec *corev1.PodSpec) (changed bool) {
 	return changed
 }
 
-// choosesBases tells, of what restrict leaves as it is, whether it was made for Nodes of bases.
-func choosesBases(spec *corev1.PodSpec) bool {
+// selectsBases reports whether a spec that excludeBases does not change selects the Nodes of bases.
+func selectsBases(spec *corev1.PodSpec) bool {
 	return spec.NodeSelector[labels.Component] == labels.Vnode ||
 		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
 			return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-				return speaksOfBases(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
+				return isBaseRequirement(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
 					r.Operator != corev1.NodeSelectorOpDoesNotExist
 			})
 		})
@@ -209,4 +210,4 @@ func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	return nil
 }
 
-func speaksOfBases(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Component }
+func isBaseRequirement(r corev1.NodeSelectorRequirement) bool { return r.Key == labels.Component }

@@ -30,7 +30,7 @@ var (
 		Values: []string{labels.Vnode}}
 )
 
-// affinity requires one of the terms.
+// affinity returns a required node affinity with alternative terms.
 func affinity(terms ...requirements) *corev1.Affinity {
 	s := &corev1.NodeSelector{}
 	for _, t := range terms {
@@ -39,7 +39,7 @@ func affinity(terms ...requirements) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
 }
 
-// daemonSet is one that has not been rolled out.
+// daemonSet returns a DaemonSet that has not been rolled out.
 func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.DaemonSet {
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d", Generation: 1}}
 	d.Spec.Selector = metav1.SetAsLabelSelector(map[string]string{"app": "d"})
@@ -48,7 +48,7 @@ func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.Daem
 	return d
 }
 
-func TestSweep(t *testing.T) {
+func TestRestrictAll(t *testing.T) {
 	linux := corev1.NodeSelectorRequirement{Key: "kubernetes.io/os", Operator: corev1.NodeSelectorOpIn,
 		Values: []string{"linux"}}
 	bases := corev1.NodeSelectorRequirement{Key: labels.Component, Operator: corev1.NodeSelectorOpExists}
@@ -59,27 +59,27 @@ func TestSweep(t *testing.T) {
 		updates      int
 	}{
 		"tolerates everything": {everything, nil, affinity(requirements{off}), nil, 1},
-		"has an affinity of its own": {everything, affinity(requirements{linux}),
+		"has an affinity": {everything, affinity(requirements{linux}),
 			affinity(requirements{linux, off}), nil, 1},
-		"has two, either of which holds": {everything, affinity(requirements{linux}, requirements{linux}),
+		"has alternative terms": {everything, affinity(requirements{linux}, requirements{linux}),
 			affinity(requirements{linux, off}, requirements{linux, off}), nil, 1},
-		"has an empty one, which never holds": {everything, affinity(requirements{linux}, nil),
+		"has an empty term, which matches no Node": {everything, affinity(requirements{linux}, nil),
 			affinity(requirements{linux, off}, nil), nil, 1},
-		"stays off already": {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
-		"asks for bases":    {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
+		"excludes bases": {everything, affinity(requirements{off}), affinity(requirements{off}), nil, 0},
+		"requires bases": {everything, affinity(requirements{bases}), affinity(requirements{bases}), nil, 0},
 		"selects bases": {everything, nil, nil, func(d *appsv1.DaemonSet) {
 			d.Spec.Template.Spec.NodeSelector = map[string]string{labels.Component: labels.Vnode}
 		}, 0},
-		"is one of modules": {everything, nil, nil,
+		"has the module label": {everything, nil, nil,
 			func(d *appsv1.DaemonSet) { d.Spec.Template.Labels[labels.Component] = labels.Module }, 0},
-		"is one of modules, by the other label": {everything, nil, nil,
+		"has the older module label": {everything, nil, nil,
 			func(d *appsv1.DaemonSet) { d.Labels = map[string]string{labels.OlderComponent: labels.Module} }, 0},
 		"tolerates one taint only": {[]corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, nil, nil,
 			nil, 0},
-		"tolerates no execution of whatever reason": {[]corev1.Toleration{
+		"tolerates all NoExecute taints": {[]corev1.Toleration{
 			{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
 			nil, affinity(requirements{off}), nil, 1},
-		"tolerates other effects only": {
+		"tolerates all NoSchedule taints": {
 			[]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}}, nil, nil,
 			nil, 0},
 	} {
@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 				tc.change(d)
 			}
 			client := fake.NewClientset(d)
-			check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
+			check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).restrictAll(t.Context()))
 			got, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
 			check.Must(t, err)
 			if diff := cmp.Diff(tc.want, got.Spec.Template.Spec.Affinity); diff != "" {
@@ -108,9 +108,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A DaemonSet that comes later is kept off as well, and its Pods leave the bases once its
-// controller has let go of them.
-func TestDaemonSetThatComesLater(t *testing.T) {
+// A new DaemonSet is restricted too. Its Pods on bases are removed after its controller has observed the change.
+func TestNewDaemonSetIsRestricted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := func(name string, l map[string]string) *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: l}}
@@ -154,8 +153,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
 			t.Fatalf("affinity (-want +got):\n%s", diff)
 		}
-		// What the API server and the DaemonSet controller do of it: the latter may still make Pods
-		// by what it knew before.
+		// Simulate the API server and the DaemonSet controller, which may still create Pods for the older generation.
 		d.Generation = 2
 		d.Status.ObservedGeneration = 1
 		d, err = api.Update(t.Context(), d, metav1.UpdateOptions{})
@@ -164,7 +162,7 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 		}
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"of-another", "on-base", "on-real"}, pods()); diff != "" {
-			t.Errorf("Pods while the controller has not seen it (-want +got):\n%s", diff)
+			t.Errorf("Pods before the controller has observed the change (-want +got):\n%s", diff)
 		}
 		d.Status.ObservedGeneration = 2
 		_, err = api.Update(t.Context(), d, metav1.UpdateOptions{})
@@ -178,13 +176,13 @@ func TestDaemonSetThatComesLater(t *testing.T) {
 	})
 }
 
-// An API that refuses is asked again.
-func TestGuardTriesAgain(t *testing.T) {
+// The guard retries rejected updates.
+func TestGuardRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, refusals := fake.NewClientset(daemonSet(everything, nil)), 0
+		client, attempts := fake.NewClientset(daemonSet(everything, nil)), 0
 		client.PrependReactor("update", "daemonsets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			refusals++
-			return refusals <= 2, nil, errors.New("not now")
+			attempts++
+			return attempts <= 2, nil, errors.New("rejected")
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 3*guardRetry)
 		defer cancel()
@@ -192,19 +190,19 @@ func TestGuardTriesAgain(t *testing.T) {
 		d, err := client.AppsV1().DaemonSets("n").Get(t.Context(), "d", metav1.GetOptions{})
 		check.Must(t, err)
 		if diff := cmp.Diff(affinity(requirements{off}), d.Spec.Template.Spec.Affinity); diff != "" {
-			t.Errorf("after %d attempts, affinity (-want +got):\n%s", refusals, diff)
+			t.Errorf("affinity after %d attempts (-want +got):\n%s", attempts, diff)
 		}
 	})
 }
 
-// Pods of a DaemonSet that is meant for bases stay there, whatever it tolerates.
+// Pods of a DaemonSet that selects bases are kept, even if the DaemonSet tolerates every taint.
 func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
 	d := daemonSet(everything,
 		affinity(requirements{
 			{Key: labels.Component, Operator: corev1.NodeSelectorOpIn, Values: []string{labels.Vnode}}}))
 	d.Status.ObservedGeneration = d.Generation
 	client := fake.NewClientset(d)
-	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).sweep(t.Context()))
+	check.Must(t, newGuard(client, slog.New(slog.DiscardHandler)).restrictAll(t.Context()))
 	for _, a := range client.Actions() {
 		if a.GetResource().Resource != "daemonsets" || a.GetVerb() != "list" && a.GetVerb() != "get" {
 			t.Errorf("%s %s", a.GetVerb(), a.GetResource().Resource)

@@ -1,7 +1,6 @@
-// Package kind gives a sandbox a cluster of kind: real nodes, as containers of docker or podman,
-// with kubelet, kube-proxy and DNS.
+// Package kind provides a Kubernetes cluster with kind: real nodes as containers of docker or podman, with kubelet,
+// kube-proxy and DNS.
 //
-// A cluster is the sandbox's when it bears the sandbox's mark, or when the sandbox's directory notes
-// that it was being made. No other is touched. The user's own kubeconfig is neither read nor
-// written.
+// A cluster belongs to the sandbox if it has the sandbox's ownership marker, or if the state directory records that the
+// sandbox was creating it. Other clusters are not changed. The user's kubeconfig is neither read nor written.
 package kind

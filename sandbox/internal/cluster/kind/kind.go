@@ -20,64 +20,55 @@ import (
 )
 
 const (
-	// namePrefix begins the name of every cluster of a sandbox; the sandbox's name follows.
+	// namePrefix is the prefix of cluster names. The name of the sandbox follows.
 	namePrefix = "koup-"
-	// maxName is the longest name of a cluster: kind appends up to 14 characters to make a host
-	// name, which has 64 at most.
+	// maxName is the maximum length of a cluster name: kind appends up to 14 characters to form a host name, which is
+	// limited to 64 characters.
 	maxName = 50
-	// readyPoll is how often the nodes are looked at until they are Ready.
+	// readyPoll is the interval of the checks whether nodes are Ready.
 	readyPoll = 200 * time.Millisecond
 )
 
-// Options of a Provider.
+// Options configures a Provider.
 type Options struct {
-	// Owner is what the cluster is marked with; the cluster's own name is koup-NAME. Its name is
-	// required.
+	// Owner is the owner of the cluster, whose name is koup-NAME. The name is required.
 	Owner cluster.Owner
-	// Dir is the state directory of the sandbox, which exists: the note about the cluster lies there.
-	// Required.
+	// Dir is the existing state directory of the sandbox. Required.
 	Dir string
-	// Kubeconfig is where the administrator's kubeconfig is written. Required.
+	// Kubeconfig is the path for the administrator's kubeconfig. Required.
 	Kubeconfig string
-	// LogDir receives the directory kind/ with the nodes' logs when a creation fails. Required.
+	// LogDir is the directory in which kind/ with the logs of the nodes is created after a failure. Required.
 	LogDir string
-	// Engine is docker or podman, if the sandbox has no cluster yet. Default: the first of the two
-	// that answers.
+	// Engine is docker or podman. It is ignored if the sandbox already has a cluster. Default: the first engine that
+	// answers.
 	Engine string
-	// Nodes is how many nodes the cluster has, the control plane's included. Default: 1.
+	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int
-	// Image of the nodes. Default: see Version.
+	// Image is the node image. Default: see Version.
 	Image string
-	// Version of Kubernetes, such as "v1.36.3"; not together with Image. Default: that of kind's
-	// own image.
+	// Version is the Kubernetes version, such as "v1.36.3". Do not set both Version and Image. Default: the version of
+	// kind's default image.
 	Version string
-	// Durable lets etcd write through to the disk, so that the cluster survives a crash of the machine.
-	// Default: it survives that of everything else.
+	// Durable makes etcd sync writes to disk, so that the data survives a crash of the machine. Default: the data
+	// survives only the end of the processes.
 	Durable bool
-	// Note is told what a person should know, in a sentence. Default: nothing is reported.
-	Note func(string)
-	// Logger gets what kind says. Default: nothing is logged.
+	// Notify is called with messages for the user. Default: discard.
+	Notify func(string)
+	// Logger logs the messages of kind. Default: discard.
 	Logger *slog.Logger
 }
 
-// Provider is a cluster of kind for one sandbox. What it offers, and when:
-//
-//	at any time           Steps, Rest, Down
-//	after the first Step  Load
-//	after all Steps       Cluster, Gateway, Launch, GuardNodes,
-//	                      KillContainer, PauseContainer, ResumeContainer
-//
-// Run the Steps in order, in one goroutine. The methods after all Steps, and Load during the Steps, may be called
-// concurrently. Down may be called at any time.
+// Provider is a kind cluster of one sandbox. Run its Steps in order, in one goroutine. Steps, ComponentSet and Down may
+// be called at any time, and Load after the first step. The other methods may be called after all steps, concurrently.
 type Provider struct {
 	o    Options
 	name string
 
 	engine *engine.Engine
 	kind   *kindcluster.Provider
-	owned  bool // the cluster that is there, if any, is this sandbox's
-	adopt  bool // it is used as it is
-	// kubeletClientCA is a file; empty where the API server does not reach this machine.
+	owned  bool // the cluster, if it exists, belongs to this sandbox
+	adopt  bool // an existing cluster of this sandbox is used
+	// kubeletClientCA is a path; empty if the API server cannot reach this machine.
 	kubeletClientCA string
 	image           string
 
@@ -85,20 +76,20 @@ type Provider struct {
 	client  kubernetes.Interface
 	version string
 	gateway string
-	// authority signs what this machine serves to the cluster.
+	// authority issues certificates for servers on this machine.
 	authority *cluster.Authority
 }
 
-// New checks the options. It starts and writes nothing, and asks no engine.
+// New validates the options. It starts nothing, writes nothing, and does not call the engine.
 func New(o Options) (*Provider, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	if o.Note == nil {
-		o.Note = func(string) {}
+	if o.Notify == nil {
+		o.Notify = func(string) {}
 	}
 	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
 	if len(p.name) > maxName {
-		return nil, fmt.Errorf("the sandbox's name %q is too long for a kind cluster: take at most %d characters",
+		return nil, fmt.Errorf("sandbox name %q is too long for a kind cluster; the maximum is %d characters",
 			o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
@@ -106,11 +97,10 @@ func New(o Options) (*Provider, error) {
 	return p, err
 }
 
-// Steps bring the cluster up: find the engine and the node image, create the cluster, mark it, prepare it for bases,
-// and wait for its nodes.
+// Steps implements daemon.Cluster.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
-		Prepare: []cluster.Step{{Name: "Asking the container engine", Run: p.prepare, Undo: p.Down}},
+		Prepare: []cluster.Step{{Name: "Checking the container engine", Run: p.prepare, Undo: p.Down}},
 		Start: []cluster.Step{
 			{Name: "Bringing up kind cluster " + p.name, Run: p.bringUp},
 			{Name: "Preparing the cluster for bases", Run: p.prepareForBases},
@@ -119,55 +109,56 @@ func (p *Provider) Steps() cluster.Steps {
 	}
 }
 
-// Cluster describes the running cluster.
+// Cluster implements daemon.Cluster.
 func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
-// prepare finds the engine, what it has of the cluster, and the image for a new one.
+// prepare finds the engine, checks the owner of an existing cluster, and chooses the image for a new one.
 func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.findEngine(ctx); err != nil {
 		return err
 	}
 	if p.o.Engine != "" && p.o.Engine != p.engine.Command {
-		p.o.Note(fmt.Sprintf("kind cluster %s of this sandbox is in %s; one in %s takes a down first", p.name,
-			p.engine.Command, p.o.Engine))
+		p.o.Notify(fmt.Sprintf(
+			"kind cluster %s of this sandbox runs in %s; to move it to %s, run koupsandbox down first",
+			p.name, p.engine.Command, p.o.Engine))
 	}
 	if err := p.checkOwner(ctx); err != nil || p.adopt {
 		return err
 	}
-	if err := suffices(ctx, p.engine); err != nil {
+	if err := checkEngine(ctx, p.engine); err != nil {
 		return err
 	}
 	return p.chooseImage(ctx)
 }
 
-// findEngine finds the engine that has, or shall have, the cluster.
+// findEngine finds the engine of the existing cluster or, if there is none, the engine for a new cluster.
 func (p *Provider) findEngine(ctx context.Context) error {
-	note, err := p.readNote()
+	recorded, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
 	name := p.o.Engine
-	if note != nil {
-		name = note.Engine
+	if recorded != nil {
+		name = recorded.Engine
 	}
 	found, err := engine.Find(ctx, name)
 	if err != nil {
-		return fmt.Errorf("%w; start one, or use --provider embedded, which needs none", err)
+		return fmt.Errorf("%w; start an engine, or use --provider embedded, which needs none", err)
 	}
 	p.engine = found
 	p.kind = kindcluster.NewProvider(providerOption(found), kindcluster.ProviderWithLogger(logger{p.o.Logger}))
 	return nil
 }
 
-// prepareForBases marks the cluster as the sandbox's, finds how it reaches this machine, and keeps
-// Pods off the Nodes of bases that tolerate everything.
+// prepareForBases sets the ownership marker, determines how the cluster reaches this machine, and keeps DaemonSets off
+// the Nodes of bases.
 func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := cluster.Mark(ctx, p.client, p.o.Owner); err != nil {
 		return err
 	}
-	if err := p.noteOwned(true); err != nil {
+	if err := p.writeOwnership(true); err != nil {
 		return err
 	}
 	version, err := cluster.ServerVersion(ctx, p.config)
@@ -180,48 +171,47 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := p.keepReachable(ctx); err != nil {
 		return err
 	}
-	return newGuard(p.client, p.o.Logger).sweep(ctx)
+	return newGuard(p.client, p.o.Logger).restrictAll(ctx)
 }
 
-// connect writes the administrator's kubeconfig and makes a client of it.
+// connect writes the administrator's kubeconfig and creates a client.
 func (p *Provider) connect() error {
 	if err := p.kind.ExportKubeConfig(p.name, p.o.Kubeconfig, false); err != nil {
 		return fmt.Errorf("writing the kubeconfig of kind cluster %s: %w", p.name, err)
 	}
 	raw, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reading back the kubeconfig: %w", err)
+		return fmt.Errorf("reading the new kubeconfig: %w", err)
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
-		return fmt.Errorf("reading back the kubeconfig: %w", err)
+		return fmt.Errorf("reading the new kubeconfig: %w", err)
 	}
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client of kind cluster %s: %w", p.name, err)
+		return fmt.Errorf("creating a client for kind cluster %s: %w", p.name, err)
 	}
 	p.config, p.client = config, client
 	return nil
 }
 
-// waitNodes waits until every node of the engine is Ready, and has a route to the Pods of every
-// other.
+// waitNodes waits until all nodes are Ready, and adds routes to the Pods of other nodes.
 func (p *Provider) waitNodes(ctx context.Context) error {
 	if err := poll(ctx, p.nodesReady); err != nil {
 		return err
 	}
-	return p.route(ctx)
+	return p.addRoutes(ctx)
 }
 
-// nodesReady says what is missing until all nodes are Ready.
+// nodesReady returns an error until all nodes are Ready.
 func (p *Provider) nodesReady(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil {
 		return err
 	}
 	if !p.adopt && len(nodes) < p.o.Nodes {
-		return fmt.Errorf("%d of %d nodes have joined", len(nodes), p.o.Nodes)
+		return fmt.Errorf("nodes that have joined: %d of %d", len(nodes), p.o.Nodes)
 	}
 	for _, n := range nodes {
 		for _, c := range n.Status.Conditions {
@@ -233,8 +223,7 @@ func (p *Provider) nodesReady(ctx context.Context) error {
 	return nil
 }
 
-// poll calls done until it succeeds. When ctx ends first, the error says what done said last, and
-// why ctx ended.
+// poll calls done until it succeeds. If ctx ends first, the error has the last error of done and the cause of the end.
 func poll(ctx context.Context, done func(context.Context) error) error {
 	for {
 		err := done(ctx)

@@ -12,30 +12,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// launched is where a program lies in a node.
-const launched = "/usr/local/bin/koupsandbox"
+// launchPath is the path of a launched binary on a node.
+const launchPath = "/usr/local/bin/koupsandbox"
 
-// Launch copies a program into the node of the control plane and starts it there, in the network of the node. It must
-// be a static program for Linux that calls stdio.Serve. Its standard error goes to stderr. The end of ctx does not end
-// the program after Launch has returned. Call Launch after Steps; it may be called concurrently.
-func (p *Provider) Launch(ctx context.Context, program string, stderr io.Writer, args ...string) (*stdio.Process,
+// Launch copies a binary to the control plane node and starts it there, in the network of the node. The binary must be
+// static, for Linux, and call stdio.Serve. Its standard error goes to stderr. It continues to run when ctx ends. Call
+// Launch after Steps; it may be called concurrently.
+func (p *Provider) Launch(ctx context.Context, binary string, stderr io.Writer, args ...string) (*stdio.Process,
 	error) {
-	if err := image.IsStatic(program); err != nil {
-		return nil, fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
+	if err := image.IsStatic(binary); err != nil {
+		return nil, fmt.Errorf("%s cannot run on a node: %w; build it with: make build", binary, err)
 	}
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+		return nil, fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, shortError(err))
 	}
 	node, err := nodeutils.BootstrapControlPlaneNode(list)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the control plane of kind cluster %s: %w", p.name, plain(err))
+		return nil, fmt.Errorf("finding the control plane node of kind cluster %s: %w", p.name, shortError(err))
 	}
-	if _, err := p.engine.Run(ctx, "cp", program, node.String()+":"+launched); err != nil {
-		return nil, fmt.Errorf("copying a program into node %s: %w", node, err)
+	if _, err := p.engine.Run(ctx, "cp", binary, node.String()+":"+launchPath); err != nil {
+		return nil, fmt.Errorf("copying a binary to node %s: %w", node, err)
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.engine.Command,
-		append([]string{"exec", "--interactive", node.String(), launched}, args...)...)
+		append([]string{"exec", "--interactive", node.String(), launchPath}, args...)...)
 	cmd.Stderr = stderr
 	return stdio.Start(cmd)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load loads an image into every node. Pods must not pull it. It waits for the container runtimes of the nodes. Call it
-// after Steps.Prepare, also during the other steps.
+// Load loads an image onto all nodes. Pods must not pull the image. Load waits for the container runtimes of the nodes.
+// Call it after Steps.Prepare; it may run during the other steps.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
-	list, err := p.awaitNodes(ctx)
+	list, err := p.waitContainerRuntimes(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,13 +23,12 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	for _, node := range list {
 		group.Go(func() error {
 			read, write := io.Pipe()
-			// The end of ctx ends the stream, and with it the command that reads it.
-			// a pipe's end has no error
+			// The end of ctx closes the stream, which ends the command that reads it.
 			defer context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })()
-			go func() { _ = write.CloseWithError(image.Write(write, i)) }() // as above; the reader gets it
+			go func() { _ = write.CloseWithError(image.Write(write, i)) }() // the reader returns the error
 			if err := nodeutils.LoadImageArchive(node, read); err != nil {
-				_ = read.CloseWithError(err) // as above
-				return fmt.Errorf("loading image %s into node %s: %w", i.Name, node, plain(err))
+				_ = read.CloseWithError(err) // returns nil
+				return fmt.Errorf("loading image %s onto node %s: %w", i.Name, node, shortError(err))
 			}
 			return nil
 		})
@@ -37,17 +36,17 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	return group.Wait()
 }
 
-// awaitNodes blocks until the container runtime of every node answers. Until then every failure may
-// be that of a node that is only just being made.
-func (p *Provider) awaitNodes(ctx context.Context) ([]nodes.Node, error) {
+// waitContainerRuntimes waits until the container runtimes of all nodes answer. It retries all failures, because the
+// nodes may still be starting.
+func (p *Provider) waitContainerRuntimes(ctx context.Context) ([]nodes.Node, error) {
 	var list []nodes.Node
 	err := poll(ctx, func(ctx context.Context) (err error) {
 		list, err = p.kind.ListInternalNodes(p.name)
 		switch {
 		case err != nil:
-			return plain(err)
+			return shortError(err)
 		case len(list) < p.o.Nodes && !p.adopt:
-			return fmt.Errorf("%d of %d nodes are there", len(list), p.o.Nodes)
+			return fmt.Errorf("existing nodes: %d of %d", len(list), p.o.Nodes)
 		}
 		for _, node := range names(list) {
 			if _, err := p.engine.Run(ctx, "exec", node, "ctr", "version"); err != nil {

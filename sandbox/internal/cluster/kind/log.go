@@ -7,17 +7,16 @@ import (
 	"sigs.k8s.io/kind/pkg/log"
 )
 
-// logger leads what kind says into our log: warnings as such, everything else for those who look
-// for details.
+// logger logs the messages of kind: warnings and errors as warnings, other messages as debug messages.
 type logger struct{ log *slog.Logger }
 
 var _ log.Logger = logger{}
 
-func (l logger) Warn(message string)               { l.log.Warn("kind", "says", message) }
+func (l logger) Warn(message string)               { l.log.Warn("kind", "message", message) }
 func (l logger) Warnf(format string, args ...any)  { l.Warn(fmt.Sprintf(format, args...)) }
-func (l logger) Error(message string)              { l.log.Warn("kind", "failed", message) }
+func (l logger) Error(message string)              { l.log.Warn("kind", "error", message) }
 func (l logger) Errorf(format string, args ...any) { l.Error(fmt.Sprintf(format, args...)) }
-func (l logger) Info(message string)               { l.log.Debug("kind", "says", message) }
+func (l logger) Info(message string)               { l.log.Debug("kind", "message", message) }
 func (l logger) Infof(format string, args ...any)  { l.Info(fmt.Sprintf(format, args...)) }
 func (l logger) Enabled() bool                     { return true }
 func (l logger) V(level log.Level) log.InfoLogger {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// engineNetwork is the engine's network in which kind puts all its clusters.
+	// engineNetwork is the container network that kind uses for all clusters.
 	engineNetwork = "kind"
-	// podNetwork is a ConfigMap in kube-system that says that nothing in the cluster sets routes
-	// between nodes; the node image of `make node-image` brings it.
+	// podNetwork is a ConfigMap in kube-system that states that the cluster does not set routes between nodes. The node
+	// image of `make node-image` contains it.
 	podNetwork = "pod-network"
-	// controlPlaneLabel is what kubeadm gives to the node of the API server.
+	// controlPlaneLabel is the label that kubeadm sets on control plane nodes.
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-	// apiServerPort is where the API server listens in its node.
+	// apiServerPort is the port of the API server on its node.
 	apiServerPort = "6443"
-	// reachTime is how long a node of this machine may take to accept a connection.
-	reachTime = 2 * time.Second
+	// dialTimeout limits a connection attempt to a node on this machine.
+	dialTimeout = 2 * time.Second
 )
 
-// findGateway returns the network's address of this machine, if this machine has it and reaches the
-// nodes.
+// findGateway returns the address of this machine in the network of the nodes. It returns an empty string if this
+// machine does not have that address or cannot reach the nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
 	if p.engine.Command == engine.Podman {
@@ -39,7 +39,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	}
 	text, err := p.engine.Run(ctx, "network", "inspect", "--format", format, engineNetwork)
 	if err != nil {
-		p.o.Logger.Warn("looking for this machine's address in the network of kind", "err", err)
+		p.o.Logger.Warn("finding the address of this machine in the network of kind", "err", err)
 		return ""
 	}
 	for _, field := range strings.Fields(text) {
@@ -49,11 +49,11 @@ func (p *Provider) findGateway(ctx context.Context) string {
 		}
 		l, err := net.Listen("tcp", net.JoinHostPort(addr.String(), "0"))
 		if err != nil {
-			continue // an engine in a virtual machine has it
+			continue // the engine runs in a virtual machine, which has the address
 		}
-		_ = l.Close() // nothing was sent
-		if err := p.reachNodes(ctx); err != nil {
-			p.o.Logger.Warn("this machine has an address in the network of kind, and does not reach the nodes", "err",
+		_ = l.Close() // it was not used
+		if err := p.checkReachable(ctx); err != nil {
+			p.o.Logger.Warn("this machine has an address in the network of kind, but cannot reach the nodes", "err",
 				err)
 			return ""
 		}
@@ -62,8 +62,8 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	return ""
 }
 
-// reachNodes tells why this machine does not reach the API server at its node's own address.
-func (p *Provider) reachNodes(ctx context.Context) error {
+// checkReachable returns an error if this machine cannot reach the API server at the address of its node.
+func (p *Provider) checkReachable(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil {
 		return err
@@ -72,26 +72,26 @@ func (p *Provider) reachNodes(ctx context.Context) error {
 		if _, ok := n.Labels[controlPlaneLabel]; !ok {
 			continue
 		}
-		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp",
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp",
 			net.JoinHostPort(address(n), apiServerPort))
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	}
-	return errors.New("there is no node with the control plane")
+	return errors.New("the cluster has no control plane node")
 }
 
-// baseNetworks contain the addresses of simulated bases: the ones that are not routed, and those of Pods.
+// baseNetworks are the networks of bases: the network of unrouted addresses, and the Pod network.
 var baseNetworks = []string{"198.18.0.0/15", "10.244.0.0/16"}
 
-// keepReachable makes the addresses of simulated bases neighbours of every node. kindnet, the Pod network
-// of kind's own image, adds a route through the address of every Node, and exits when the kernel refuses
-// one because the address is not a neighbour. Requests to Pods use the more specific routes of kindnet.
+// keepReachable adds routes that make the addresses of bases appear local to each node. kindnet, the Pod network of
+// kind's default image, adds a route through the address of every Node, and exits if the kernel rejects the route
+// because the address is not local. Requests to Pods use the more specific routes of kindnet.
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("listing the nodes of kind cluster %s: %w", p.name, shortError(err))
 	}
 	for _, node := range names(list) {
 		for _, network := range baseNetworks {
@@ -103,9 +103,8 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	return nil
 }
 
-// route gives every node a route to the Pods of every other, where the cluster has nothing that
-// does it.
-func (p *Provider) route(ctx context.Context) error {
+// addRoutes adds a route to the Pods of every other node on each node, unless the cluster does this itself.
+func (p *Provider) addRoutes(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil || len(nodes) < 2 {
 		return err
@@ -124,7 +123,7 @@ func (p *Provider) route(ctx context.Context) error {
 			}
 			if _, err := p.engine.Run(ctx, "exec", from.Name, "ip", "route", "replace", to.Spec.PodCIDR, "via",
 				address(to)); err != nil {
-				return fmt.Errorf("setting the route from node %s to the Pods of %s: %w", from.Name, to.Name, err)
+				return fmt.Errorf("adding a route from node %s to the Pods of node %s: %w", from.Name, to.Name, err)
 			}
 		}
 	}

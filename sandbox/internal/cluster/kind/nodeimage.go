@@ -11,77 +11,78 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// OwnImage is the repository of the node image that `make node-image` builds; its tag is the
-// version of Kubernetes.
-const OwnImage = "koupsandbox/node"
+// BuiltImage is the repository of the node image that `make node-image` builds. Its tag is the Kubernetes version.
+const BuiltImage = "koupsandbox/node"
 
-// chooseImage finds the image for the nodes, and downloads it if the engine has none that would do.
-// The user's choice comes first, then the image of kind, then the one that was built here.
+// chooseImage chooses the node image. If the engine has no suitable image, chooseImage pulls the first choice: the
+// configured image, or kind's default image.
 func (p *Provider) chooseImage(ctx context.Context) error {
-	candidates := p.candidates(ctx)
-	image, err := first(ctx, p.engine, candidates)
+	candidates := p.imageCandidates(ctx)
+	image, err := firstPresent(ctx, p.engine, candidates)
 	if err != nil {
 		return err
 	}
 	if image != "" {
 		p.image = image
-		if short(image) != short(candidates[0]) {
-			p.o.Note(fmt.Sprintf("the nodes are made of %s, which is at hand; %s is not", image, short(candidates[0])))
+		if shortName(image) != shortName(candidates[0]) {
+			p.o.Notify(fmt.Sprintf("using the local node image %s, because %s is not available locally", image,
+				shortName(candidates[0])))
 		}
 		return nil
 	}
-	p.o.Note(fmt.Sprintf("downloading the node image %s", short(candidates[0])))
+	p.o.Notify(fmt.Sprintf("pulling the node image %s", shortName(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
-		return fmt.Errorf("the node image cannot be had: %w\nname one that is at hand with --image, or build one "+
-			"without a registry: make node-image", err)
+		return fmt.Errorf("pulling the node image: %w\nname a local image with --image, or build one "+
+			"without a registry: "+
+			"make node-image", err)
 	}
 	p.image = candidates[0]
 	return nil
 }
 
-// AtHand returns the image that a cluster would be made of by default, if an engine (see
-// engine.Find) answers, suffices, and has one. The error says what is missing.
-func AtHand(ctx context.Context, name string) (image string, err error) {
+// LocalImage returns the node image that is used by default, if an engine (see engine.Find) answers, meets the
+// requirements, and has a node image. The error states what is missing.
+func LocalImage(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return atHand(ctx, e)
+	return localImage(ctx, e)
 }
 
-func atHand(ctx context.Context, e *engine.Engine) (image string, err error) {
-	if err := suffices(ctx, e); err != nil {
+func localImage(ctx context.Context, e *engine.Engine) (image string, err error) {
+	if err := checkEngine(ctx, e); err != nil {
 		return "", err
 	}
-	candidates := (&Provider{engine: e}).candidates(ctx)
-	image, err = first(ctx, e, candidates)
+	candidates := (&Provider{engine: e}).imageCandidates(ctx)
+	image, err = firstPresent(ctx, e, candidates)
 	if err == nil && image == "" {
-		err = fmt.Errorf("%s has no node image; with --provider kind it gets %s", e.Command, short(candidates[0]))
+		err = fmt.Errorf("%s has no node image; --provider kind pulls %s", e.Command, shortName(candidates[0]))
 	}
-	return short(image), err
+	return shortName(image), err
 }
 
-// podmanHost is where podman takes an image to be from whose name says nothing of it.
+// podmanHost is the registry that podman assumes for images without one.
 const podmanHost = "localhost/"
 
-// first returns the first of some images that the engine has, empty if it has none. One for another
+// firstPresent returns the first of the images that the engine has, or an empty string. An image for another
 // architecture is an error.
 //
-// Podman finds a short name among its own, but kind takes it for one of docker.io: then the whole
+// Podman finds local images by their short names, but kind looks for short names on docker.io. So for podman, the full
 // name is returned.
-func first(ctx context.Context, e *engine.Engine, images []string) (string, error) {
+func firstPresent(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
 		switch {
 		case ctx.Err() != nil:
 			return "", err
-		case err != nil: // it is not there
+		case err != nil: // the engine does not have the image
 			continue
 		case architecture != e.Architecture:
-			return "", fmt.Errorf("the node image %s is for %s and %s runs %s: name another with --image",
+			return "", fmt.Errorf("node image %s is for %s, but %s runs %s; name another image with --image",
 				image, architecture, e.Command, e.Architecture)
 		case e.Command == engine.Podman:
-			if _, err := e.Run(ctx, "image", "exists", podmanHost+image); err == nil { // exactly this name
+			if _, err := e.Run(ctx, "image", "exists", podmanHost+image); err == nil { // exact match
 				return podmanHost + image, nil
 			}
 		}
@@ -90,28 +91,26 @@ func first(ctx context.Context, e *engine.Engine, images []string) (string, erro
 	return "", nil
 }
 
-// candidates lists the images that would do, the best first. The first is the one to download if
-// none is there.
-func (p *Provider) candidates(ctx context.Context) []string {
+// imageCandidates returns suitable images in order of preference. The first one is pulled if the engine has none.
+func (p *Provider) imageCandidates(ctx context.Context) []string {
 	switch {
 	case p.o.Image != "":
 		return []string{p.o.Image}
 	case p.o.Version != "":
 		tag := "v" + strings.TrimPrefix(p.o.Version, "v")
-		return []string{"kindest/node:" + tag, OwnImage + ":" + tag}
+		return []string{"kindest/node:" + tag, BuiltImage + ":" + tag}
 	}
-	// The second is the first where it came in a file: its digest is known only to who has pulled
-	// it.
-	list := []string{defaults.Image, short(defaults.Image)}
-	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", OwnImage); err == nil {
+	// The short name finds the default image if it was loaded from a file, because only a pulled image has a digest.
+	list := []string{defaults.Image, shortName(defaults.Image)}
+	if tags, err := p.engine.Run(ctx, "image", "ls", "--format", "{{.Tag}}", BuiltImage); err == nil {
 		if tag := newest(strings.Fields(tags)); tag != "" {
-			list = append(list, OwnImage+":"+tag)
+			list = append(list, BuiltImage+":"+tag)
 		}
 	}
 	return list
 }
 
-// newest returns the highest of some versions; what is none is left out.
+// newest returns the highest version; it ignores tags that are not versions.
 func newest(tags []string) string {
 	var tag string
 	var highest *version.Version
@@ -123,8 +122,8 @@ func newest(tags []string) string {
 	return tag
 }
 
-// short leaves out the digest of an image, and what podman puts before its name.
-func short(image string) string {
+// shortName returns the name of an image without the digest and podman's prefix.
+func shortName(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	return strings.TrimPrefix(name, podmanHost)
 }

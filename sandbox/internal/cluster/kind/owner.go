@@ -19,37 +19,37 @@ import (
 )
 
 const (
-	// noteFile in the state directory says that the cluster of the sandbox's name is, or was being,
-	// made by it.
-	noteFile = "kind.json"
-	// answerTime is how long a cluster that is there may take to say whose it is.
-	answerTime = 5 * time.Second
-	// wakeTime is how long one may take after its containers were started.
-	wakeTime = 45 * time.Second
+	// ownershipFile is the file in the state directory that records that the sandbox has created, or was creating, the
+	// cluster.
+	ownershipFile = "kind.json"
+	// answerTimeout limits the check of the ownership marker.
+	answerTimeout = 5 * time.Second
+	// startTimeout limits the check of the ownership marker after the containers were started.
+	startTimeout = 45 * time.Second
 )
 
-// ownership is the content of noteFile.
+// ownership is the content of ownershipFile.
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete once the cluster has the ownership marker: until then it is nothing but a half.
+	// Complete reports whether the cluster has the ownership marker. Otherwise it is an incomplete cluster.
 	Complete bool `json:"complete"`
 }
 
-func (p *Provider) noteOwned(complete bool) error {
+func (p *Provider) writeOwnership(complete bool) error {
 	text, err := json.Marshal(ownership{Cluster: p.name, Engine: p.engine.Command, Complete: complete})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(p.o.Dir, noteFile), text, 0o600)
+		err = os.WriteFile(filepath.Join(p.o.Dir, ownershipFile), text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("noting whose kind cluster %s is: %w", p.name, err)
+		return fmt.Errorf("recording the ownership of kind cluster %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// readNote returns what the state directory says of the cluster; nil means nothing.
-func (p *Provider) readNote() (*ownership, error) {
-	text, err := os.ReadFile(filepath.Join(p.o.Dir, noteFile))
+// readOwnership returns the record about the cluster in the state directory, or nil.
+func (p *Provider) readOwnership() (*ownership, error) {
+	text, err := os.ReadFile(filepath.Join(p.o.Dir, ownershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (p *Provider) readNote() (*ownership, error) {
 		err = json.Unmarshal(text, &o)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading whose kind cluster %s is: %w", p.name, err)
+		return nil, fmt.Errorf("reading the ownership of kind cluster %s: %w", p.name, err)
 	}
 	if o.Cluster != p.name {
 		return nil, nil
@@ -66,63 +66,64 @@ func (p *Provider) readNote() (*ownership, error) {
 	return &o, nil
 }
 
-// checkOwner finds out whose the cluster of the name is, if there is one. The sandbox's own is
-// adopted. A half that an earlier up left behind is removed. Any other is refused and not touched.
+// checkOwner checks an existing cluster with the name. It adopts a cluster of this sandbox, deletes an incomplete one
+// that an earlier up left, and returns an error for any other cluster, which it does not change.
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
-		return fmt.Errorf("looking for kind cluster %s: %w", p.name, plain(err))
+		return fmt.Errorf("looking for kind cluster %s: %w", p.name, shortError(err))
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	note, err := p.readNote()
+	recorded, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
-	if note != nil && !note.Complete {
-		p.o.Note(fmt.Sprintf("an earlier up left half of kind cluster %s behind; it is removed and created again",
+	if recorded != nil && !recorded.Complete {
+		p.o.Notify(fmt.Sprintf("kind cluster %s is incomplete, because an earlier up was interrupted; recreating it",
 			p.name))
 		return p.delete(ctx)
 	}
-	limit := answerTime
-	if note != nil {
-		// Its containers may have ended with the engine.
+	limit := answerTimeout
+	if recorded != nil {
+		// The containers may have stopped with the engine.
 		if _, err := p.engine.Run(ctx, append([]string{"start"}, names(list)...)...); err != nil {
-			return fmt.Errorf("starting the nodes of kind cluster %s again: %w", p.name, err)
+			return fmt.Errorf("starting the nodes of kind cluster %s: %w", p.name, err)
 		}
-		limit = wakeTime
+		limit = startTimeout
 	}
-	marked, err := p.marked(ctx, limit)
+	marked, err := p.waitMarked(ctx, limit)
 	var other *cluster.OtherSandboxError
 	switch {
 	case errors.As(err, &other):
 		return fmt.Errorf("kind cluster %s: %w", p.name, err)
 	case err == nil && marked:
 		p.owned, p.adopt = true, true
-		p.o.Note(fmt.Sprintf("kind cluster %s is there and is used as it is", p.name))
+		p.o.Notify(fmt.Sprintf("using the existing kind cluster %s of this sandbox", p.name))
 		return p.connect()
-	case note != nil:
-		return fmt.Errorf("kind cluster %s of this sandbox no longer answers (%s): remove it with koupsandbox down, then bring it up again", p.name, p.noMark(err))
+	case recorded != nil:
+		return fmt.Errorf("kind cluster %s of this sandbox is not usable (%s); delete it with koupsandbox down, then "+
+			"run koupsandbox up", p.name, p.markProblem(err))
 	default:
-		return fmt.Errorf("there is a kind cluster %s that no sandbox has made (%s), and it was not touched: choose another --name, or delete it with: kind delete cluster --name %s",
-			p.name, p.noMark(err), p.name)
+		return fmt.Errorf("kind cluster %s exists and does not belong to a sandbox (%s); choose another --name, or "+
+			"delete the cluster with: kind delete cluster --name %s", p.name, p.markProblem(err), p.name)
 	}
 }
 
-// noMark says in a clause what the cluster did not say.
-func (p *Provider) noMark(err error) string {
+// markProblem returns a clause that states why the ownership marker was not found.
+func (p *Provider) markProblem(err error) string {
 	if err == nil {
-		return "it bears no mark"
+		return "it has no ownership marker"
 	}
-	p.o.Logger.Info("a kind cluster does not say whose it is", "cluster", p.name, "err", err)
+	p.o.Logger.Info("checking the ownership marker of a kind cluster", "cluster", p.name, "err", err)
 	return "it does not answer"
 }
 
-// marked asks the cluster whether it bears the sandbox's mark, for as long as it does not answer
-// and at most for limit. It writes nothing.
-func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
+// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster answers,
+// at most for limit. It is read-only.
+func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
 	var marked bool
 	var other *cluster.OtherSandboxError
@@ -139,11 +140,11 @@ func (p *Provider) marked(ctx context.Context, limit time.Duration) (bool, error
 	return marked, err
 }
 
-// readMark asks once. It writes no file, since the cluster may be somebody else's.
+// readMark checks the ownership marker once. It writes no kubeconfig, because the cluster may belong to another owner.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {
-		return false, plain(err)
+		return false, shortError(err)
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(text))
 	if err != nil {
@@ -156,9 +157,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// Forget deletes the cluster of a sandbox whose daemon is gone, if it is the sandbox's: by its
-// directory, or by the mark. Without an engine there is nothing to delete.
-func Forget(ctx context.Context, o Options) error {
+// CleanUp deletes the cluster of a sandbox whose daemon has ended, if the state directory or the ownership marker shows
+// that the cluster belongs to the sandbox. Without an engine there is no cluster.
+func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
 		return err
@@ -172,14 +173,14 @@ func Forget(ctx context.Context, o Options) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	note, err := p.readNote()
+	recorded, err := p.readOwnership()
 	if err != nil {
 		return err
 	}
-	if note == nil {
-		marked, err := p.marked(ctx, answerTime)
+	if recorded == nil {
+		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("a kind cluster of the sandbox's name is left alone", "because", p.noMark(err))
+			p.o.Logger.Info("keeping a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
 			return nil
 		}
 	}

@@ -25,15 +25,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// fakeCluster is an engine with one kind cluster, whose API answers with a mark or that there is
-// none. It returns the file in which the engine notes what it was told to change.
+// fakeCluster fakes an engine with one kind cluster. Its API returns the given ownership marker, or none. fakeCluster
+// returns the path of a file in which the engine records changes.
 func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.Method != http.MethodGet:
-			t.Errorf("the cluster was asked to %s %s", r.Method, r.URL.Path)
+			t.Errorf("unexpected request %s %s", r.Method, r.URL.Path)
 			http.Error(w, "no", http.StatusForbidden)
 		case mark != nil && strings.HasSuffix(r.URL.Path, "/configmaps/"+sandbox.MarkName):
 			if err := json.NewEncoder(w).Encode(mark); err != nil {
@@ -81,7 +81,7 @@ esac
 
 var owner = sandbox.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
 
-// marked is the mark of a sandbox in the place of owner, unless another is given.
+// marked returns the ownership marker of a sandbox, with the Place of owner unless place is given.
 func marked(sandboxName string, place ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
@@ -100,15 +100,15 @@ func TestCheckOwner(t *testing.T) {
 		changes string
 		err     string
 	}{
-		"ours, by its mark": {mark: marked("demo"), adopt: true},
-		"ours, after the engine was started again": {mark: marked("demo"),
+		"own marker": {mark: marked("demo"), adopt: true},
+		"own marker and record": {mark: marked("demo"),
 			note: &ownership{"koup-demo", "docker", true}, adopt: true, changes: started},
-		"half of ours":       {note: &ownership{"koup-demo", "docker", false}, changes: removed},
-		"of another sandbox": {mark: marked("other"), err: `"other" of me@laptop:/home/me/.koupsandbox/demo;`},
-		"of one of the same name in another home folder": {mark: marked("demo", "me@laptop:/tmp/demo"),
+		"incomplete cluster": {note: &ownership{"koup-demo", "docker", false}, changes: removed},
+		"other sandbox":      {mark: marked("other"), err: `"other" of me@laptop:/home/me/.koupsandbox/demo;`},
+		"sandbox with the same name in another place": {mark: marked("demo", "me@laptop:/tmp/demo"),
 			err: `"demo" of me@laptop:/tmp/demo;`},
-		"of nobody that we know": {err: "kind delete cluster --name koup-demo"},
-		"ours, but it has lost its mark": {note: &ownership{"koup-demo", "docker", true}, changes: started,
+		"no marker, no record": {err: "kind delete cluster --name koup-demo"},
+		"record, no marker": {note: &ownership{"koup-demo", "docker", true}, changes: started,
 			err: "koupsandbox down"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestCheckOwner(t *testing.T) {
 			if tc.note != nil {
 				text, err := json.Marshal(tc.note)
 				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, noteFile), text, 0o600)
+					err = os.WriteFile(filepath.Join(dir, ownershipFile), text, 0o600)
 				}
 				check.Must(t, err)
 			}
@@ -139,16 +139,16 @@ func TestCheckOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.changes, string(text)); diff != "" {
-				t.Errorf("what the engine was told to change (-want +got):\n%s", diff)
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The engine that has the cluster is asked, and no other.
+// The engine of the existing cluster is used, even if another engine is configured.
 func TestClusterInAnotherEngine(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, noteFile),
+	if err := os.WriteFile(filepath.Join(dir, ownershipFile),
 		[]byte(`{"cluster":"koup-demo","engine":"docker","complete":true}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 		var notes []string
 		p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir,
 			Engine: engine,
-			Note:   func(text string) { notes = append(notes, text) }})
+			Notify: func(text string) { notes = append(notes, text) }})
 		if err == nil {
 			err = p.prepare(t.Context())
 		}
@@ -173,11 +173,11 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	check.Must(t, err)
 	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNoEngine) ||
 		!strings.Contains(err.Error(), "docker is not installed") {
-		t.Errorf("without the engine that has it: %v", err)
+		t.Errorf("without the engine of the cluster: %v", err)
 	}
 }
 
-// Podman asks containers to end before it removes them, and waits: they are killed first.
+// Podman waits for containers to stop before it removes them, so the containers are killed first.
 func TestDeleteKillsInPodman(t *testing.T) {
 	changes := filepath.Join(t.TempDir(), "changes")
 	enginetest.Fake(t, "podman", `case "$1" in
@@ -193,33 +193,33 @@ esac`)
 	text, err := os.ReadFile(changes)
 	check.Must(t, err)
 	if diff := cmp.Diff("kill koup-demo-control-plane\nrm -f -v koup-demo-control-plane\n", string(text)); diff != "" {
-		t.Errorf("what the engine was told (-want +got):\n%s", diff)
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 
-func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
+func TestCleanUpDeletesOnlyOwnCluster(t *testing.T) {
 	const removed = "rm -f -v koup-demo-control-plane\n"
 	for name, tc := range map[string]struct {
 		mark    *corev1.ConfigMap
 		note    bool
 		changes string
 	}{
-		"by the note":        {note: true, changes: removed},
-		"by the mark":        {mark: marked("demo"), changes: removed},
-		"of another sandbox": {mark: marked("other")},
-		"in another place":   {mark: marked("demo", "me@laptop:/tmp/demo")},
-		"of nobody":          {},
+		"record":        {note: true, changes: removed},
+		"marker":        {mark: marked("demo"), changes: removed},
+		"other sandbox": {mark: marked("other")},
+		"other place":   {mark: marked("demo", "me@laptop:/tmp/demo")},
+		"no marker":     {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := fakeCluster(t, tc.mark)
 			dir := t.TempDir()
 			if tc.note {
-				if err := os.WriteFile(filepath.Join(dir, noteFile),
+				if err := os.WriteFile(filepath.Join(dir, ownershipFile),
 					[]byte(`{"cluster":"koup-demo","engine":"docker"}`), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			err := Forget(t.Context(),
+			err := CleanUp(t.Context(),
 				Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 			check.Must(t, err)
 			text, err := os.ReadFile(changes)
@@ -227,7 +227,7 @@ func TestForgetDeletesWhatIsOursOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.changes, string(text)); diff != "" {
-				t.Errorf("what the engine was told to change (-want +got):\n%s", diff)
+				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -14,64 +14,63 @@ import (
 )
 
 const (
-	// minMemory is what a node with a control plane needs: about 900 MB, and as much again for
-	// caches.
+	// minMemory is what a control plane node needs: about 900 MB, and the same again for caches.
 	minMemory = 2 << 30
-	// minDisk is what a node writes in its first minutes, with room for logs.
+	// minDisk is what a node writes in its first minutes, with a reserve for logs.
 	minDisk = 1 << 30
 )
 
-// suffices says in one sentence what an engine lacks for a cluster.
-func suffices(ctx context.Context, e *engine.Engine) error {
+// checkEngine returns an error if an engine does not meet the requirements of a cluster.
+func checkEngine(ctx context.Context, e *engine.Engine) error {
 	if e.Memory > 0 && e.Memory < minMemory {
-		return fmt.Errorf("%s has %.1f GB of memory and a cluster of kind needs %.1f: give it more, or use "+
-			"--provider embedded",
-			e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
+		return fmt.Errorf("%s has %.1f GB of memory, but a kind cluster needs %.1f GB; increase it, or use --provider "+
+			"embedded", e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
 	}
-	switch { // as kind itself refuses, but before anything was begun
+	switch { // kind has the same checks, but after it has created containers
 	case e.Rootless && e.CgroupV1:
-		return fmt.Errorf("%s runs without root and this machine has cgroups v1, where a cluster of kind cannot: run %s as root, or use --provider embedded",
+		return fmt.Errorf("%s is rootless and this machine has cgroups v1, which kind does not support; run "+
+			"%s as root, or use --provider embedded",
 			e.Command, e.Command)
 	case e.Rootless && !e.Controllers:
-		return fmt.Errorf("%s runs without root and may not limit CPU, memory and processes: let systemd give it that with Delegate=yes "+
-			"(https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded", e.Command)
+		return fmt.Errorf("%s is rootless and has no permission to limit CPU, memory and processes; enable "+
+			"Delegate=yes in systemd (https://kind.sigs.k8s.io/docs/user/rootless/), or use --provider embedded", e.Command)
 	case e.Root == "":
 		return nil
 	}
-	// A directory of another machine, such as Docker Desktop's, is not ours to look at.
+	// The directory may be on another machine, such as the virtual machine of Docker Desktop.
 	if usage, err := disk.UsageWithContext(ctx, e.Root); err == nil && usage.Free < minDisk {
-		return fmt.Errorf("the disk of %s (%s) has %.1f GB free and a cluster of kind needs %.1f: remove images that "+
-			"nobody uses (%s image prune)",
+		return fmt.Errorf("the disk of %s (%s) has %.1f GB free, but a kind cluster needs %.1f GB; remove "+
+			"unused images "+
+			"with: %s image prune",
 			e.Command, e.Root, float64(usage.Free)/1e9, float64(minDisk)/1e9, e.Command)
 	}
 	return nil
 }
 
 const (
-	// inotifyLimit is where Linux says how many watchers of files a user may have at once.
+	// inotifyLimit is the file with the maximum number of inotify instances per user.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
-	// minInotify is enough for some clusters: the programs of one take about 30, and those of all
-	// clusters are the same user's.
+	// minInotify is enough for several clusters. The processes of a cluster use about 30 instances, and the processes
+	// of all clusters belong to the same user.
 	minInotify = 512
 )
 
-// scarceInotify returns an error if the machine has few inotify instances, the most common reason why another cluster
-// does not start. It returns nil if the limit cannot be read.
-func scarceInotify(path string) error {
+// checkInotify returns an error if the limit of inotify instances is low, which is the most common reason why an
+// additional cluster does not start. It returns nil if the limit cannot be read.
+func checkInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil //nolint:nilerr // another system, or one that does not tell
+		return nil //nolint:nilerr // not available on other systems
 	}
 	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || limit >= minInotify {
 		return nil //nolint:nilerr // as above
 	}
-	return fmt.Errorf("fs.inotify.max_user_instances is %d, which a few clusters use up: if others run here, raise "+
-		"it with: sysctl -w fs.inotify.max_user_instances=%d",
-		limit, minInotify)
+	return fmt.Errorf("fs.inotify.max_user_instances is %d, which is too low for several clusters; increase it with: "+
+		"sysctl -w fs.inotify.max_user_instances=%d", limit, minInotify)
 }
 
-// providerOption is how kind is told of the engine.
+// providerOption returns the kind option for the engine.
 func providerOption(e *engine.Engine) cluster.ProviderOption {
 	if e.Command == engine.Podman {
 		return cluster.ProviderWithPodman()

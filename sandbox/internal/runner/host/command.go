@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a custom module controller, spec.controller.command.
+// Command is a custom module controller (spec.controller.command).
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
@@ -21,52 +21,53 @@ var _ Program = (*Command)(nil)
 // Settings implements Program.
 func (c *Command) Settings(i Instance) (any, error) {
 	i.Metrics, i.Health, i.Heartbeats = "", "", net.JoinHostPort(Loopback, "0")
-	return c.fill(i)
+	return c.render(i)
 }
 
-// Process writes the files, and describes the process.
+// Process implements Program. It writes the configured files.
 func (c *Command) Process(i Instance) (supervise.Spec, error) {
-	p, err := c.fill(i)
+	p, err := c.render(i)
 	if err != nil {
 		return supervise.Spec{}, err
 	}
-	if err := c.write(i, p.Files); err != nil {
+	if err := c.writeFiles(i, p.Files); err != nil {
 		return supervise.Spec{}, fmt.Errorf("writing the files of %s: %w", i.Name, err)
 	}
 	spec := supervise.Spec{
-		Name: i.Name, Path: p.Path, Args: p.Args, Env: list(p.Env), Dir: p.Dir, LogFile: c.Dir.Log(i.Name),
-		ReadyLog: p.ReadyLog, Group: true, StopTimeout: stopTime,
+		Name: i.Name, Path: p.Path, Args: p.Args, Env: envList(p.Env), Dir: p.Dir, LogFile: c.Dir.Log(i.Name),
+		ReadyLog: p.ReadyLog, Group: true, StopTimeout: stopTimeout,
 	}
 	if p.ReadyURL != "" {
-		spec.Ready = answers(p.ReadyURL)
+		spec.Ready = httpReady(p.ReadyURL)
 	}
 	return spec, nil
 }
 
-func (c *Command) write(i Instance, files map[string]string) error {
+func (c *Command) writeFiles(i Instance, files map[string]string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	folder := c.files(i)
-	if err := os.RemoveAll(folder); err != nil { // it is the sandbox's own
+	dir := c.filesDir(i)
+	if err := os.RemoveAll(dir); err != nil { // the directory has only files of the sandbox
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for name, text := range files {
-		if err := state.WriteFile(filepath.Join(folder, name), []byte(text)); err != nil {
+		if err := state.WriteFile(filepath.Join(dir, name), []byte(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Command) files(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
+func (c *Command) filesDir(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
 
-func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
-	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // the address of a listener
-	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // as above
+// render fills in the values of an instance.
+func (c *Command) render(i Instance) (*v1alpha1.ControllerProcess, error) {
+	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // valid: the address of a listener
+	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // valid, as above
 	heartbeats, _ := strconv.Atoi(portOf(i.Heartbeats))
 	login := c.Broker.Controller()
 	return i.Config.Process(v1alpha1.ControllerValues{
@@ -76,6 +77,6 @@ func (c *Command) fill(i Instance) (*v1alpha1.ControllerProcess, error) {
 		HTTPTunnelPort: heartbeats, Gateway: "http://" + c.Gateway,
 		Env: c.Env, ClientID: i.ClientID, ClientPrefix: c.ClientPrefix,
 		MetricsAddr: i.Metrics, HealthAddr: i.Health,
-		Name: i.Name, Index: i.Index, Replicas: *i.Config.Replicas, Files: c.files(i), Speed: max(c.Speed, 1),
+		Name: i.Name, Index: i.Index, Replicas: *i.Config.Replicas, Files: c.filesDir(i), Speed: max(c.Speed, 1),
 	})
 }

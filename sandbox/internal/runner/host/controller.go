@@ -15,38 +15,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// stopTime is how long the controller may take to give up its leases.
-const stopTime = 3 * time.Second
+// stopTimeout is how long a controller may take to release its Leases.
+const stopTimeout = 3 * time.Second
 
-// Controller is the sandbox's own module-controller as a Program. All fields are required, but
-// KubeletClientCA.
+// Controller is the bundled module controller. All fields except KubeletClientCA are required.
 type Controller struct {
 	Sandbox
-	// Path of the program.
+	// Path is the path of the module-controller binary.
 	Path string
-	// Host is the address of this machine at which the API server reaches the controller for logs
-	// and exec of module Pods.
+	// Host is the address of this machine at which the API server requests logs and exec of module Pods from the
+	// controller.
 	Host string
-	// KubeletClientCA names the authority behind the certificate with which the API server calls;
-	// empty = logs and exec are not served.
+	// KubeletClientCA is the path of the CA certificate of the API server's client certificate. Empty means that logs
+	// and exec are not served.
 	KubeletClientCA string
-	// Token is the token that heartbeats over HTTP must have. Without it, a web page in a browser on this
-	// machine could send heartbeats of a base with any local port. The controller would then send commands to
-	// that port.
+	// Token is the token that HTTP heartbeats must contain. Without it, a web page in a browser on this machine could
+	// send heartbeats of a base with any local port, and the controller would send commands to that port.
 	Token string
-	// Serving issues the certificate for Host.
-	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// IssueServingCert issues the certificate for Host.
+	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
-	kubelet map[string]string // made once: another certificate would restart the processes
+	kubelet map[string]string // created once, because another certificate would restart the processes
 }
 
 var _ Program = (*Controller)(nil)
 
-// Settings are the variables that the documents name (Module Controller V2 document 5.4).
+// Settings implements Program. It returns the environment variables of the controller, as documented for Module
+// Controller V2 (document 5.4).
 func (c *Controller) Settings(i Instance) (any, error) { return c.settings(i) }
 
 func (c *Controller) settings(i Instance) (map[string]string, error) {
-	host, brokerPort, _ := net.SplitHostPort(c.Broker.Addr()) // the address of a listener
+	host, brokerPort, _ := net.SplitHostPort(c.Broker.Addr()) // valid: the address of a listener
 	if err := c.serveKubelet(); err != nil {
 		return nil, err
 	}
@@ -82,19 +81,19 @@ func (c *Controller) settings(i Instance) (map[string]string, error) {
 	return env, nil
 }
 
-// serveKubelet has the controller serve logs and exec of module Pods where the API server can reach
-// it, with a certificate that the API server trusts.
+// serveKubelet sets the variables with which the controller serves logs and exec of module Pods to the API server. It
+// issues the certificate at the first call.
 func (c *Controller) serveKubelet() error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil
 	}
-	certPEM, keyPEM, _, err := c.Serving(c.Host)
+	certPEM, keyPEM, _, err := c.IssueServingCert(c.Host)
 	certFile, keyFile := c.Dir.KubeletCert()
 	if err == nil {
 		err = errors.Join(state.WriteFile(certFile, certPEM), state.WriteFile(keyFile, keyPEM))
 	}
 	if err != nil {
-		return fmt.Errorf("making the certificate for logs and exec: %w", err)
+		return fmt.Errorf("issuing the certificate for logs and exec: %w", err)
 	}
 	c.kubelet = map[string]string{
 		"KUBELET_PROXY_ENABLED": "true",
@@ -107,7 +106,7 @@ func (c *Controller) serveKubelet() error {
 	return nil
 }
 
-// Process is that of Program.
+// Process implements Program.
 func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 	settings, err := c.settings(i)
 	if err != nil {
@@ -119,16 +118,16 @@ func (c *Controller) Process(i Instance) (supervise.Spec, error) {
 	return supervise.Spec{
 		Name:        i.Name,
 		Path:        c.Path,
-		Env:         list(settings),
+		Env:         envList(settings),
 		Dir:         string(c.Dir),
 		LogFile:     c.Dir.Log(i.Name),
 		Metrics:     "http://" + i.Metrics + "/metrics",
-		Ready:       answers("http://" + i.Health + "/tunnelz"),
-		StopTimeout: stopTime,
+		Ready:       httpReady("http://" + i.Health + "/tunnelz"),
+		StopTimeout: stopTimeout,
 	}, nil
 }
 
-func list(env map[string]string) []string {
+func envList(env map[string]string) []string {
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		all = append(all, name+"="+env[name])

@@ -20,15 +20,15 @@ func (noBroker) Addr() string             { return "127.0.0.1:1883" }
 func (noBroker) CAFile() string           { return "" }
 func (noBroker) Controller() broker.Login { return broker.Login{} }
 
-// Every controller has the token of heartbeats, and the same certificate for the address at which the API
-// server calls it.
+// All controllers have the heartbeat token. They share one certificate for the address at which the API server calls
+// them.
 func TestSettings(t *testing.T) {
 	dir := state.Home(t.TempDir()).Dir("test")
 	check.Must(t, os.MkdirAll(string(dir), 0o700))
 	var hosts []string
 	p := &Controller{
 		Sandbox: Sandbox{Dir: dir, Broker: noBroker{}}, Host: "127.0.0.1", KubeletClientCA: "ca.crt", Token: "t",
-		Serving: func(h ...string) (cert, key []byte, ca string, err error) {
+		IssueServingCert: func(h ...string) (cert, key []byte, ca string, err error) {
 			hosts = append(hosts, h...)
 			return []byte("cert"), []byte("key"), "ca.crt", nil
 		},
@@ -44,6 +44,6 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"127.0.0.1"}, hosts); diff != "" {
-		t.Errorf("the certificate is for (-want +got):\n%s", diff)
+		t.Errorf("hosts of certificates (-want +got):\n%s", diff)
 	}
 }

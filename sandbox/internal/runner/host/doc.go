@@ -1,2 +1,2 @@
-// Package host runs module controllers as processes of this machine.
+// Package host runs module controllers as processes on this machine.
 package host

@@ -19,48 +19,48 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// portAttempts is how often a controller is started with other ports when one was taken between
-// picking and listening.
+// portAttempts is the number of attempts to start a controller if another process takes one of its ports.
 const portAttempts = 3
 
-// Options of a Runner.
+// Options configures a Runner.
 type Options struct {
-	// Program is what is run. Required.
+	// Program is the program to run. Required.
 	Program Program
-	// Supervisor runs it. Required.
+	// Supervisor runs the processes. Required.
 	Supervisor *supervise.Supervisor
-	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port or
+	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port or
 	// host:port/token. addr is empty if the controller receives none. Required.
 	Heartbeats func(controller, addr string)
-	// Token is the token in the path of heartbeats. Default: none.
+	// Token is the token in the path of heartbeats. Default: no token.
 	Token string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; see state.Dir.ClientIDPrefix. Default: no
+	// prefix.
 	ClientIDPrefix string
-	// Lead leads the n-th controller, from 1, to the API server through a proxy, and returns the
-	// kubeconfig that it needs then, the same each time. Required for controllers with APIView.
-	Lead func(controller string, n int) (kubeconfig string, err error)
+	// ProxyKubeconfig returns the path of a kubeconfig with which controller n, from 1, uses the API proxy. It must
+	// return the same path in each call. Required for controllers with APIView.
+	ProxyKubeconfig func(controller string, n int) (kubeconfig string, err error)
 }
 
-// Runner runs module controllers as processes of this machine. Ensure and End must not be called concurrently.
+// Runner runs module controllers as processes on this machine. Ensure and StopAll must not be called concurrently.
 type Runner struct {
 	supervise.Processes
 	o Options
 
 	mu       sync.Mutex
 	replicas []*replica
-	numbers  map[string]int // of all there have been, by client id
+	numbers  map[string]int // numbers of all replicas ever created, by client ID
 }
 
-// replica is one of the controllers.
+// replica is one controller.
 type replica struct {
 	name string
-	// clientID stays the same through restarts: Leases name it.
+	// clientID does not change in restarts, because Leases contain it.
 	clientID string
 
-	mu sync.Mutex // held while it is started; guards what follows
-	// instance is what it was started as.
+	mu sync.Mutex // held during starts; guards the following fields
+	// instance is the instance that was started last.
 	instance Instance
-	// settings are what it was started with, ports apart; nil while it is not.
+	// settings are the settings of the running instance; nil while it is not running.
 	settings any
 }
 
@@ -69,10 +69,10 @@ func New(o Options) *Runner {
 	mine := func(name string) bool {
 		rest, found := strings.CutPrefix(name, runner.Name)
 		number, err := strconv.Atoi(strings.TrimPrefix(rest, "-"))
-		return found && (rest == "" || err == nil && name == runner.NameOf(number))
+		return found && (rest == "" || err == nil && name == runner.ComponentName(number))
 	}
 	return &Runner{o: o, numbers: map[string]int{},
-		Processes: supervise.Processes{Supervisor: o.Supervisor, Mine: mine}}
+		Processes: supervise.Processes{Supervisor: o.Supervisor, Contains: mine}}
 }
 
 // Start blocks until ctx ends.
@@ -92,7 +92,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	for i, x := range replicas {
 		instance := Instance{Name: x.name, ClientID: x.clientID, Index: i + 1, Config: c}
 		if c.APIView {
-			instance.Kubeconfig, err = r.o.Lead(x.name, i+1)
+			instance.Kubeconfig, err = r.o.ProxyKubeconfig(x.name, i+1)
 			if err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 		if err != nil {
 			return err
 		}
-		if x.has(settings) && r.runs(ctx, x.name) {
+		if x.hasSettings(settings) && r.isRunning(ctx, x.name) {
 			continue
 		}
 		group.Go(func() error { return r.start(gctx, x, instance, settings) })
@@ -109,7 +109,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
-// resize ends the controllers beyond a number, and adds missing ones, which do not run yet.
+// resize removes surplus controllers and adds missing ones, which are not started yet.
 func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	replicas := r.list()
 	for _, x := range replicas[min(want, len(replicas)):] {
@@ -122,7 +122,7 @@ func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	defer r.mu.Unlock()
 	r.replicas = r.replicas[:min(want, len(replicas))]
 	for n := len(r.replicas) + 1; n <= want; n++ {
-		x := &replica{name: runner.NameOf(n), clientID: state.NewClientID(r.o.ClientIDPrefix)}
+		x := &replica{name: runner.ComponentName(n), clientID: state.NewClientID(r.o.ClientIDPrefix)}
 		r.replicas = append(r.replicas, x)
 		r.numbers[x.clientID] = n
 	}
@@ -135,10 +135,9 @@ func (r *Runner) list() []*replica {
 	return slices.Clone(r.replicas)
 }
 
-// Replica returns the number, from 1, of the controller with a client id, or 0 if no controller has had this
-// client id. The client id may end with "-" and a random part, as the MQTT client id of the module controller
-// does.
-func (r *Runner) Replica(clientID string) int {
+// ReplicaNumber returns the number, from 1, of the controller with a client ID, or 0 if the client ID is unknown. The
+// client ID may end with "-" and a random part, like the MQTT client ID of the module controller.
+func (r *Runner) ReplicaNumber(clientID string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number, found := r.numbers[clientID]
@@ -148,18 +147,18 @@ func (r *Runner) Replica(clientID string) int {
 	return number
 }
 
-func (r *Runner) runs(ctx context.Context, name string) bool {
+func (r *Runner) isRunning(ctx context.Context, name string) bool {
 	all := r.Supervisor.Status(ctx, func(n string) bool { return n == name })
 	return len(all) == 1 && all[0].State == supervise.Running
 }
 
-func (x *replica) has(settings any) bool {
+func (x *replica) hasSettings(settings any) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return reflect.DeepEqual(settings, x.settings)
 }
 
-// start starts a controller again and waits until it is ready.
+// start restarts a controller and waits until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,7 +169,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	for attempt := 1; ; attempt++ {
 		addrs, err := freePorts(Loopback, 3)
 		if err != nil {
-			return fmt.Errorf("finding free ports for %s: %w", x.name, err)
+			return fmt.Errorf("choosing ports for %s: %w", x.name, err)
 		}
 		instance.Metrics, instance.Health, instance.Heartbeats = addrs[0], addrs[1], addrs[2]
 		spec, err := r.o.Program.Process(instance)
@@ -195,13 +194,13 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	}
 }
 
-// End ends all controllers concurrently, and kills them if abruptly is true.
-func (r *Runner) End(ctx context.Context, abruptly bool) error {
+// StopAll stops all controllers concurrently. It kills them if abruptly is true.
+func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	replicas := r.list()
 	errs := make([]error, len(replicas))
-	var ending sync.WaitGroup
+	var stopping sync.WaitGroup
 	for i, x := range replicas {
-		ending.Go(func() {
+		stopping.Go(func() {
 			if abruptly {
 				if err := r.Supervisor.Kill(x.name); !errors.Is(err, supervise.ErrUnknown) {
 					errs[i] = err
@@ -210,11 +209,11 @@ func (r *Runner) End(ctx context.Context, abruptly bool) error {
 			errs[i] = errors.Join(errs[i], r.Supervisor.Stop(ctx, x.name))
 		})
 	}
-	ending.Wait()
+	stopping.Wait()
 	return errors.Join(errs...)
 }
 
-// Act implements supervise.Part. A controller whose port another process has taken in the meantime gets other ports.
+// Act implements supervise.ComponentSet. A controller gets new ports if another process has taken one of its ports.
 func (r *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	err := r.Processes.Act(ctx, name, action)
 	replicas := r.list()
@@ -230,6 +229,6 @@ func (r *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 }
 
 func portOf(addr string) string {
-	_, port, _ := net.SplitHostPort(addr) // it has one
+	_, port, _ := net.SplitHostPort(addr) // all callers pass valid addresses
 	return port
 }

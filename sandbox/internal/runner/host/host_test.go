@@ -20,24 +20,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// helperEnv turns the test binary into a controller: its value says how it behaves.
+// helperEnv makes the test binary run as a controller. Its value selects the behaviour.
 const helperEnv = "HOST_TEST_HELPER"
 
 func TestMain(m *testing.M) {
-	if how := os.Getenv(helperEnv); how != "" {
-		fmt.Fprintln(os.Stderr, "controller:", serve(how, os.Args[1]))
+	if behaviour := os.Getenv(helperEnv); behaviour != "" {
+		fmt.Fprintln(os.Stderr, "controller:", serve(behaviour, os.Args[1]))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// serve answers on an address until a minute has passed. One that is "late" finds it taken by
-// somebody who goes together with it.
-func serve(how, addr string) error {
-	if how == "broken" {
+// serve serves HTTP on an address for a minute. With the behaviour "late", another listener has taken the address until
+// the process exits.
+func serve(behaviour, addr string) error {
+	if behaviour == "broken" {
 		return errors.New("disk on fire")
 	}
-	if how == "late" {
+	if behaviour == "late" {
 		if _, err := net.Listen("tcp", addr); err != nil {
 			return err
 		}
@@ -46,17 +46,17 @@ func serve(how, addr string) error {
 	if err != nil {
 		return err
 	}
-	time.AfterFunc(time.Minute, func() { os.Exit(9) }) // one that the test lost must not stay for ever
+	time.AfterFunc(time.Minute, func() { os.Exit(9) }) // in case the test does not end the process
 	server := &http.Server{ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	return server.Serve(l)
 }
 
-// helpers is a Program whose processes behave in turn as it says, the last for ever.
+// helpers is a Program. Process n has behaviour n; further processes have the last behaviour.
 type helpers struct {
-	dir    string
-	ways   []string
-	occupy func(addr string) // called with the address of the first process
+	dir        string
+	behaviours []string
+	occupy     func(addr string) // called with the health address of the first process
 
 	mu      sync.Mutex
 	started []Instance
@@ -67,53 +67,53 @@ func (h *helpers) Settings(Instance) (any, error) { return "settings", nil }
 func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	how := h.ways[min(len(h.started), len(h.ways)-1)]
+	behaviour := h.behaviours[min(len(h.started), len(h.behaviours)-1)]
 	if len(h.started) == 0 && h.occupy != nil {
 		h.occupy(i.Health)
 	}
 	h.started = append(h.started, i)
 	return supervise.Spec{
 		Name: i.Name, Path: os.Args[0], Args: []string{i.Health},
-		Env:     []string{helperEnv + "=" + how, "GORACE=atexit_sleep_ms=0"},
-		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: answers("http://" + i.Health),
+		Env:     []string{helperEnv + "=" + behaviour, "GORACE=atexit_sleep_ms=0"},
+		LogFile: filepath.Join(h.dir, i.Name+".log"), Ready: httpReady("http://" + i.Health),
 	}, nil
 }
 
-// newRunner returns a runner of processes that are noted in dir, and ended with the test.
+// newRunner returns a runner with run records in dir. Its processes end with the test.
 func newRunner(t *testing.T, dir string, o Options) *Runner {
 	t.Helper()
 	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
 	r := New(o)
 	t.Cleanup(func() {
-		if err := r.End(context.Background(), true); err != nil {
+		if err := r.StopAll(context.Background(), true); err != nil {
 			t.Error(err)
 		}
 	})
 	return r
 }
 
-// A controller whose port is taken when it wants to listen, for good or only at that moment, starts
-// again with others. One that ends for another reason does not.
+// A controller that fails because its port is in use is restarted with other ports. After other failures, it is not
+// restarted.
 func TestPortTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ways   []string
-		occupy bool
-		starts int
-		ready  bool
+		behaviours []string
+		occupy     bool
+		starts     int
+		ready      bool
 	}{
-		"nobody has it":            {ways: []string{"good"}, starts: 1, ready: true},
-		"somebody has it":          {ways: []string{"good"}, occupy: true, starts: 2, ready: true},
-		"somebody had it":          {ways: []string{"late", "good"}, starts: 2, ready: true},
-		"somebody always has it":   {ways: []string{"late"}, starts: portAttempts},
-		"it ends for its own ills": {ways: []string{"broken"}, starts: 1},
+		"port free":             {behaviours: []string{"good"}, starts: 1, ready: true},
+		"port in use":           {behaviours: []string{"good"}, occupy: true, starts: 2, ready: true},
+		"port in use briefly":   {behaviours: []string{"late", "good"}, starts: 2, ready: true},
+		"all ports in use":      {behaviours: []string{"late"}, starts: portAttempts},
+		"failure without cause": {behaviours: []string{"broken"}, starts: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &helpers{dir: t.TempDir(), ways: tc.ways}
+			h := &helpers{dir: t.TempDir(), behaviours: tc.behaviours}
 			if tc.occupy {
 				h.occupy = func(addr string) {
 					l, err := net.Listen("tcp", addr)
 					check.Must(t, err)
-					t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+					t.Cleanup(func() { _ = l.Close() }) // it was not used
 				}
 			}
 			heartbeats := map[string]string{}
@@ -125,22 +125,22 @@ func TestPortTaken(t *testing.T) {
 			one := 1
 			err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one})
 			if (err == nil) != tc.ready || ctx.Err() != nil {
-				t.Errorf("ready: %t, want %t: %v", err == nil, tc.ready, err)
+				t.Errorf("ready %t, want %t: %v", err == nil, tc.ready, err)
 			}
 			if len(h.started) != tc.starts {
-				t.Fatalf("started %d times, want %d", len(h.started), tc.starts)
+				t.Fatalf("%d starts, want %d", len(h.started), tc.starts)
 			}
 			last := h.started[len(h.started)-1]
 			if heartbeats[last.Name] != last.Heartbeats+"/secret" {
-				t.Errorf("heartbeats go to %v, not to %s", heartbeats, last.Heartbeats)
+				t.Errorf("heartbeat addresses %v, want %s", heartbeats, last.Heartbeats)
 			}
 		})
 	}
 }
 
-// A controller that was killed gets other ports if somebody has taken one of its own meanwhile.
-func TestPortTakenWhileItWasDown(t *testing.T) {
-	h := &helpers{dir: t.TempDir(), ways: []string{"good"}}
+// A killed controller gets other ports if another process has taken one of its ports in the meantime.
+func TestPortTakenAfterKill(t *testing.T) {
+	h := &helpers{dir: t.TempDir(), behaviours: []string{"good"}}
 	heartbeats := map[string]string{}
 	r := newRunner(t, h.dir, Options{Program: h, Token: "secret",
 		Heartbeats: func(controller, addr string) { heartbeats[controller] = addr }})
@@ -148,34 +148,35 @@ func TestPortTakenWhileItWasDown(t *testing.T) {
 	defer cancel()
 	one := 1
 	check.Must(t, r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}))
-	for range 2 { // also where it was started elsewhere before
+	for range 2 { // the second time with changed ports
 		before := h.started[len(h.started)-1]
 		for _, action := range []supervise.Action{supervise.Kill, supervise.Stop} { // the second waits for its end
 			check.Must(t, r.Act(ctx, before.Name, action))
 		}
 		l, err := net.Listen("tcp", before.Health)
 		check.Must(t, err)
-		t.Cleanup(func() { _ = l.Close() }) // nobody reads from it
+		t.Cleanup(func() { _ = l.Close() }) // it was not used
 		check.Must(t, r.Act(ctx, before.Name, supervise.Start))
 		after := h.started[len(h.started)-1]
 		if after.Health == before.Health || heartbeats[after.Name] != after.Heartbeats+"/secret" {
-			t.Errorf("its health is at %s, was at %s; heartbeats go to %v", after.Health, before.Health, heartbeats)
+			t.Errorf("health address %s became %s; heartbeat addresses %v", before.Health, after.Health, heartbeats)
 		}
 	}
 	started := len(h.started)
 	if err := r.Ensure(ctx, v1alpha1.Controller{Replicas: &one}); err != nil || len(h.started) != started {
-		t.Errorf("with the same settings it was started again, error %v", err)
+		t.Errorf("Ensure with the same settings restarted the controller, error %v", err)
 	}
 }
 
-// A controller with APIView is started again with the kubeconfig that leads it through the proxy, and
-// again without.
+// Changing APIView restarts the controllers with, or without, the kubeconfig of the API proxy.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()
-	h := &viewed{helpers: helpers{dir: dir, ways: []string{"good"}}}
+	h := &kubeconfigHelpers{helpers: helpers{dir: dir, behaviours: []string{"good"}}}
 	r := newRunner(t, dir, Options{
 		Program: h, Heartbeats: func(string, string) {},
-		Lead: func(controller string, n int) (string, error) { return fmt.Sprintf("%s, %d", controller, n), nil },
+		ProxyKubeconfig: func(controller string, n int) (string, error) {
+			return fmt.Sprintf("%s, %d", controller, n), nil
+		},
 	})
 	two := 2
 	for _, view := range []bool{false, true, true, false} {
@@ -194,20 +195,20 @@ func TestAPIView(t *testing.T) {
 	}
 }
 
-// viewed are helpers whose kubeconfig makes a difference.
-type viewed struct{ helpers }
+// kubeconfigHelpers are helpers whose settings contain the kubeconfig.
+type kubeconfigHelpers struct{ helpers }
 
-func (v *viewed) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
+func (v *kubeconfigHelpers) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
-// An MQTT client id ends with the CLIENT_ID of a controller. The module controller appends a random part.
-func TestReplica(t *testing.T) {
+// An MQTT client ID begins with the CLIENT_ID of a controller. The module controller appends a random part.
+func TestReplicaNumber(t *testing.T) {
 	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}
 	for _, id := range []string{"4d1c-8a", "4d1c-8a-QWERTZ", "4d1c-8a-QWERTZ-1", "4d1c", "other", ""} {
-		got[id] = r.Replica(id)
+		got[id] = r.ReplicaNumber(id)
 	}
 	if diff := cmp.Diff(map[string]int{"4d1c-8a": 2, "4d1c-8a-QWERTZ": 2, "4d1c-8a-QWERTZ-1": 0, "4d1c": 0, "other": 0,
 		"": 0}, got); diff != "" {
-		t.Errorf("replicas (-want +got):\n%s", diff)
+		t.Errorf("numbers (-want +got):\n%s", diff)
 	}
 }

@@ -7,47 +7,47 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Loopback is the address at which this machine's processes reach each other.
+// Loopback is the address at which processes on this machine reach each other.
 const Loopback = "127.0.0.1"
 
-// Instance is one controller that is to run.
+// Instance describes one controller to run.
 type Instance struct {
-	// Name as a component, and Index from 1.
+	// Name is the component name; Index numbers the controllers from 1.
 	Name  string
 	Index int
-	// ClientID is its own, and stays the same through restarts.
+	// ClientID is the unique CLIENT_ID. It does not change in restarts.
 	ClientID string
-	// Config is what the configuration asks for.
+	// Config is the controller configuration.
 	Config v1alpha1.Controller
-	// Kubeconfig that it has in place of that of Sandbox; empty = none.
+	// Kubeconfig replaces Sandbox.Kubeconfig; empty means that it is not replaced.
 	Kubeconfig string
-	// Metrics, Health and Heartbeats are free addresses, host:port. Settings ignores them.
+	// Metrics, Health and Heartbeats are free addresses, host:port. Program.Settings ignores them.
 	Metrics, Health, Heartbeats string
 }
 
-// Program is what a Runner runs.
+// Program is a controller program that a Runner can run.
 type Program interface {
-	// Settings has everything of an instance that makes a difference, except its addresses. The Runner restarts an
-	// instance whose settings are no longer deeply equal.
+	// Settings returns all properties of an instance that require a restart when they change, without its addresses.
+	// The Runner compares the settings with reflect.DeepEqual.
 	Settings(i Instance) (any, error)
-	// Process describes the process of an instance. It may write files that the process reads.
+	// Process returns the process of an instance. It may write files for the process.
 	Process(i Instance) (supervise.Spec, error)
 }
 
-// Sandbox is what every Program is told of its sandbox. All fields are required.
+// Sandbox has the properties of the sandbox for a Program. All fields are required.
 type Sandbox struct {
-	// Dir is the sandbox's state folder.
+	// Dir is the state directory of the sandbox.
 	Dir state.Dir
-	// Broker is where the bases are; it listens.
+	// Broker is the broker, which is already listening.
 	Broker runner.Broker
-	// ClientPrefix begins MQTT client ids.
+	// ClientPrefix is the prefix of MQTT client IDs.
 	ClientPrefix string
-	// Gateway is the host:port of the HTTP proxy by which commands reach bases.
+	// Gateway is the host:port of the HTTP proxy for commands to bases.
 	Gateway string
-	// Env is the environment that bases share with the controller.
+	// Env is the environment of the bases and the controllers.
 	Env string
-	// Speed divides the controller's periods; 0 = 1.
+	// Speed is the time scale, which divides the periods of the controller; 0 means 1.
 	Speed int
-	// Kubeconfig of the controller.
+	// Kubeconfig is the path of the kubeconfig for the controllers.
 	Kubeconfig string
 }

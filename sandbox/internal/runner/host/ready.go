@@ -11,11 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// probeTimeout bounds one question: a paused process never answers.
+// probeTimeout limits one readiness check. A paused process does not answer.
 const probeTimeout = time.Second
 
-// answers asks a URL, and says what it answers when that is not 200.
-func answers(url string) func(context.Context) error {
+// httpReady returns a readiness check that requires the status 200 from a URL.
+func httpReady(url string) func(context.Context) error {
 	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -26,20 +26,20 @@ func answers(url string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = response.Body.Close() }() // what counts has been read
+		defer func() { _ = response.Body.Close() }() // only the body matters
 		body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
 		if err != nil {
 			return err
 		}
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
+			return fmt.Errorf("%s returned %s: %s", url, response.Status, body)
 		}
 		return nil
 	}
 }
 
-// freePorts picks free loopback addresses; the listeners stay open until all are
-// picked, so that no two are the same.
+// freePorts returns addresses with free ports. It keeps the listeners open until it has chosen all ports, so that the
+// addresses differ.
 func freePorts(host string, count int) ([]string, error) {
 	var addrs []string
 	for range count {
@@ -47,7 +47,7 @@ func freePorts(host string, count int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = l.Close() }() // nothing was sent
+		defer func() { _ = l.Close() }() // no data was sent
 		addrs = append(addrs, l.Addr().String())
 	}
 	return addrs, nil

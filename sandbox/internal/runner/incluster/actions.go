@@ -16,37 +16,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// removePoll is the time between two checks whether a Deployment is removed.
+// removePoll is the interval of checks whether the Deployments have been removed.
 const removePoll = 100 * time.Millisecond
 
-// Components implements supervise.Part.
+// Components implements supervise.ComponentSet.
 func (c *Runner) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range c.Replicas() {
 		all = append(all, supervise.Component{
-			Name: runner.NameOf(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod,
+			Name: runner.ComponentName(x.Number), State: x.State, Ready: x.Ready, Reason: x.Reason, Pod: x.Pod,
 			StartedAt: x.Since, Log: c.o.Log,
 		})
 	}
 	return all
 }
 
-// Down names the controllers that are neither ready nor paused.
-func (c *Runner) Down(context.Context) []string {
+// ToStart returns the names of the controllers that are neither ready nor paused.
+func (c *Runner) ToStart(context.Context) []string {
 	var names []string
 	for _, x := range c.Replicas() {
 		if !x.Ready && x.State != supervise.Paused {
-			names = append(names, runner.NameOf(x.Number))
+			names = append(names, runner.ComponentName(x.Number))
 		}
 	}
 	return names
 }
 
-// Act implements supervise.Part. name is the name of a component or of its Pod.
+// Act implements supervise.ComponentSet. name is a component name or the name of a Pod.
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
 	i := slices.IndexFunc(all,
-		func(x Replica) bool { return name == runner.NameOf(x.Number) || name != "" && name == x.Pod })
+		func(x Replica) bool { return name == runner.ComponentName(x.Number) || name != "" && name == x.Pod })
 	if i < 0 {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
@@ -61,64 +61,63 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	case supervise.Stop:
 		return c.stop(ctx, x)
 	case supervise.Start:
-		return c.startAgain(ctx, x)
+		return c.startAndWait(ctx, x)
 	default:
 		return c.restart(ctx, x)
 	}
 }
 
-// kill ends the process of a controller as kill -9 would. The kubelet starts it again.
+// kill kills the process of a controller with SIGKILL. The kubelet restarts it.
 func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
 		return nil
-	case c.shared():
-		return notOurs(x, supervise.Kill)
+	case c.inExistingCluster():
+		return refuseNodeAction(x, supervise.Kill)
 	}
-	if err := c.o.Own.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("killing %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.KillContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("killing %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, markKilled)
+	c.setMark(x.container, markKilled)
 	return nil
 }
 
-// pause freezes a controller. Its probes fail then, so that the kubelet kills it after half a minute.
+// pause suspends a controller. Its probes then fail, and the kubelet kills it after half a minute.
 func (c *Runner) pause(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
-		return fmt.Errorf("pausing %s: it does not run", runner.NameOf(x.Number))
+		return fmt.Errorf("pausing %s: it is not running", runner.ComponentName(x.Number))
 	case x.State == supervise.Paused:
 		return nil
-	case c.shared():
-		return notOurs(x, supervise.Pause)
+	case c.inExistingCluster():
+		return refuseNodeAction(x, supervise.Pause)
 	}
-	if err := c.o.Own.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("pausing %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.PauseContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("pausing %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, markPaused)
+	c.setMark(x.container, markPaused)
 	return nil
 }
 
-// notOurs refuses an action on a container of an existing cluster.
-func notOurs(x Replica, action supervise.Action) error {
-	return supervise.Refuse("%s cannot be told to %s: the nodes of this cluster are not the sandbox's; stop, start "+
-		"and restart work there",
-		runner.NameOf(x.Number), action)
+// refuseNodeAction refuses an action on a container in an existing cluster.
+func refuseNodeAction(x Replica, action supervise.Action) error {
+	return supervise.Refuse("cannot %s %s: the nodes of this cluster do not belong to the sandbox; use stop, start or "+
+		"restart", action, runner.ComponentName(x.Number))
 }
 
 func (c *Runner) resume(ctx context.Context, x Replica) error {
 	if x.State != supervise.Paused {
 		return nil
 	}
-	if err := c.o.Own.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
-		return fmt.Errorf("resuming %s: %w", runner.NameOf(x.Number), err)
+	if err := c.o.Local.Nodes.ResumeContainer(ctx, x.node, x.container); err != nil {
+		return fmt.Errorf("resuming %s: %w", runner.ComponentName(x.Number), err)
 	}
-	c.mark(x.container, 0)
+	c.setMark(x.container, 0)
 	return nil
 }
 
-// mark notes what was done to a container; 0 = nothing any more.
-func (c *Runner) mark(container string, m mark) {
+// setMark records an action on a container; 0 removes the record.
+func (c *Runner) setMark(container string, m containerMark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
 		if id := statusOf(p).ContainerID; containerID(id) == container {
@@ -133,36 +132,36 @@ func (c *Runner) mark(container string, m mark) {
 	c.refresh()
 }
 
-// stop scales the Deployment of a controller to 0, and blocks until its Pod has ended.
+// stop scales the Deployment of a controller to 0 and blocks until its Pod has ended.
 func (c *Runner) stop(ctx context.Context, x Replica) error {
 	if x.stopped {
 		return nil
 	}
-	if err := c.resume(ctx, x); err != nil { // so that it can end gracefully
+	if err := c.resume(ctx, x); err != nil { // a paused process cannot shut down gracefully
 		return err
 	}
 	if err := c.scale(ctx, x.Number, true); err != nil {
 		return err
 	}
-	return c.until(ctx, func() (string, error) {
+	return c.waitUntil(ctx, func() (string, error) {
 		if p := c.replicas[x.Number-1].Pod; p != "" {
-			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.NameOf(x.Number)), nil
+			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.ComponentName(x.Number)), nil
 		}
 		return "", nil
 	})
 }
 
-// startAgain starts a controller that was stopped or killed, and blocks until it is ready. It replaces a Pod whose
-// container the kubelet starts only after a back-off.
-func (c *Runner) startAgain(ctx context.Context, x Replica) error {
+// startAndWait starts a stopped or killed controller and blocks until it is ready. It replaces a Pod whose container is
+// in restart back-off.
+func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	if x.stopped {
 		if err := c.scale(ctx, x.Number, false); err != nil {
 			return err
 		}
 	}
-	return c.until(ctx, func() (string, error) {
+	return c.waitUntil(ctx, func() (string, error) {
 		if now := c.replicas[x.Number-1]; now.State != supervise.Paused {
-			return c.ready(now)
+			return c.pendingReplica(now)
 		}
 		return "", nil
 	})
@@ -170,26 +169,26 @@ func (c *Runner) startAgain(ctx context.Context, x Replica) error {
 
 // restart replaces the Pod of a controller and blocks until the new one is ready.
 func (c *Runner) restart(ctx context.Context, x Replica) error {
-	if err := c.resume(ctx, x); err != nil { // as in stop
+	if err := c.resume(ctx, x); err != nil { // see stop
 		return err
 	}
 	if x.Pod != "" {
 		if err := c.deletePod(ctx, x.Pod, gracePeriod); err != nil {
 			return err
 		}
-		if err := c.until(ctx, func() (string, error) {
+		if err := c.waitUntil(ctx, func() (string, error) {
 			if c.replicas[x.Number-1].Pod == x.Pod {
-				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.NameOf(x.Number)), nil
+				return fmt.Sprintf("Pod %s of %s has not been replaced", x.Pod, runner.ComponentName(x.Number)), nil
 			}
 			return "", nil
 		}); err != nil {
 			return err
 		}
 	}
-	return c.startAgain(ctx, x)
+	return c.startAndWait(ctx, x)
 }
 
-// scale stops a controller or brings it back.
+// scale scales the Deployment of a controller to 0 or 1.
 func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	c.mu.Lock()
 	if stop {
@@ -204,7 +203,7 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 		n = 0
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n)
-	deployment := runner.NameOf(number)
+	deployment := runner.ComponentName(number)
 	_, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager})
 	if err != nil {
@@ -213,7 +212,7 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	return nil
 }
 
-// deletePod deletes a Pod with some seconds to end; one that is gone is fine.
+// deletePod deletes a Pod with a grace period in seconds. A missing Pod is not an error.
 func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	err := c.client.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &grace})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -222,8 +221,8 @@ func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	return nil
 }
 
-// remove removes the controllers of the sandbox, and blocks until their Pods have ended.
-func (c *Runner) remove(ctx context.Context) error {
+// removeAll removes all controllers of the sandbox and blocks until their Pods have ended.
+func (c *Runner) removeAll(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
 		err = wait.PollUntilContextCancel(ctx, removePoll, true, func(ctx context.Context) (bool, error) {
@@ -233,23 +232,23 @@ func (c *Runner) remove(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("removing the controller of an earlier sandbox from the cluster: %w", err)
+		return fmt.Errorf("removing the controllers of an earlier run from the cluster: %w", err)
 	}
 	return nil
 }
 
-// removeDeployments removes the Deployments of the controllers above a number.
+// removeDeployments deletes the Deployments of the controllers with higher numbers than above.
 func (c *Runner) removeDeployments(ctx context.Context, above int) error {
-	foreground := metav1.DeletePropagationForeground // the Pods before the Deployment
+	foreground := metav1.DeletePropagationForeground // deletes the Pods before the Deployment
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
 		metav1.DeleteOptions{PropagationPolicy: &foreground}, metav1.ListOptions{LabelSelector: c.deployments(above)})
 	if err != nil {
-		return fmt.Errorf("removing Deployments of controllers: %w", err)
+		return fmt.Errorf("deleting the Deployments of controllers: %w", err)
 	}
 	return nil
 }
 
-// deployments selects the Deployments of the sandbox for the controllers above a number.
+// deployments returns a label selector for the Deployments of the controllers with higher numbers than above.
 func (c *Runner) deployments(above int) string {
 	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
 	if c.o.Owner != "" {

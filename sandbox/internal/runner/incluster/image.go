@@ -6,22 +6,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// ImageName is how the nodes know the image. They never pull it: it is given to them.
+// ImageName is the name of the image on the nodes. The image is loaded onto the nodes, which never pull it.
 const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
-// BuildImage makes the image of the controller's program, which must be one for Linux without
-// libraries; its one layer lies in dir.
-func BuildImage(program, dir string) (*image.Image, error) {
-	if err := CheckProgram(program); err != nil {
-		return nil, fmt.Errorf("%w, or keep the controller on this machine: --controller host", err)
+// BuildImage describes the image of the controller binary, which must be a static binary for Linux. Its only layer is
+// written to dir.
+func BuildImage(binary, dir string) (*image.Image, error) {
+	if err := CheckBinary(binary); err != nil {
+		return nil, fmt.Errorf("%w, or run the controller on this machine with --controller host", err)
 	}
-	return image.FromBinary(ImageName, program, dir)
+	return image.FromBinary(ImageName, binary, dir)
 }
 
-// CheckProgram says why a program cannot be the image's, and what to do.
-func CheckProgram(program string) error {
-	if err := image.IsStatic(program); err != nil {
-		return fmt.Errorf("%s cannot run in a node: %w; build it with: make build", program, err)
+// CheckBinary returns an error with advice if a binary cannot run in the image.
+func CheckBinary(binary string) error {
+	if err := image.IsStatic(binary); err != nil {
+		return fmt.Errorf("%s cannot run on a node: %w; build it with: make build", binary, err)
 	}
 	return nil
 }

@@ -31,113 +31,115 @@ import (
 )
 
 const (
-	// fieldManager owns what a sandbox sets in the manifests.
+	// fieldManager is the field manager of the applied objects.
 	fieldManager = "koupsandbox"
-	// reachTime is how long a Pod that is Ready may take until heartbeats reach it: kube-proxy has
-	// to hear of it.
-	reachTime = 15 * time.Second
-	// reachPause is between two attempts to reach it.
-	reachPause = 50 * time.Millisecond
-	// backOffPatience is how long a kubelet may take to start a container again before its Pod is
-	// replaced: those of the sandbox's own clusters take a second, others minutes.
-	backOffPatience = 4 * time.Second
+	// heartbeatTimeout limits the time until heartbeats reach a Ready Pod, because kube-proxy updates its rules with a
+	// delay.
+	heartbeatTimeout = 15 * time.Second
+	// heartbeatPoll is the time between two attempts to connect.
+	heartbeatPoll = 50 * time.Millisecond
+	// maxBackOff is how long a restart back-off may take before the Pod is replaced. In a kind cluster of the sandbox a
+	// back-off takes a second; in other clusters it can take minutes.
+	maxBackOff = 4 * time.Second
 )
 
-// Options of a Runner.
+// Options configures a Runner.
 type Options struct {
-	// Config has administrator access to the cluster. Required.
+	// Config has administrator permissions in the cluster. Required.
 	Config *rest.Config
-	// Log is the file for the logs of the controllers: each line with the name of its Pod in front. Required for Start.
+	// Log is the log file of the controllers. Each line begins with the name of the Pod. Required for Start.
 	Log string
 	// Env is the environment of the bases and the controllers. Required for Ensure.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller: state.Dir.ClientIDPrefix. Default: no prefix.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; see state.Dir.ClientIDPrefix. Default: no
+	// prefix.
 	ClientIDPrefix string
-	// Owner is the value of cluster.SandboxLabel of the objects: state.Dir.Label. Required without Own.
+	// Owner is the value of cluster.SandboxLabel of the objects; see state.Dir.Label. Required if Local is nil.
 	Owner string
 	// Broker returns the broker. It is called when controllers start. Required for Ensure.
 	Broker func() (Broker, error)
-	// Own describes a cluster of the sandbox. Default: an existing cluster. In an existing cluster the Runner changes
-	// only objects that a sandbox has created, the nodes pull Image, the bases use MQTT, and logs, exec, kill and pause
-	// are not available.
-	Own *Own
-	// Image of the Pods. Required without Own; see also Load.
+	// Local describes a cluster of the sandbox. Default: an existing cluster. There, the Runner changes only objects
+	// that a sandbox has created, the nodes pull Image, bases must use MQTT, and logs, exec, kill and pause are not
+	// available.
+	Local *LocalCluster
+	// Image is the image of the Pods. Required if Local is nil; otherwise see Load.
 	Image string
-	// Changed is called for every change of a controller, in order. It must not block, nor call the Runner. Required for
+	// OnChange is called for each change of a controller, in order. It must not block or call the Runner. Required for
 	// Start.
-	Changed func(name string, state supervise.State, message string)
+	OnChange func(name string, state supervise.State, message string)
 }
 
-// Own describes a cluster whose nodes are containers of this machine. All fields are required.
-type Own struct {
+// LocalCluster describes a cluster whose nodes are containers on this machine. All fields are required.
+type LocalCluster struct {
 	Nodes cluster.Nodes
-	// Proxy is the URL, with its password, of the HTTP proxy for commands to bases.
+	// Proxy is the URL, including the password, of the HTTP proxy for commands to bases.
 	Proxy string
-	// KubeletClientCA is the file of the authority of the certificate with which the API server requests logs and exec.
+	// KubeletClientCA is the path of the CA certificate of the client certificate with which the API server requests
+	// logs and exec.
 	KubeletClientCA string
-	// Serving issues a certificate for hosts.
-	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// Heartbeats is called with the address at which a controller receives heartbeats over HTTP: host:port/token. addr is
+	// IssueServingCert issues a certificate for hosts.
+	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
+	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port/token. addr is
 	// empty if the controller receives none.
 	Heartbeats func(controller, addr string)
 }
 
-// Runner runs module controllers in a cluster. Each has a Deployment with one Pod. Ensure and End are called one after
-// the other. The other methods may be called concurrently. Methods that wait need Start to run.
+// Runner runs module controllers in a cluster, each in a Deployment with one Pod. Ensure and StopAll must not be called
+// concurrently; the other methods may be. Methods that wait require Start to be running.
 type Runner struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	log     io.Writer // for the lines of all Pods; Start opens it
-	kubelet Kubelet   // issued once, because another certificate would restart the Pods
+	log     io.Writer // for the log lines of all Pods; opened by Start
+	kubelet Kubelet   // created once, because another certificate would restart the Pods
 	token   string    // of heartbeats
 	// dial connects to an address for heartbeats; tests replace it.
-	dial func(ctx context.Context, addr string) error
-	kick chan struct{} // has room for one: the Pods have changed
+	dial        func(ctx context.Context, addr string) error
+	podsChanged chan struct{} // buffered; receives a value when the Pods have changed
 
-	mu       sync.Mutex // guards what follows
-	pods     cache.Store
-	wanted   int           // number of controllers
-	stopped  map[int]bool  // by number
-	revision string        // revision of the newest settings
-	ports    map[int]int32 // of the nodes, for heartbeats, by number
-	marks    map[string]mark
-	replicas []Replica     // by number, from 1
-	extra    int           // other Pods
-	change   chan struct{} // closed at the next change
+	mu        sync.Mutex // guards the following fields
+	pods      cache.Store
+	wanted    int           // number of controllers
+	stopped   map[int]bool  // by number
+	revision  string        // of the newest settings
+	ports     map[int]int32 // NodePorts for heartbeats, by number of the controller
+	marks     map[string]containerMark
+	replicas  []Replica     // by number, from 1
+	extraPods int           // Pods that belong to no replica
+	change    chan struct{} // closed at the next change, then replaced
 }
 
-var _ supervise.Part = (*Runner)(nil)
+var _ supervise.ComponentSet = (*Runner)(nil)
 
-// New makes the clients. It does not call the cluster.
+// New returns a Runner. It does not call the cluster.
 func New(o Options) (*Runner, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	dyn, err := dynamic.NewForConfig(o.Config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	return newRunner(o, client, dyn), nil
 }
 
 func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *Runner {
 	return &Runner{
-		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), kick: make(chan struct{}, 1),
+		o: o, client: client, dynamic: dyn, dial: dial, token: rand.Text(), podsChanged: make(chan struct{}, 1),
 		pods:    cache.NewStore(cache.MetaNamespaceKeyFunc),
-		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]mark{}, change: make(chan struct{}),
+		stopped: map[int]bool{}, ports: map[int]int32{}, marks: map[string]containerMark{}, change: make(chan struct{}),
 	}
 }
 
-// Start follows the Pods and their logs until ctx ends, and returns nil then. It can be called once.
+// Start watches the Pods and copies their logs until ctx ends. It then returns nil. Call Start once.
 func (c *Runner) Start(ctx context.Context) error {
 	if c.log == nil {
 		log, err := os.OpenFile(c.o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return fmt.Errorf("opening the controller's log: %w", err)
+			return fmt.Errorf("opening the log file of the controllers: %w", err)
 		}
-		defer func() { _ = log.Close() }() // each line is written by then
+		defer func() { _ = log.Close() }() // all lines have been written
 		c.log = log
 	}
 	api := c.client.CoreV1().Pods(namespace)
@@ -151,8 +153,8 @@ func (c *Runner) Start(ctx context.Context) error {
 			return api.Watch(ctx, o)
 		},
 	}
-	// A shared informer would call its handlers some time after it has changed the store: states in
-	// between would be missed.
+	// A shared informer calls its handlers some time after it has changed the store, so that intermediate states would
+	// be missed.
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(source, c.client),
 		ObjectType:    &corev1.Pod{},
@@ -164,21 +166,21 @@ func (c *Runner) Start(ctx context.Context) error {
 	c.mu.Lock()
 	c.pods = store
 	c.mu.Unlock()
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	parts.Go(func() { informer.RunWithContext(ctx) })
-	logs := &logs{c: c, known: map[string]bool{}}
+	var goroutines sync.WaitGroup
+	defer goroutines.Wait()
+	goroutines.Go(func() { informer.RunWithContext(ctx) })
+	logs := &logCopier{c: c, known: map[string]bool{}}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.kick:
+		case <-c.podsChanged:
 		}
-		logs.follow(ctx, &parts)
+		logs.follow(ctx, &goroutines)
 	}
 }
 
-// Ensure brings the controllers to a configuration and blocks until their Pods are ready. Start runs.
+// Ensure applies a configuration and blocks until the Pods of all controllers are ready. Start must be running.
 func (c *Runner) Ensure(ctx context.Context, config v1alpha1.Controller) error {
 	s, err := c.settings(config)
 	if err != nil {
@@ -194,26 +196,26 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	}
 	s := Settings{Replicas: *config.Replicas, Env: c.o.Env, ClientIDPrefix: c.o.ClientIDPrefix, Image: c.o.Image,
 		Variables: config.Env, Broker: at}
-	if c.o.Own == nil {
+	if c.o.Local == nil {
 		return s, nil
 	}
-	if err := c.certify(); err != nil {
+	if err := c.issueKubeletCert(); err != nil {
 		return Settings{}, err
 	}
-	s.Proxy, s.Token, s.Kubelet = c.o.Own.Proxy, c.token, c.kubelet
+	s.Proxy, s.Token, s.Kubelet = c.o.Local.Proxy, c.token, c.kubelet
 	return s, nil
 }
 
-// certify makes what the controllers serve logs and exec with, once.
-func (c *Runner) certify() error {
+// issueKubeletCert issues the certificate for logs and exec at its first call.
+func (c *Runner) issueKubeletCert() error {
 	if c.kubelet.Cert != nil {
 		return nil
 	}
-	clientCA, err := os.ReadFile(c.o.Own.KubeletClientCA)
+	clientCA, err := os.ReadFile(c.o.Local.KubeletClientCA)
 	if err != nil {
-		return fmt.Errorf("reading the authority of the API server: %w", err)
+		return fmt.Errorf("reading the CA certificate of the API server: %w", err)
 	}
-	c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Own.Serving(runner.Name)
+	c.kubelet.Cert, c.kubelet.Key, _, err = c.o.Local.IssueServingCert(runner.Name)
 	if err != nil {
 		return err
 	}
@@ -221,8 +223,8 @@ func (c *Runner) certify() error {
 	return nil
 }
 
-// ensure applies the manifests with these settings and blocks until every Pod has them and is ready, and receives
-// heartbeats. It fails before ctx ends if a Pod fails repeatedly.
+// ensure applies the manifests and blocks until every Pod has the settings, is ready, and receives heartbeats. It
+// returns an error without waiting for ctx if a Pod fails repeatedly.
 func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	s.Owner = c.o.Owner
 	objects, err := manifests(s)
@@ -240,32 +242,32 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	if err := c.removeDeployments(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if c.shared() {
-		return c.until(ctx, c.settled)
+	if c.inExistingCluster() {
+		return c.waitUntil(ctx, c.pending)
 	}
-	if err := c.openPorts(ctx, s.Replicas); err != nil {
+	if err := c.applyHeartbeatServices(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if err := c.until(ctx, c.settled); err != nil {
+	if err := c.waitUntil(ctx, c.pending); err != nil {
 		return err
 	}
-	return c.reach(ctx)
+	return c.waitHeartbeats(ctx)
 }
 
-// applyAll applies objects, except those of other users. It checks all of them before it applies the first one.
+// applyAll applies objects, except objects of other owners. It checks all objects before it applies the first one.
 func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	var ours []*unstructured.Unstructured
+	var owned []*unstructured.Unstructured
 	for _, object := range objects {
-		cluster.Own(object, c.o.Owner)
-		theirs, err := c.theirs(ctx, object)
+		cluster.SetOwner(object, c.o.Owner)
+		other, err := c.belongsToOther(ctx, object)
 		if err != nil {
 			return err
 		}
-		if !theirs {
-			ours = append(ours, object)
+		if !other {
+			owned = append(owned, object)
 		}
 	}
-	for _, object := range ours {
+	for _, object := range owned {
 		if _, err := c.apply(ctx, object); err != nil {
 			return err
 		}
@@ -283,8 +285,8 @@ func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (
 	return applied, nil
 }
 
-// openPorts gives each controller a port of its own on the nodes, at which heartbeats reach it.
-func (c *Runner) openPorts(ctx context.Context, replicas int) error {
+// applyHeartbeatServices creates a NodePort Service for the heartbeats to each controller.
+func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error {
 	ports := map[int]int32{}
 	for number := 1; number <= replicas; number++ {
 		object, err := heartbeatService(number)
@@ -308,14 +310,14 @@ func (c *Runner) openPorts(ctx context.Context, replicas int) error {
 	return nil
 }
 
-// Replicas tells how the controllers are, in the order of their numbers.
+// Replicas returns the state of the controllers, in the order of their numbers.
 func (c *Runner) Replicas() []Replica {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.replicas)
 }
 
-// refresh computes the state of the controllers, and reports the changes.
+// refresh updates the state of the controllers and reports the changes.
 func (c *Runner) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,12 +327,12 @@ func (c *Runner) refresh() {
 	for _, p := range pods {
 		running[statusOf(p).ContainerID] = true
 		number, _ := strconv.Atoi(p.Labels[numberLabel])
-		if number <= c.wanted && (assigned[number] == nil || !leaving(p)) {
+		if number <= c.wanted && (assigned[number] == nil || !isTerminating(p)) {
 			assigned[number] = p
 		}
 	}
-	c.extra = len(pods) - len(assigned)
-	maps.DeleteFunc(c.marks, func(id string, _ mark) bool { return !running[id] })
+	c.extraPods = len(pods) - len(assigned)
+	maps.DeleteFunc(c.marks, func(id string, _ containerMark) bool { return !running[id] })
 	next := make([]Replica, c.wanted)
 	for i := range next {
 		next[i] = replicaOf(i+1, assigned[i+1], c.marks, c.ports[i+1], c.stopped[i+1])
@@ -345,32 +347,32 @@ func (c *Runner) refresh() {
 		if i < len(next) {
 			is = next[i]
 		}
-		for _, change := range changes(was, is) {
-			c.tell(change)
+		for _, change := range diffReplicas(was, is) {
+			c.report(change)
 		}
 	}
 	close(c.change)
 	c.change = make(chan struct{})
 	select {
-	case c.kick <- struct{}{}:
-	default: // it will look
+	case c.podsChanged <- struct{}{}:
+	default: // already notified
 	}
 }
 
-// tell reports a change, and routes heartbeats to the new address.
-func (c *Runner) tell(change Change) {
-	name := runner.NameOf(change.Number)
-	if !c.shared() {
+// report reports a change and updates the address for heartbeats.
+func (c *Runner) report(change ReplicaChange) {
+	name := runner.ComponentName(change.Number)
+	if !c.inExistingCluster() {
 		heartbeats := change.Heartbeats
 		if heartbeats != "" {
 			heartbeats += "/" + c.token
 		}
-		c.o.Own.Heartbeats(name, heartbeats)
+		c.o.Local.Heartbeats(name, heartbeats)
 	}
-	c.o.Changed(name, change.State, change.Message())
+	c.o.OnChange(name, change.State, change.Message())
 }
 
-// selector selects the Pods of the controllers, and no other Pods.
+// selector returns a label selector for the Pods of the controllers.
 func (c *Runner) selector() string {
 	s := nameLabel + "=" + name + "," + numberLabel
 	if c.o.Owner != "" {
@@ -379,7 +381,7 @@ func (c *Runner) selector() string {
 	return s
 }
 
-// podsOf lists the Pods of a store, the oldest first.
+// podsOf returns the Pods of a store, the oldest first.
 func podsOf(store cache.Store) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, o := range store.List() {
@@ -393,14 +395,14 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// until blocks until missing returns nothing. It is called at every change, with c.mu held; fatal
-// says that waiting is without success.
-func (c *Runner) until(ctx context.Context, missing func() (what string, fatal error)) error {
+// waitUntil blocks until missing returns an empty string. It calls missing at every change, with c.mu locked. missing
+// returns what is missing, or a fatal error that ends the wait.
+func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
 		what, fatal := missing()
 		change := c.change
-		hopeless := c.backingOff()
+		stuck := c.killedInBackOff()
 		c.mu.Unlock()
 		switch {
 		case fatal != nil:
@@ -408,64 +410,64 @@ func (c *Runner) until(ctx context.Context, missing func() (what string, fatal e
 		case what == "":
 			return nil
 		}
-		for _, pod := range hopeless {
+		for _, pod := range stuck {
 			if err := c.deletePod(ctx, pod, 0); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-change:
-		case <-time.After(backOffPatience): // somebody may back off for that long now
+		case <-time.After(maxBackOff): // a back-off may have exceeded the limit
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
 	}
 }
 
-// backingOff lists the Pods whose container was killed, and is not started again for a while:
-// others can come at once.
-func (c *Runner) backingOff() (pods []string) {
+// killedInBackOff returns the Pods whose container was killed and has been in restart back-off for too long.
+// Replacement Pods start without a back-off.
+func (c *Runner) killedInBackOff() (pods []string) {
 	for _, r := range c.replicas {
-		if r.backsOff && r.killed && time.Since(r.endedAt) > backOffPatience {
+		if r.inBackOff && r.killed && time.Since(r.endedAt) > maxBackOff {
 			pods = append(pods, r.Pod)
 		}
 	}
 	return pods
 }
 
-// settled says what is missing until each controller has the newest settings and is ready, and
-// there are no other Pods.
-func (c *Runner) settled() (what string, fatal error) {
+// pending returns what is missing until all controllers are ready with the newest settings and all other Pods have
+// ended.
+func (c *Runner) pending() (what string, fatal error) {
 	for _, r := range c.replicas {
-		what, fatal = c.ready(r)
+		what, fatal = c.pendingReplica(r)
 		if what != "" || fatal != nil {
 			return what, fatal
 		}
 	}
-	if c.extra > 0 {
+	if c.extraPods > 0 {
 		what = "Pods of an earlier configuration have not ended"
 	}
 	return what, nil
 }
 
-// ready says what is missing until a controller is ready with the newest settings.
-func (c *Runner) ready(r Replica) (what string, fatal error) {
+// pendingReplica returns what is missing until a controller is ready with the newest settings.
+func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	switch {
 	case r.stopped:
 		return "", nil
 	case r.Pod == "" || r.deleting || r.revision != c.revision:
-		return fmt.Sprintf("%s has no Pod yet", runner.NameOf(r.Number)), nil
-	case r.backsOff && !r.killed:
-		return "", fmt.Errorf("%s ends again and again: Pod %s: %s", runner.NameOf(r.Number), r.Pod, r.lastExit)
+		return fmt.Sprintf("%s has no Pod yet", runner.ComponentName(r.Number)), nil
+	case r.inBackOff && !r.killed:
+		return "", fmt.Errorf("%s keeps failing: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.lastExit)
 	case !r.Ready:
-		return fmt.Sprintf("%s is not ready: Pod %s: %s", runner.NameOf(r.Number), r.Pod, r.Reason), nil
+		return fmt.Sprintf("%s is not ready: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.Reason), nil
 	}
 	return "", nil
 }
 
-// reach blocks until heartbeats reach every controller that runs.
-func (c *Runner) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, reachTime, fmt.Errorf("not within %s", reachTime))
+// waitHeartbeats blocks until every running controller is reachable for heartbeats.
+func (c *Runner) waitHeartbeats(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, heartbeatTimeout, fmt.Errorf("timed out after %s", heartbeatTimeout))
 	defer cancel()
 	for _, r := range c.Replicas() {
 		if r.stopped {
@@ -479,9 +481,10 @@ func (c *Runner) reach(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf(
-					"heartbeats do not reach Pod %s from this machine (%w: %w): keep the controller here, with "+
+					"heartbeats cannot reach Pod %s from this machine (%w: %w); run the controller on this "+
+						"machine, with "+
 						"--controller host", r.Pod, err, context.Cause(ctx))
-			case <-time.After(reachPause):
+			case <-time.After(heartbeatPoll):
 			}
 		}
 	}

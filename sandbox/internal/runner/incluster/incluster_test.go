@@ -31,16 +31,16 @@ import (
 
 const patience = check.Patience
 
-// bench is a Runner with two Pods in a cluster that the test plays.
+// bench is a Runner with two Pods. The test simulates the cluster.
 type bench struct {
 	*Runner
 	cluster.Nodes
 	t      *testing.T
 	client *fake.Clientset
 
-	mu   sync.Mutex
-	told []string // what happens to the controllers
-	done []string // to containers
+	mu      sync.Mutex
+	changes []string // reported changes of controllers
+	actions []string // actions on containers
 }
 
 func newBench(t *testing.T) *bench {
@@ -50,11 +50,11 @@ func newBench(t *testing.T) *bench {
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller-2"}},
 	)}
 	b.Runner = newRunner(Options{
-		Own: &Own{Nodes: b, Heartbeats: func(string, string) {}},
-		Changed: func(name string, state supervise.State, message string) {
+		Local: &LocalCluster{Nodes: b, Heartbeats: func(string, string) {}},
+		OnChange: func(name string, state supervise.State, message string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.told = append(b.told, fmt.Sprintf("%s %s %s", name, state, message))
+			b.changes = append(b.changes, fmt.Sprintf("%s %s %s", name, state, message))
 		},
 	}, b.client, nil)
 	b.log = io.Discard
@@ -62,7 +62,7 @@ func newBench(t *testing.T) *bench {
 	watching := make(chan struct{})
 	b.client.PrependWatchReactor("pods", func(a ktesting.Action) (bool, watch.Interface, error) {
 		w, err := b.client.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		close(watching) // what is written before is lost: the fake API has no history
+		close(watching) // the fake API has no history, so earlier changes would be lost
 		return true, w, err
 	})
 	check.Run(t, b.Start)
@@ -74,28 +74,28 @@ func newBench(t *testing.T) *bench {
 		}
 		return nil
 	})
-	b.since()
+	b.takeChanges()
 	return b
 }
 
-func (b *bench) note(what, node, id string) error {
+func (b *bench) record(action, node, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.done = append(b.done, what+" "+node+"/"+id)
+	b.actions = append(b.actions, action+" "+node+"/"+id)
 	return nil
 }
 
 func (b *bench) KillContainer(_ context.Context, node, id string) error {
-	return b.note("kill", node, id)
+	return b.record("kill", node, id)
 }
 func (b *bench) PauseContainer(_ context.Context, node, id string) error {
-	return b.note("pause", node, id)
+	return b.record("pause", node, id)
 }
 func (b *bench) ResumeContainer(_ context.Context, node, id string) error {
-	return b.note("resume", node, id)
+	return b.record("resume", node, id)
 }
 
-// write makes Pods what they are.
+// write creates or updates Pods.
 func (b *bench) write(pods ...*corev1.Pod) {
 	b.t.Helper()
 	for _, p := range pods {
@@ -110,36 +110,36 @@ func (b *bench) write(pods ...*corev1.Pod) {
 	}
 }
 
-func (b *bench) eventually(look func() error) {
+func (b *bench) eventually(condition func() error) {
 	b.t.Helper()
-	check.Eventually(b.t, patience, look)
+	check.Eventually(b.t, patience, condition)
 }
 
-// since returns what was told since it was asked last.
-func (b *bench) since() []string {
+// takeChanges returns and removes the reported changes.
+func (b *bench) takeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	told := b.told
-	b.told = nil
-	return told
+	changes := b.changes
+	b.changes = nil
+	return changes
 }
 
-// tells waits for that many changes. It compares the controller, the state and words of each.
-func (b *bench) tells(want ...string) {
+// wantChanges waits for changes. It compares the name, the state and the given words of each change.
+func (b *bench) wantChanges(want ...string) {
 	b.t.Helper()
 	b.eventually(func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.told) < len(want) {
-			return fmt.Errorf("told: %q, want %q", b.told, want)
+		if len(b.changes) < len(want) {
+			return fmt.Errorf("changes %q, want %q", b.changes, want)
 		}
 		return nil
 	})
-	told := b.since()
+	changes := b.takeChanges()
 	for i, want := range want {
 		for n, word := range strings.Fields(want) {
-			if got := strings.Fields(told[i]); n < 2 && got[n] != word || !slices.Contains(got, word) {
-				b.t.Errorf("told %q, want %q", told, want)
+			if got := strings.Fields(changes[i]); n < 2 && got[n] != word || !slices.Contains(got, word) {
+				b.t.Errorf("changes %q, want %q", changes, want)
 			}
 		}
 	}
@@ -153,71 +153,70 @@ func (b *bench) must(err error) {
 }
 
 func (b *bench) act(number int, action supervise.Action) error {
-	return b.Act(b.t.Context(), runner.NameOf(number), action)
+	return b.Act(b.t.Context(), runner.ComponentName(number), action)
 }
 
-// goes runs an action that waits.
-func (b *bench) goes(action supervise.Action, number int) <-chan error {
+// actAsync performs an action that blocks, in the background.
+func (b *bench) actAsync(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	go func() { defer cancel(); done <- b.Act(ctx, runner.NameOf(number), action) }()
+	go func() { defer cancel(); done <- b.Act(ctx, runner.ComponentName(number), action) }()
 	return done
 }
 
-// A controller that is killed is told to have ended at once, whatever the API still says, and start
-// waits for the kubelet.
+// A killed controller is reported as exited immediately, before the API shows it. Start waits for the kubelet.
 func TestKillAndStart(t *testing.T) {
 	b := newBench(t)
 	b.must(b.act(2, supervise.Kill))
-	b.tells("module-controller-2 exited b killed")
-	b.must(b.act(2, supervise.Kill)) // again is fine
-	started := b.goes(supervise.Start, 2)
+	b.wantChanges("module-controller-2 exited b killed")
+	b.must(b.act(2, supervise.Kill)) // idempotent
+	started := b.actAsync(supervise.Start, 2)
 	now := func(p *corev1.Pod) { statusOf(p).State.Terminated.FinishedAt = metav1.Now() }
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now))
-	// a second, in clusters of the sandbox's own
-	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, backsOff))
+	// the back-off takes a second in clusters of the sandbox
+	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), now, inBackOff))
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, false)))
-	b.tells("module-controller-2 running b 2")
+	b.wantChanges("module-controller-2 running b restarted")
 	select {
 	case err := <-started:
-		t.Errorf("started before it was ready: %v", err)
+		t.Errorf("Start returned %v before the controller was ready", err)
 	default:
 	}
 	b.write(pod("b", number("2"), older, ended("y", 137, "Error"), runs("z", 1, true)))
 	b.must(<-started)
-	b.must(<-b.goes(supervise.Start, 2)) // again is fine
-	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
+	b.must(<-b.actAsync(supervise.Start, 2)) // idempotent
+	if diff := cmp.Diff([]string{"kill node/y"}, b.actions); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
 	for _, a := range b.client.Actions() {
 		if a.GetVerb() == "delete" {
-			t.Errorf("a Pod was replaced: %v", a)
+			t.Errorf("deleted Pod: %v", a)
 		}
 	}
 }
 
-// A kubelet that waits longer and longer does not keep a start waiting.
-func TestStartReplacesAPodThatBacksOff(t *testing.T) {
+// Start does not wait for a long restart back-off.
+func TestStartReplacesPodInBackOff(t *testing.T) {
 	b := newBench(t)
-	b.write(pod("a", number("1"), ended("x", 137, "Error"), backsOff))
-	b.tells("module-controller exited a killed")
-	started := b.goes(supervise.Start, 1)
+	b.write(pod("a", number("1"), ended("x", 137, "Error"), inBackOff))
+	b.wantChanges("module-controller exited a killed")
+	started := b.actAsync(supervise.Start, 1)
 	b.eventually(func() error {
 		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
-			return errors.New("Pod a is still there")
+			return errors.New("Pod a still exists")
 		}
 		return nil
 	})
 	b.write(pod("c", number("1"), runs("z", 0, true)))
 	b.must(<-started)
-	b.tells("module-controller running c", "module-controller running c ready")
+	b.wantChanges("module-controller running c", "module-controller running c ready")
 }
 
-func TestStartOfWhatEndsAgainAndAgainFails(t *testing.T) {
+func TestStartFailsIfControllerKeepsFailing(t *testing.T) {
 	b := newBench(t)
-	b.write(pod("a", number("1"), ended("x", 3, "Error"), backsOff))
-	b.tells("module-controller exited a 3")
-	err := <-b.goes(supervise.Start, 1)
+	b.write(pod("a", number("1"), ended("x", 3, "Error"), inBackOff))
+	b.wantChanges("module-controller exited a 3")
+	err := <-b.actAsync(supervise.Start, 1)
 	if err == nil || !strings.HasPrefix(err.Error(), "module-controller ") ||
 		!strings.HasSuffix(err.Error(), "Pod a: exit status 3") {
 		t.Errorf("error %v", err)
@@ -230,50 +229,50 @@ func TestPauseAndResume(t *testing.T) {
 	b.must(b.act(1, supervise.Pause))
 	b.must(b.act(1, supervise.Resume))
 	b.must(b.act(1, supervise.Resume))
-	b.tells("module-controller paused a", "module-controller running a")
-	b.must(b.act(1, supervise.Pause)) // until its liveness probe has it killed
+	b.wantChanges("module-controller paused a", "module-controller running a")
+	b.must(b.act(1, supervise.Pause)) // the kubelet kills it after its liveness probe has failed
 	b.write(pod("a", number("1"), ended("x", 137, "Error")))
-	b.tells("module-controller paused a", "module-controller exited a killed")
-	if err := b.act(1, supervise.Pause); err == nil || !strings.Contains(err.Error(), "it does not run") {
-		t.Errorf("pausing what has ended: %v", err)
+	b.wantChanges("module-controller paused a", "module-controller exited a killed")
+	if err := b.act(1, supervise.Pause); err == nil || !strings.Contains(err.Error(), "it is not running") {
+		t.Errorf("pausing an exited controller returned %v", err)
 	}
 	b.must(b.act(1, supervise.Resume))
-	if diff := cmp.Diff([]string{"pause node/x", "resume node/x", "pause node/x"}, b.done); diff != "" {
+	if diff := cmp.Diff([]string{"pause node/x", "resume node/x", "pause node/x"}, b.actions); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
 }
 
-// scaledTo waits until the Deployment of the first controller is scaled.
+// scaledTo waits until the Deployment of the first controller has n replicas.
 func (b *bench) scaledTo(n int32) {
 	b.t.Helper()
 	b.eventually(func() error {
 		d, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), "module-controller", metav1.GetOptions{})
 		if err == nil && (d.Spec.Replicas == nil || *d.Spec.Replicas != n) {
-			err = fmt.Errorf("the Deployment is to have %v Pods, want %d", d.Spec.Replicas, n)
+			err = fmt.Errorf("the Deployment has %v replicas, want %d", d.Spec.Replicas, n)
 		}
 		return err
 	})
 }
 
-func (b *bench) remove(pod string) {
+func (b *bench) deletePod(pod string) {
 	b.t.Helper()
 	if err := b.client.CoreV1().Pods(namespace).Delete(b.t.Context(), pod, metav1.DeleteOptions{}); err != nil {
 		b.t.Error(err)
 	}
 }
 
-// The Deployment of a controller is scaled to 0 until the controller is started again.
+// Stop scales the Deployment of a controller to 0. Start scales it to 1.
 func TestStopAndStart(t *testing.T) {
 	b := newBench(t)
-	stopped := b.goes(supervise.Stop, 1)
+	stopped := b.actAsync(supervise.Stop, 1)
 	b.scaledTo(0)
-	b.remove("a")
+	b.deletePod("a")
 	b.must(<-stopped)
-	b.must(<-b.goes(supervise.Stop, 1))
+	b.must(<-b.actAsync(supervise.Stop, 1))
 	if r := b.Replicas()[0]; r.State != supervise.Exited || r.Reason != "stopped" {
 		t.Errorf("after stop: %+v", r)
 	}
-	started := b.goes(supervise.Start, 1)
+	started := b.actAsync(supervise.Start, 1)
 	b.scaledTo(1)
 	b.write(pod("c", number("1"), runs("z", 0, true)))
 	b.must(<-started)
@@ -282,23 +281,23 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-func TestRestartReplacesThePod(t *testing.T) {
+func TestRestartReplacesPod(t *testing.T) {
 	b := newBench(t)
-	restarted := b.goes(supervise.Restart, 2)
+	restarted := b.actAsync(supervise.Restart, 2)
 	b.eventually(func() error {
 		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
-			return errors.New("Pod b is still there")
+			return errors.New("Pod b still exists")
 		}
 		return nil
 	})
 	b.write(pod("c", number("2"), runs("z", 0, true)))
 	b.must(<-restarted)
-	b.tells("module-controller-2 exited b deleted", "module-controller-2 running c",
+	b.wantChanges("module-controller-2 exited b deleted", "module-controller-2 running c",
 		"module-controller-2 running c ready")
 }
 
-// The new Pod of a controller takes the place of one that is being deleted, also if that one is listed later.
-func TestANewPodReplacesOneThatIsDeleted(t *testing.T) {
+// The new Pod of a controller replaces a Pod that is being deleted, regardless of their order.
+func TestNewPodReplacesDeletedPod(t *testing.T) {
 	b := newBench(t)
 	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", older, number("1"), runs("z", 0, true)))
 	b.eventually(func() error {
@@ -309,40 +308,39 @@ func TestANewPodReplacesOneThatIsDeleted(t *testing.T) {
 	})
 }
 
-// A controller has the name of a component, and that of its Pod.
-func TestNamesOfControllers(t *testing.T) {
+// Act accepts the component name of a controller and the name of its Pod.
+func TestActByPodName(t *testing.T) {
 	b := newBench(t)
 	b.must(b.Act(t.Context(), "b", supervise.Kill))
-	if diff := cmp.Diff([]string{"kill node/y"}, b.done); diff != "" {
+	if diff := cmp.Diff([]string{"kill node/y"}, b.actions); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"module-controller-3", ""} {
 		if err := b.Act(t.Context(), name, supervise.Kill); !errors.Is(err, supervise.ErrUnknown) {
-			t.Errorf("%q: %v", name, err)
+			t.Errorf("name %q: %v", name, err)
 		}
 	}
 }
 
-// Heartbeats that cannot reach a Pod are told with what to do, before somebody wonders about bases
-// that do not come.
-func TestReach(t *testing.T) {
+// waitHeartbeats returns an error with advice if heartbeats cannot reach a Pod.
+func TestWaitHeartbeats(t *testing.T) {
 	b := newBench(t)
-	var asked []string
-	b.dial = func(_ context.Context, addr string) error { asked = append(asked, addr); return nil }
-	b.must(b.reach(t.Context()))
-	if diff := cmp.Diff([]string{"172.18.0.2:30001", "172.18.0.2:30002"}, asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	var dialed []string
+	b.dial = func(_ context.Context, addr string) error { dialed = append(dialed, addr); return nil }
+	b.must(b.waitHeartbeats(t.Context()))
+	if diff := cmp.Diff([]string{"172.18.0.2:30001", "172.18.0.2:30002"}, dialed); diff != "" {
+		t.Errorf("dialed addresses (-want +got):\n%s", diff)
 	}
 	b.dial = func(context.Context, string) error { return errors.New("no route to host") }
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := b.reach(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") ||
+	if err := b.waitHeartbeats(ctx); err == nil || !strings.Contains(err.Error(), "no route to host") ||
 		!strings.Contains(err.Error(), "--controller host") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// lines keeps what is written to it.
+// lines records each write.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -355,8 +353,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Every line of every container is there once, behind the name of its Pod, though the log of one
-// breaks off and another has been started again before anybody looked.
+// Each line of each container is copied once, with the name of the Pod, even if a stream is interrupted or a container
+// has already been restarted.
 func TestLogs(t *testing.T) {
 	stamp := func(second int, text string) string {
 		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"
@@ -396,9 +394,9 @@ func TestLogs(t *testing.T) {
 		pod("b", ended("w", 137, "Error"), runs("y", 1, true)), pod("c")} {
 		check.Must(t, c.pods.Add(p))
 	}
-	l := &logs{c: c, known: map[string]bool{}}
+	l := &logCopier{c: c, known: map[string]bool{}}
 	l.follow(ctx, &readers)
-	l.follow(ctx, &readers) // reads nothing twice
+	l.follow(ctx, &readers) // copies no log twice
 	b := &bench{t: t}
 	want := []string{"a a one\n", "a a two\n", "b b one\n", "b before\n"}
 	b.eventually(func() error {

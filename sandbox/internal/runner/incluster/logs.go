@@ -12,18 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// logPause is before a log that has broken off is read again.
-const logPause = time.Second
+// logRetry is the pause before an interrupted log stream is read again.
+const logRetry = time.Second
 
-// logs reads the log of every container that there is, or was before the one that there is.
-type logs struct {
+// logCopier copies the logs of the present and the previous container of each Pod.
+type logCopier struct {
 	c     *Runner
-	known map[string]bool // by container
-	write sync.Mutex      // one line at a time
+	known map[string]bool // container IDs whose log is being copied, or has been
+	write sync.Mutex      // held while a line is written
 }
 
-// follow begins to read what is not read yet; the readers end with ctx.
-func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
+// follow starts to copy the logs of new containers, until ctx ends.
+func (l *logCopier) follow(ctx context.Context, readers *sync.WaitGroup) {
 	l.c.mu.Lock()
 	pods := podsOf(l.c.pods)
 	l.c.mu.Unlock()
@@ -40,15 +40,15 @@ func (l *logs) follow(ctx context.Context, readers *sync.WaitGroup) {
 	}
 }
 
-// read copies the log of a container to its end, also when the API server is away for a while.
-func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
-	var last time.Time // of the lines so far
+// read copies the log of a container until its end. It retries while the API server is unavailable.
+func (l *logCopier) read(ctx context.Context, pod, container string, previous bool) {
+	var last time.Time // timestamp of the last copied line
 	for {
 		l.stream(ctx, pod, previous, &last)
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(logPause): // until the watch has told how the container is
+		case <-time.After(logRetry): // gives the watch time to report the end of the container
 		}
 		if previous || !l.runs(pod, container) {
 			return
@@ -56,8 +56,8 @@ func (l *logs) read(ctx context.Context, pod, container string, previous bool) {
 	}
 }
 
-// runs reports whether a container runs, as far as is known.
-func (l *logs) runs(pod, container string) bool {
+// runs reports whether a container is running, according to the watch.
+func (l *logCopier) runs(pod, container string) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	for _, p := range podsOf(l.c.pods) {
@@ -68,26 +68,26 @@ func (l *logs) runs(pod, container string) bool {
 	return false
 }
 
-// stream copies lines after last, which becomes the time of the newest, until the log ends or
-// breaks off.
-func (l *logs) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
+// stream copies the lines after last until the log or the connection ends. It sets last to the timestamp of the last
+// copied line.
+func (l *logCopier) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
 	o := &corev1.PodLogOptions{Follow: !previous, Previous: previous, Timestamps: true}
 	since := *last
 	if !since.IsZero() {
-		o.SinceTime = &metav1.Time{Time: since} // to the second
+		o.SinceTime = &metav1.Time{Time: since} // has a resolution of seconds
 	}
 	stream, err := l.c.client.CoreV1().Pods(namespace).GetLogs(pod, o).Stream(ctx)
 	if err != nil {
-		return // the Pod may have gone
+		return // the Pod may have been deleted
 	}
-	defer func() { _ = stream.Close() }() // only read
+	defer func() { _ = stream.Close() }() // opened for reading
 	for lines := bufio.NewReader(stream); ; {
 		line, err := lines.ReadString('\n')
 		stamp, text, found := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if at, badTime := time.Parse(time.RFC3339Nano, stamp); found && badTime == nil && at.After(since) {
 			*last = at
 			l.write.Lock()
-			_, _ = fmt.Fprintf(l.c.log, "%s %s\n", pod, text) // a log that cannot be written is as good as none
+			_, _ = fmt.Fprintf(l.c.log, "%s %s\n", pod, text) // a failed write loses only log lines
 			l.write.Unlock()
 		}
 		if err != nil {

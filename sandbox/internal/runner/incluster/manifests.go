@@ -24,91 +24,90 @@ import (
 )
 
 const (
-	// Namespace and name of the Deployment in the manifests. The name is also the value of the label of the Pods.
+	// namespace and name identify the Deployment in the manifests. name is also the value of the name label of the
+	// Pods.
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
-	// numberLabel of a Deployment and its Pod has the number of the controller.
+	// numberLabel is the label of a Deployment and its Pod with the number of the controller.
 	numberLabel = "koupsandbox/controller"
-	// kubeletSecret is where the manifests look for the certificate with which the controller
-	// serves logs and exec.
+	// kubeletSecret is the Secret in the manifests with the certificate for logs and exec.
 	kubeletSecret = "module-controller-kubelet"
-	// revisionAnnotation of a Pod holds a digest of its settings and of the Secrets that it has read.
+	// revisionAnnotation is the annotation of a Pod with a digest of its settings and Secrets.
 	revisionAnnotation = "koupsandbox/revision"
-	// brokerCA is the broker's authority in the Secret of its password, where the manifests look for it.
+	// brokerCA is the key of the broker's CA certificate in the Secret of the broker login.
 	brokerCA = "ca.crt"
-	// brokerVolume and brokerFolder are where the manifests mount the files of that Secret.
+	// brokerVolume and brokerDir are the volume and the mount path of that Secret in the manifests.
 	brokerVolume = "broker"
-	brokerFolder = "/etc/module-controller/broker/"
-	// heartbeatPort is where the manifests have the controller take heartbeats over HTTP.
+	brokerDir    = "/etc/module-controller/broker/"
+	// heartbeatPort is the name of the port for HTTP heartbeats in the manifests.
 	heartbeatPort = "http-tunnel"
 	// podName is the environment variable with the name of the Pod.
 	podName = "POD_NAME"
-	// startFailures is the failure threshold of the startup probe, which runs every second. It is long enough
-	// that an outage of the broker does not restart the Pod.
+	// startFailures is the failure threshold of the startup probe, which runs every second. It is high, so that an
+	// outage of the broker does not restart the Pod.
 	startFailures = 24 * 60 * 60
-	// gracePeriod in seconds is the moment that it needs to give up its Leases.
+	// gracePeriod, in seconds, is enough for a controller to release its Leases.
 	gracePeriod = 5
 )
 
-// Settings of the controllers.
+// Settings are the settings of the controllers.
 type Settings struct {
 	// Replicas is the number of controllers. Required.
 	Replicas int
-	// Owner is Options.Owner, which Ensure sets.
+	// Owner is Options.Owner. Ensure sets it.
 	Owner string
-	// Image of the Pods, which nodes pull. Default: ImageName, which they were given.
+	// Image is the image of the Pods, which the nodes pull. Default: ImageName, which was loaded onto the nodes.
 	Image string
-	// Env is the environment that bases share with the controller. Required.
+	// Env is the environment of the bases and the controllers. Required.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. The CLIENT_ID is the prefix and the
-	// name of the Pod. Default: no prefix.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller, followed by the name of the Pod. Default: the
+	// CLIENT_ID of the manifests.
 	ClientIDPrefix string
-	// Broker is where the bases are. Required.
+	// Broker is the MQTT broker. Required.
 	Broker Broker
-	// Proxy is the URL, with its password, of the HTTP proxy that connects to bases that are
-	// reached over HTTP. Default: there is no tunnel over HTTP.
+	// Proxy is the URL, including the password, of the HTTP proxy for commands to bases. Default: no HTTP tunnel.
 	Proxy string
-	// Token is what must be in the path of heartbeats over HTTP: others reach the ports of the nodes
-	// too. Required with Proxy.
+	// Token is the token in the path of HTTP heartbeats, because other clients can reach the NodePorts too. Required
+	// with Proxy.
 	Token string
-	// Kubelet is what the controller needs to serve logs and exec. Default: it does not.
+	// Kubelet has the certificates for logs and exec. Default: logs and exec are not served.
 	Kubelet Kubelet
-	// Variables for the controller, over those of the manifests. Default: none.
+	// Variables override the environment variables of the manifests. Default: none.
 	Variables map[string]string
 }
 
-// Broker is an MQTT broker.
+// Broker describes an MQTT broker.
 type Broker struct {
 	Host, Port, Username, Password string
-	// CA is the authority to trust, as PEM; empty = it speaks no TLS.
+	// CA is the CA certificate of the broker, in PEM; empty means no TLS.
 	CA []byte
-	// Cert and Key are a client certificate, as PEM. Default: none.
+	// Cert and Key are a client certificate in PEM. Default: none.
 	Cert, Key []byte
 }
 
-// files are what the Deployment mounts, by the names of the files.
+// files returns the contents of the files that the Deployment mounts, by file name.
 func (b Broker) files() map[string][]byte {
 	files := map[string][]byte{brokerCA: b.CA, corev1.TLSCertKey: b.Cert, corev1.TLSPrivateKeyKey: b.Key}
 	maps.DeleteFunc(files, func(_ string, text []byte) bool { return len(text) == 0 })
 	return files
 }
 
-// Kubelet is the serving certificate with its key, and the authority of the API server's client
-// certificate; all PEM.
+// Kubelet has the serving certificate and its key, and the CA certificate of the API server's client certificate, in
+// PEM.
 type Kubelet struct {
 	Cert, Key, ClientCA []byte
 }
 
-// resources are the files of controller/deploy/kustomization.yaml, in its order, but for the
-// Deployment, which comes last, and the NetworkPolicy: the sandbox's heartbeats come from outside the
-// cluster, with a token.
+// resources are the files of controller/deploy/kustomization.yaml in the same order, without the Deployment, which is
+// applied last, and without the NetworkPolicy, because heartbeats of the sandbox come from outside the cluster, with a
+// token.
 var resources = []string{
 	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml",
 	"service.yaml",
 }
 
-// manifests returns everything to apply, in order.
+// manifests returns all objects to apply, in order.
 func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range resources {
@@ -126,7 +125,7 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	for _, secret := range []*corev1.Secret{secret(name, logins), secret(kubeletSecret, map[string][]byte{
 		corev1.TLSCertKey: s.Kubelet.Cert, corev1.TLSPrivateKeyKey: s.Kubelet.Key, "ca.crt": s.Kubelet.ClientCA,
 	})} {
-		object, err := untyped(corev1.SchemeGroupVersion.WithKind("Secret"), secret)
+		object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Secret"), secret)
 		if err != nil {
 			return nil, err
 		}
@@ -137,22 +136,22 @@ func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		object, err := untyped(appsv1.SchemeGroupVersion.WithKind("Deployment"), d)
+		object, err := toUnstructured(appsv1.SchemeGroupVersion.WithKind("Deployment"), d)
 		if err != nil {
 			return nil, err
 		}
 		objects = append(objects, object)
 	}
 	for _, object := range objects {
-		cluster.Own(object, "")
+		cluster.SetOwner(object, "")
 	}
 	return objects, nil
 }
 
-func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
+func toUnstructured(kind schema.GroupVersionKind, object runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return nil, fmt.Errorf("writing %s: %w", kind.Kind, err)
+		return nil, fmt.Errorf("converting %s: %w", kind.Kind, err)
 	}
 	u := &unstructured.Unstructured{Object: content}
 	u.SetGroupVersionKind(kind)
@@ -160,23 +159,22 @@ func untyped(kind schema.GroupVersionKind, object runtime.Object) (*unstructured
 	return u, nil
 }
 
-// heartbeatService is a port of every node that leads to one controller alone: each of them must
-// hear of every base.
+// heartbeatService returns a NodePort Service for the heartbeats to one controller, because every controller needs the
+// heartbeats of all bases.
 func heartbeatService(number int) (*unstructured.Unstructured, error) {
-	object, err := untyped(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
+	object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: map[string]string{nameLabel: name, numberLabel: strconv.Itoa(number)},
 			Ports: []corev1.ServicePort{
 				{Name: heartbeatPort, Port: 7777, TargetPort: intstr.FromString(heartbeatPort)}},
-			// kube-proxy takes a second to learn of a Pod: it shall have learnt when the controller
-			// listens.
+			// kube-proxy needs about a second to add a Pod. This way it has done so before the controller is ready.
 			PublishNotReadyAddresses: true,
 		},
 	})
 	if err == nil {
-		cluster.Own(object, "")
+		cluster.SetOwner(object, "")
 	}
 	return object, err
 }
@@ -184,7 +182,7 @@ func heartbeatService(number int) (*unstructured.Unstructured, error) {
 func parse(file string) ([]*unstructured.Unstructured, error) {
 	text, err := deploy.FS.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("reading manifest: %w", err)
+		return nil, fmt.Errorf("reading manifest %s: %w", file, err)
 	}
 	objects, err := deploy.Parse(text)
 	if err != nil {
@@ -197,8 +195,8 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: data}
 }
 
-// deployment returns the Deployment of the manifests for one controller, with the image and the settings of the
-// sandbox. Its label with the number tells its Pod from the Pods of other Deployments.
+// deployment returns the Deployment of the manifests for one controller, with the image and settings of the sandbox.
+// The number label distinguishes its Pod from the Pods of other controllers.
 func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	parsed, err := parse("deployment.yaml")
 	if err != nil {
@@ -208,7 +206,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
 		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
 	}
-	d.Name = runner.NameOf(number)
+	d.Name = runner.ComponentName(number)
 	for _, labels := range []map[string]string{d.Labels, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels} {
 		labels[numberLabel] = strconv.Itoa(number)
 	}
@@ -216,8 +214,8 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 		d.Spec.Template.Labels[cluster.SandboxLabel] = s.Owner
 	}
 	d.Spec.Replicas = ptr.To[int32](1)
-	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on the host
-	// Other Secrets are other Pods: a Pod reads them when it starts.
+	d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType} // as on this machine
+	// Changed Secrets require new Pods, because a Pod reads Secrets only when it starts.
 	d.Spec.Template.Annotations = map[string]string{revisionAnnotation: s.revision()}
 	pod := &d.Spec.Template.Spec
 	pod.TerminationGracePeriodSeconds = ptr.To[int64](gracePeriod)
@@ -226,9 +224,9 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	if s.Image != "" {
 		c.Image, c.ImagePullPolicy = s.Image, corev1.PullIfNotPresent
 	}
-	c.ReadinessProbe.PeriodSeconds = 1 // short, because up waits for readiness
-	// A Pod becomes Ready after the first connection of the controller to the broker. After that, readiness
-	// does not depend on the broker.
+	c.ReadinessProbe.PeriodSeconds = 1 // up waits for readiness
+	// A Pod becomes Ready after the first connection of the controller to the broker. Later, readiness does not depend
+	// on the broker.
 	c.StartupProbe = c.ReadinessProbe.DeepCopy()
 	c.StartupProbe.HTTPGet.Path = "/tunnelz"
 	c.StartupProbe.FailureThreshold = startFailures
@@ -242,7 +240,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	}
 	if s.ClientIDPrefix != "" {
 		name := &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
-		// must precede CLIENT_ID, which refers to it
+		// must come before CLIENT_ID, which refers to it
 		c.Env = slices.Insert(c.Env, 0, corev1.EnvVar{Name: podName, ValueFrom: name})
 		settings["CLIENT_ID"] = s.ClientIDPrefix + "$(" + podName + ")"
 	}
@@ -250,12 +248,12 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	s.Broker.mount(pod, settings)
 	maps.Copy(settings, s.Variables)
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
-		set(c, key, settings[key])
+		setEnv(c, key, settings[key])
 	}
 	return d, nil
 }
 
-// mount gives the Pods the files of the broker, which variables name.
+// mount mounts the files of the broker and sets the variables with their paths.
 func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	files := b.files()
 	for _, file := range []struct{ variable, name string }{
@@ -264,7 +262,7 @@ func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	} {
 		variables[file.variable] = ""
 		if files[file.name] != nil {
-			variables[file.variable] = brokerFolder + file.name
+			variables[file.variable] = brokerDir + file.name
 		}
 	}
 	for _, volume := range pod.Volumes {
@@ -278,16 +276,16 @@ func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	}
 }
 
-// revision is a digest of all settings but the number of Pods.
+// revision returns a digest of all settings except Replicas.
 func (s Settings) revision() string {
 	s.Replicas = 0
-	text, _ := json.Marshal(s) // plain fields
+	text, _ := json.Marshal(s) // cannot fail for these types
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:8])
 }
 
-// set gives a variable a value, in the place of what it had.
-func set(c *corev1.Container, key, value string) {
+// setEnv sets an environment variable and replaces an existing value.
+func setEnv(c *corev1.Container, key, value string) {
 	variable := corev1.EnvVar{Name: key, Value: value}
 	if i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == key }); i >= 0 {
 		c.Env[i] = variable

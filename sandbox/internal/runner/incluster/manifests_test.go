@@ -22,13 +22,12 @@ import (
 
 var settings = Settings{
 	Replicas: 2, Env: "test", Proxy: "http://u:secret@172.18.0.1:3128", Token: "t",
-	Broker:    Broker{Host: "172.18.0.1", Port: "8883", Username: "u", Password: "p", CA: []byte("authority")},
+	Broker:    Broker{Host: "172.18.0.1", Port: "8883", Username: "u", Password: "p", CA: []byte("ca")},
 	Kubelet:   Kubelet{Cert: []byte("c"), Key: []byte("k"), ClientCA: []byte("a")},
 	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
 }
 
-// Everything that kustomization.yaml names is applied, in its order, and the Deployment after the
-// Secrets that it reads.
+// manifests returns all objects of kustomization.yaml in the same order, and the Deployments after their Secrets.
 func TestManifests(t *testing.T) {
 	objects, err := manifests(settings)
 	check.Must(t, err)
@@ -36,7 +35,7 @@ func TestManifests(t *testing.T) {
 	for _, o := range objects {
 		got = append(got, o.GetKind()+" "+o.GetName())
 		if o.GetLabels()[cluster.ManagedBy] != cluster.MarkName {
-			t.Errorf("%s %s does not bear the sandbox's label", o.GetKind(), o.GetName())
+			t.Errorf("%s %s does not have the label of the sandbox", o.GetKind(), o.GetName())
 		}
 	}
 	want := []string{
@@ -60,7 +59,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
+func TestDeploymentSettings(t *testing.T) {
 	objects, err := manifests(settings)
 	check.Must(t, err)
 	var d appsv1.Deployment
@@ -84,7 +83,7 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 		t.Errorf("variables (-want +got):\n%s", diff)
 	}
 	if len(before) > 0 {
-		t.Errorf("variables of the manifests are gone: %v", before)
+		t.Errorf("missing variables of the manifests: %v", before)
 	}
 	c := d.Spec.Template.Spec.Containers[0]
 	// A Pod becomes Ready after the controller has connected to the broker.
@@ -93,19 +92,19 @@ func TestDeploymentHasTheSandboxsSettings(t *testing.T) {
 		t.Errorf("startup probe %v, readiness probe %v", start, ready)
 	}
 	if *d.Spec.Replicas != 1 || c.Image != ImageName || c.ImagePullPolicy != corev1.PullNever {
-		t.Errorf("%d replicas of %s, pulled %s", *d.Spec.Replicas, c.Image, c.ImagePullPolicy)
+		t.Errorf("%d replicas of %s, pull policy %s", *d.Spec.Replicas, c.Image, c.ImagePullPolicy)
 	}
 }
 
-// A Pod reads Secrets and variables when it starts: other ones are other Pods, another number of
-// them is not.
-func TestOtherSettingsAreOtherPods(t *testing.T) {
+// The revision, which is an annotation of the Pods, changes with all settings except the number of controllers, because
+// a Pod reads Secrets and variables only when it starts.
+func TestRevision(t *testing.T) {
 	more := settings
 	more.Replicas = 3
 	if settings.revision() != more.revision() {
-		t.Error("more Pods are other Pods")
+		t.Error("the revision depends on the number of replicas")
 	}
-	seen := map[string]string{settings.revision(): "nothing"}
+	seen := map[string]string{settings.revision(): "no change"}
 	for what, change := range map[string]func(*Settings){
 		"another password": func(s *Settings) { s.Broker.Username, s.Broker.Password = "up", "" },
 		"another proxy":    func(s *Settings) { s.Proxy = "http://u:other@172.18.0.1:3128" },
@@ -119,7 +118,7 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 		other := settings
 		change(&other)
 		if same := seen[other.revision()]; same != "" {
-			t.Errorf("%s makes the same Pods as %s", what, same)
+			t.Errorf("%s has the same revision as %s", what, same)
 		}
 		seen[other.revision()] = what
 		objects, err := manifests(other)
@@ -127,12 +126,12 @@ func TestOtherSettingsAreOtherPods(t *testing.T) {
 		got, _, err := unstructured.NestedString(objects[len(objects)-1].Object, "spec", "template", "metadata",
 			"annotations", revisionAnnotation)
 		if err != nil || got != other.revision() {
-			t.Errorf("%s: the Pods bear %q (%v), want %q", what, got, err, other.revision())
+			t.Errorf("%s: annotation %q (%v), want %q", what, got, err, other.revision())
 		}
 	}
 }
 
-// variables of the only container; those from elsewhere are told by where.
+// variables returns the environment variables of the only container, by name.
 func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	var d appsv1.Deployment
@@ -150,11 +149,11 @@ func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	return all
 }
 
-func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
+func TestBuildImageRequiresStaticBinary(t *testing.T) {
 	dir := t.TempDir()
-	program, dynamic := filepath.Join(dir, "program"), filepath.Join(dir, "dynamic")
-	// the latter names the system's loader
-	for path, segment := range map[string]elf.ProgType{program: elf.PT_LOAD, dynamic: elf.PT_INTERP} {
+	static, dynamic := filepath.Join(dir, "static"), filepath.Join(dir, "dynamic")
+	// only the dynamic binary has an interpreter segment
+	for path, segment := range map[string]elf.ProgType{static: elf.PT_LOAD, dynamic: elf.PT_INTERP} {
 		var text bytes.Buffer
 		for _, part := range []any{
 			elf.Header64{
@@ -169,12 +168,12 @@ func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
 		}
 		check.Must(t, os.WriteFile(path, text.Bytes(), 0o755))
 	}
-	built, err := BuildImage(program, dir)
+	built, err := BuildImage(static, dir)
 	check.Must(t, err)
 	var archive bytes.Buffer
 	check.Must(t, image.Write(&archive, built))
 	if !bytes.Contains(archive.Bytes(), []byte(ImageName)) {
-		t.Error("the archive does not name the image")
+		t.Error("the archive does not contain the name of the image")
 	}
 	script := filepath.Join(dir, "script")
 	check.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
@@ -182,7 +181,7 @@ func TestBuildImageTakesStaticProgramsOnly(t *testing.T) {
 		filepath.Join(dir, "none"): "no such file"} {
 		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "--controller host") {
-			t.Errorf("%s: error %v, want %q and what to do", path, err, want)
+			t.Errorf("%s: error %v, want %q and advice", path, err, want)
 		}
 	}
 }

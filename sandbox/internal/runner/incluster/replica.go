@@ -9,54 +9,55 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
 const (
-	// crashLoop is the reason of a container that is not started again for a while.
+	// crashLoop is the waiting reason of a container in restart back-off.
 	crashLoop = "CrashLoopBackOff"
-	// killedStatus is the exit status of a process that SIGKILL has ended.
+	// killedStatus is the exit status of a process that was killed with SIGKILL.
 	killedStatus = 128 + 9
 	killedText   = "signal: killed"
 
-	reasonNoPod    = "there is no Pod yet"
-	reasonDeleting = "it is being deleted"
+	reasonNoPod    = "no Pod yet"
+	reasonDeleting = "the Pod is being deleted"
 )
 
-// Replica is one of the controllers as its Pod shows it.
+// Replica is the state of a controller, according to its Pod.
 type Replica struct {
-	// Number from 1; see runner.NameOf.
+	// Number numbers the controllers from 1; see runner.ComponentName.
 	Number int
-	// Pod is the name of its Pod, empty while there is none.
+	// Pod is the name of the Pod; empty if there is none.
 	Pod string
-	// State is that of its container; one that was never started has exited.
+	// State is the state of the container; Exited if it was never started.
 	State supervise.State
-	// Ready is that of the Pod; Reason says why it is not.
+	// Ready reports whether the Pod is Ready; Reason is why it is not.
 	Ready  bool
 	Reason string
-	// Since is when its container was started; zero if it does not run.
+	// Since is the start time of the container; zero if it is not running.
 	Since time.Time
-	// Heartbeats is host:port where it receives heartbeats over HTTP; empty = nowhere.
+	// Heartbeats is the host:port for HTTP heartbeats; empty if the controller receives none.
 	Heartbeats string
 
 	node, container string
 	restarts        int32
-	revision        string // of its settings
-	lastExit        string // how its last container has ended
+	revision        string // of the Pod's settings
+	lastExit        string // how the last container ended
 	endedAt         time.Time
-	killed          bool // by SIGKILL
-	backsOff        bool
+	killed          bool // the last container was killed with SIGKILL
+	inBackOff       bool // the kubelet delays the restart of the container
 	deleting        bool
 	stopped         bool
 }
 
-// ChangeKind is the kind of a Change.
+// ChangeKind is the kind of a ReplicaChange.
 type ChangeKind string
 
-// The kinds of a Change.
+// The kinds of a ReplicaChange.
 const (
 	Started         ChangeKind = "Started"
-	Restarted       ChangeKind = "Restarted" // by its kubelet
+	Restarted       ChangeKind = "Restarted" // by the kubelet
 	BecameReady     ChangeKind = "BecameReady"
 	BecameNotReady  ChangeKind = "BecameNotReady"
 	Paused          ChangeKind = "Paused"
@@ -66,18 +67,18 @@ const (
 	Deleted         ChangeKind = "Deleted"
 )
 
-// Change is an event of a controller, with its state after the event.
-type Change struct {
+// ReplicaChange is a change of a controller. The embedded Replica is the state after the change.
+type ReplicaChange struct {
 	Kind ChangeKind
 	Replica
 }
 
-// Message describes the change, with the name of the Pod.
-func (c Change) Message() string {
+// Message describes the change and names the Pod.
+func (c ReplicaChange) Message() string {
 	text := map[ChangeKind]string{
-		Started: "runs", BecameReady: "is ready", Paused: "is paused", Resumed: "goes on", Ended: "has ended",
+		Started: "is running", BecameReady: "is ready", Paused: "is paused", Resumed: "was resumed", Ended: "has ended",
 		Deleted:         "was deleted",
-		Restarted:       fmt.Sprintf("runs again: its kubelet has started it %d times", c.restarts+1),
+		Restarted:       fmt.Sprintf("was restarted by the kubelet (%s)", plain.Count(int(c.restarts), "restart")),
 		BecameNotReady:  "is not ready: " + c.Reason,
 		HeartbeatsMoved: "receives heartbeats at " + c.Heartbeats,
 	}[c.Kind]
@@ -87,15 +88,15 @@ func (c Change) Message() string {
 	return fmt.Sprintf("Pod %s %s", c.Pod, text)
 }
 
-// mark is what was done to a container, where the API tells it late or not at all.
-type mark int
+// containerMark is an action on a container that the API reports late or not at all.
+type containerMark int
 
 const (
-	markPaused mark = iota + 1
+	markPaused containerMark = iota + 1
 	markKilled
 )
 
-// statusOf returns the status of a Pod's only container, empty before its kubelet has told one.
+// statusOf returns the status of the only container of a Pod. It is empty until the kubelet has reported it.
 func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	if len(p.Status.ContainerStatuses) == 0 {
 		return &corev1.ContainerStatus{}
@@ -103,19 +104,19 @@ func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return &p.Status.ContainerStatuses[0]
 }
 
-// leaving reports whether the Deployment replaces a Pod.
-func leaving(p *corev1.Pod) bool {
+// isTerminating reports whether the Deployment replaces a Pod.
+func isTerminating(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// containerID is the runtime's part of containerd://ID.
+// containerID returns ID from containerd://ID.
 func containerID(id string) string {
 	_, id, _ = strings.Cut(id, "://")
 	return id
 }
 
-// replicaOf is what a Pod, nil for none, says of a controller.
-func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, stopped bool) Replica {
+// replicaOf returns the state of a controller. p is its Pod, or nil.
+func replicaOf(number int, p *corev1.Pod, marks map[string]containerMark, port int32, stopped bool) Replica {
 	r := Replica{Number: number, State: supervise.Exited, stopped: stopped}
 	if p == nil {
 		r.Reason = reasonNoPod
@@ -126,9 +127,9 @@ func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, sto
 	}
 	s := statusOf(p)
 	r.Pod, r.node, r.restarts, r.container = p.Name, p.Spec.NodeName, s.RestartCount, containerID(s.ContainerID)
-	r.revision, r.deleting = p.Annotations[revisionAnnotation], leaving(p)
+	r.revision, r.deleting = p.Annotations[revisionAnnotation], isTerminating(p)
 	if last := s.LastTerminationState.Terminated; last != nil {
-		r.lastExit, r.endedAt, r.killed = ending(last), last.FinishedAt.Time, last.ExitCode == killedStatus
+		r.lastExit, r.endedAt, r.killed = exitText(last), last.FinishedAt.Time, last.ExitCode == killedStatus
 	}
 	switch {
 	case s.State.Running != nil && marks[s.ContainerID] == markKilled:
@@ -143,10 +144,10 @@ func replicaOf(number int, p *corev1.Pod, marks map[string]mark, port int32, sto
 			r.State, r.Ready, r.Reason = supervise.Paused, false, "paused"
 		}
 	case s.State.Terminated != nil:
-		r.lastExit, r.killed = ending(s.State.Terminated), s.State.Terminated.ExitCode == killedStatus
+		r.lastExit, r.killed = exitText(s.State.Terminated), s.State.Terminated.ExitCode == killedStatus
 		r.Reason = r.lastExit
 	case s.State.Waiting != nil:
-		r.backsOff = s.State.Waiting.Reason == crashLoop
+		r.inBackOff = s.State.Waiting.Reason == crashLoop
 	}
 	if r.Reason == "" && !r.Ready {
 		r.Reason = notReady(p, s)
@@ -163,7 +164,7 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// notReady says why a Pod is not ready.
+// notReady returns why a Pod is not ready.
 func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	if p.DeletionTimestamp != nil {
 		return reasonDeleting
@@ -176,11 +177,11 @@ func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 			return condition.Message
 		}
 	}
-	return fmt.Sprintf("it is %s", p.Status.Phase)
+	return fmt.Sprintf("the Pod is %s", p.Status.Phase)
 }
 
-// ending says how a container has ended, in the words of a process of this machine.
-func ending(t *corev1.ContainerStateTerminated) string {
+// exitText describes how a container ended, in the format that package supervise uses for processes.
+func exitText(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit status %d", t.ExitCode)
 	if t.ExitCode == killedStatus {
 		text = killedText
@@ -191,43 +192,43 @@ func ending(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// changes says what has happened between two sights of a controller. A container that was there and
-// has another in its place has ended in the meantime, though nobody saw it.
-func changes(was, is Replica) []Change {
-	var list []Change
-	tell := func(r Replica, kind ChangeKind) { list = append(list, Change{kind, r}) }
-	alive := func(r Replica) bool { return r.State != supervise.Exited }
+// diffReplicas returns the changes between two states of a controller. If a container was replaced, the changes include
+// its end, even if the end was not observed.
+func diffReplicas(was, is Replica) []ReplicaChange {
+	var list []ReplicaChange
+	add := func(r Replica, kind ChangeKind) { list = append(list, ReplicaChange{kind, r}) }
+	started := func(r Replica) bool { return r.State != supervise.Exited }
 	another := was.Pod != is.Pod || was.container != is.container
-	if alive(was) && (!alive(is) || another) {
+	if started(was) && (!started(is) || another) {
 		ended := was
 		ended.State, ended.Ready, ended.Heartbeats, ended.Reason = supervise.Exited, false, "", is.lastExit
 		if was.Pod != is.Pod || was.deleting {
-			tell(ended, Deleted)
+			add(ended, Deleted)
 		} else {
-			tell(ended, Ended)
+			add(ended, Ended)
 		}
 	}
 	switch {
-	case !alive(is):
-	case !alive(was) || another:
+	case !started(is):
+	case !started(was) || another:
 		if is.restarts > 0 && was.Pod == is.Pod {
-			tell(is, Restarted)
+			add(is, Restarted)
 		} else {
-			tell(is, Started)
+			add(is, Started)
 		}
 		if is.Ready {
-			tell(is, BecameReady)
+			add(is, BecameReady)
 		}
 	case was.State != is.State && is.State == supervise.Paused:
-		tell(is, Paused)
+		add(is, Paused)
 	case was.State != is.State:
-		tell(is, Resumed)
+		add(is, Resumed)
 	case was.Ready != is.Ready && is.Ready:
-		tell(is, BecameReady)
+		add(is, BecameReady)
 	case was.Ready != is.Ready:
-		tell(is, BecameNotReady)
+		add(is, BecameNotReady)
 	case was.Heartbeats != is.Heartbeats:
-		tell(is, HeartbeatsMoved)
+		add(is, HeartbeatsMoved)
 	}
 	return list
 }

@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// pod is one of the controller's Pods, changed by with.
+// pod returns a Pod of a controller, modified by with.
 func pod(podName string, with ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -40,7 +40,7 @@ func older(p *corev1.Pod) { p.CreationTimestamp.Time = start.Add(-time.Minute) }
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
 
-// runs is a container that was started that often again.
+// runs sets a running container with a number of restarts.
 func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		last := statusOf(p).State.Terminated
@@ -60,6 +60,7 @@ func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 	}
 }
 
+// ended sets a terminated container.
 func ended(id string, status int32, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://" + id,
@@ -69,8 +70,8 @@ func ended(id string, status int32, reason string) func(*corev1.Pod) {
 	}
 }
 
-// backsOff is what a Pod looks like while its kubelet waits before the next start.
-func backsOff(p *corev1.Pod) {
+// inBackOff puts the container into restart back-off.
+func inBackOff(p *corev1.Pod) {
 	s := statusOf(p)
 	s.LastTerminationState, s.State = s.State, corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop, Message: "back-off 10s"}}
@@ -79,31 +80,31 @@ func backsOff(p *corev1.Pod) {
 func TestReplicaOf(t *testing.T) {
 	unscheduled := func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no capacity"}}
 	}
 	noImage := func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
-			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "the image is not there"}}}}
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImageNeverPull", Message: "the image is not present"}}}}
 	}
 	const at = "172.18.0.2:30001"
 	for testName, tc := range map[string]struct {
 		pod     *corev1.Pod
-		mark    mark
+		mark    containerMark
 		stopped bool
 		want    Replica
 	}{
 		"no Pod":  {want: Replica{State: supervise.Exited, Reason: reasonNoPod}},
 		"stopped": {stopped: true, want: Replica{State: supervise.Exited, Reason: "stopped"}},
-		"no room": {pod: pod("a", unscheduled),
-			want: Replica{Pod: "a", State: supervise.Exited, Reason: "no room"}},
+		"unschedulable": {pod: pod("a", unscheduled),
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "no capacity"}},
 		"no image": {pod: pod("a", noImage),
-			want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not there"}},
+			want: Replica{Pod: "a", State: supervise.Exited, Reason: "ErrImageNeverPull: the image is not present"}},
 		"not ready": {pod: pod("a", runs("x", 0, false)),
 			want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at,
 				Reason: "containers with unready status: [module-controller]"}},
 		"ready": {pod: pod("a", runs("x", 0, true)),
 			want: Replica{Pod: "a", State: supervise.Running, Since: start, Heartbeats: at, Ready: true}},
-		"it goes": {pod: pod("a", runs("x", 0, true), deleted),
+		"being deleted": {pod: pod("a", runs("x", 0, true), deleted),
 			want: Replica{Pod: "a", State: supervise.Running, Since: start, Reason: reasonDeleting}},
 		"paused": {pod: pod("a", runs("x", 0, true)), mark: markPaused,
 			want: Replica{Pod: "a", State: supervise.Paused, Since: start, Heartbeats: at, Reason: "paused"}},
@@ -111,15 +112,15 @@ func TestReplicaOf(t *testing.T) {
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
 		"killed": {pod: pod("a", ended("x", 137, "Error")),
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed"}},
-		"too large": {pod: pod("a", ended("x", 137, "OOMKilled")),
+		"out of memory": {pod: pod("a", ended("x", 137, "OOMKilled")),
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "signal: killed: OOMKilled"}},
-		"it crashed": {pod: pod("a", ended("x", 3, "Error")),
+		"failed": {pod: pod("a", ended("x", 3, "Error")),
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "exit status 3"}},
-		"back-off": {pod: pod("a", ended("x", 3, "Error"), backsOff),
+		"back-off": {pod: pod("a", ended("x", 3, "Error"), inBackOff),
 			want: Replica{Pod: "a", State: supervise.Exited, Reason: "CrashLoopBackOff: back-off 10s"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			got := replicaOf(1, tc.pod, map[string]mark{"containerd://x": tc.mark}, 30001, tc.stopped)
+			got := replicaOf(1, tc.pod, map[string]containerMark{"containerd://x": tc.mark}, 30001, tc.stopped)
 			tc.want.Number = 1
 			if diff := cmp.Diff(tc.want, got, cmpopts.IgnoreUnexported(Replica{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -128,9 +129,8 @@ func TestReplicaOf(t *testing.T) {
 	}
 }
 
-// What is told of a controller is a story without holes: nobody begins to run who has not ended
-// before.
-func TestChanges(t *testing.T) {
+// The changes of a controller are complete: the end of a run is always reported before the next start.
+func TestDiffReplicas(t *testing.T) {
 	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
 	const running, exited = supervise.Running, supervise.Exited
 	states := map[ChangeKind]supervise.State{Started: running, Restarted: running, BecameReady: running,
@@ -138,33 +138,33 @@ func TestChanges(t *testing.T) {
 		Paused: supervise.Paused, Ended: exited, Deleted: exited}
 	for testName, tc := range map[string]struct {
 		was, is       *corev1.Pod
-		wasMark, mark mark // of the container x
+		wasMark, mark containerMark // of the container x
 		want          []string
 	}{
-		"it waits for a node": {is: pod("a")},
-		"it starts":           {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"Started a"}},
-		"it gets ready": {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)),
+		"unscheduled": {is: pod("a")},
+		"started":     {was: pod("a"), is: pod("a", runs("x", 0, false)), want: []string{"Started a"}},
+		"became ready": {was: pod("a", runs("x", 0, false)), is: pod("a", runs("x", 0, true)),
 			want: []string{"BecameReady a"}},
-		"seen late": {is: pod("a", runs("x", 0, true)), want: []string{"Started a", "BecameReady a"}},
-		"its probe fails": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)),
+		"ready when first seen": {is: pod("a", runs("x", 0, true)), want: []string{"Started a", "BecameReady a"}},
+		"probe failed": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, false)),
 			want: []string{"BecameNotReady a containers with unready status: [module-controller]"}},
-		"it is killed": {was: pod("a", runs("x", 0, true)), is: killed,
+		"killed": {was: pod("a", runs("x", 0, true)), is: killed,
 			want: []string{"Ended a signal: killed"}},
-		"we kill it": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled,
+		"marked as killed": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markKilled,
 			want: []string{"Ended a signal: killed"}},
-		"that is told once": {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
-		"it is started again": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)),
+		"end reported once": {was: pod("a", runs("x", 0, true)), wasMark: markKilled, is: killed},
+		"restarted": {was: killed, is: pod("a", ended("x", 137, "Error"), runs("y", 1, false)),
 			want: []string{"Restarted a"}},
-		"nobody saw the end": {was: pod("a", runs("x", 0, true)),
+		"end not observed": {was: pod("a", runs("x", 0, true)),
 			is:   pod("a", ended("x", 3, "Error"), runs("y", 1, false)),
 			want: []string{"Ended a exit status 3", "Restarted a"}},
-		"it backs off":   {was: killed, is: pod("a", ended("x", 137, "Error"), backsOff)},
-		"it is replaced": {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"Deleted a"}},
-		"by one that runs": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)),
+		"back-off": {was: killed, is: pod("a", ended("x", 137, "Error"), inBackOff)},
+		"replaced": {was: pod("a", runs("x", 0, true)), is: pod("b"), want: []string{"Deleted a"}},
+		"replaced by a running Pod": {was: pod("a", runs("x", 0, true)), is: pod("b", runs("y", 0, false)),
 			want: []string{"Deleted a", "Started b"}},
-		"it goes": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted),
+		"being deleted": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true), deleted),
 			want: []string{"BecameNotReady a " + reasonDeleting}},
-		"it is gone": {was: pod("a", runs("x", 0, true), deleted), want: []string{"Deleted a"}},
+		"deleted": {was: pod("a", runs("x", 0, true), deleted), want: []string{"Deleted a"}},
 		"paused": {was: pod("a", runs("x", 0, true)), is: pod("a", runs("x", 0, true)), mark: markPaused,
 			want: []string{"Paused a"}},
 		"still paused": {was: pod("a", runs("x", 0, true)), wasMark: markPaused, is: pod("a", runs("x", 0, false)),
@@ -173,17 +173,17 @@ func TestChanges(t *testing.T) {
 			want: []string{"Resumed a"}},
 	} {
 		t.Run(testName, func(t *testing.T) {
-			was := replicaOf(1, tc.was, map[string]mark{"containerd://x": tc.wasMark}, 1, false)
-			is := replicaOf(1, tc.is, map[string]mark{"containerd://x": tc.mark}, 1, false)
+			was := replicaOf(1, tc.was, map[string]containerMark{"containerd://x": tc.wasMark}, 1, false)
+			is := replicaOf(1, tc.is, map[string]containerMark{"containerd://x": tc.mark}, 1, false)
 			var got []string
-			for _, c := range changes(was, is) {
+			for _, c := range diffReplicas(was, is) {
 				text := fmt.Sprintf("%s %s", c.Kind, c.Pod)
 				if c.Kind == Ended || c.Kind == BecameNotReady {
 					text += " " + c.Reason
 				}
 				got = append(got, text)
 				if c.State != states[c.Kind] || !strings.HasPrefix(c.Message(), "Pod "+c.Pod+" ") {
-					t.Errorf("%s in the state %s: %s", text, c.State, c.Message())
+					t.Errorf("%s: state %s, message %q", text, c.State, c.Message())
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -13,50 +13,50 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner"
 )
 
-// BrokerOf describes the broker of the sandbox, which uses TLS and listens.
-func BrokerOf(b runner.Broker) (Broker, error) {
-	host, port, _ := net.SplitHostPort(b.Addr()) // the address of a listener
+// SandboxBroker describes the sandbox's own broker, which must use TLS and be listening.
+func SandboxBroker(b runner.Broker) (Broker, error) {
+	host, port, _ := net.SplitHostPort(b.Addr()) // valid: the address of a listener
 	ca, err := os.ReadFile(b.CAFile())
 	if err != nil {
-		return Broker{}, fmt.Errorf("reading the broker's authority: %w", err)
+		return Broker{}, fmt.Errorf("reading the CA certificate of the broker: %w", err)
 	}
 	login := b.Controller()
 	return Broker{Host: host, Port: port, Username: login.User, Password: login.Password, CA: ca}, nil
 }
 
-// BrokerAt describes an external broker, as Pods reach it.
-func BrokerAt(e *broker.External) Broker {
-	host, port, _ := net.SplitHostPort(e.Addr) // NewExternal has checked it
+// ExternalBroker describes an external broker.
+func ExternalBroker(e *broker.External) Broker {
+	host, port, _ := net.SplitHostPort(e.Addr) // NewExternal has validated it
 	return Broker{Host: host, Port: port, Username: e.Username, Password: e.Password, CA: e.CA, Cert: e.Cert,
 		Key: e.Key}
 }
 
-// End removes the controllers from an existing cluster. In a cluster of the sandbox they end with the cluster.
-func (c *Runner) End(ctx context.Context, _ bool) error {
-	if !c.shared() {
+// StopAll removes the controllers from an existing cluster. In a cluster of the sandbox, they end with the cluster.
+func (c *Runner) StopAll(ctx context.Context, _ bool) error {
+	if !c.inExistingCluster() {
 		return nil
 	}
-	return c.forget(ctx)
+	return c.cleanUp(ctx)
 }
 
-// Remove removes the controllers that an earlier daemon has created in a cluster of the sandbox, because they would
-// keep the Leases of bases. It blocks until their Pods have ended.
-func Remove(ctx context.Context, config *rest.Config) error {
+// RemoveAll removes the controllers that an earlier daemon left in a cluster of the sandbox, because they would keep
+// the Leases of bases. It blocks until their Pods have ended.
+func RemoveAll(ctx context.Context, config *rest.Config) error {
 	c, err := New(Options{Config: config})
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx)
+	return c.removeAll(ctx)
 }
 
-// Load gives the nodes the image of the controller's program, whose one layer lies in dir.
-func Load(ctx context.Context, nodes cluster.Nodes, program, dir string) error {
-	built, err := BuildImage(program, dir)
+// Load loads the image of the controller binary onto the nodes. Its only layer is written to dir.
+func Load(ctx context.Context, nodes cluster.Nodes, binary, dir string) error {
+	built, err := BuildImage(binary, dir)
 	if err != nil {
 		return err
 	}
 	return nodes.Load(ctx, built)
 }
 
-// Replica returns 0: the client IDs of the Pods are not known here.
-func (c *Runner) Replica(string) int { return 0 }
+// ReplicaNumber returns 0, because the client IDs of the Pods are not known.
+func (c *Runner) ReplicaNumber(string) int { return 0 }

@@ -12,23 +12,25 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-type theBroker struct{ ca string }
+// fakeBroker is a broker with TLS.
+type fakeBroker struct{ ca string }
 
-func (theBroker) Addr() string             { return "172.18.0.1:8883" }
-func (b theBroker) CAFile() string         { return b.ca }
-func (theBroker) Controller() broker.Login { return broker.Login{} }
+func (fakeBroker) Addr() string             { return "172.18.0.1:8883" }
+func (b fakeBroker) CAFile() string         { return b.ca }
+func (fakeBroker) Controller() broker.Login { return broker.Login{} }
 
-// The certificate for logs and exec is made once, and the Pods have the variables of the user.
+// The certificate for logs and exec is issued once. The Pods get the configured variables.
 func TestSettings(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	check.Must(t, os.WriteFile(ca, []byte("ca"), 0o600))
 	var hosts []string
 	r := &Runner{o: Options{
-		Broker: func() (Broker, error) { return BrokerOf(theBroker{ca}) },
-		Own: &Own{KubeletClientCA: ca, Serving: func(h ...string) (cert, key []byte, file string, err error) {
-			hosts = append(hosts, h...)
-			return []byte("cert"), []byte("key"), ca, nil
-		}},
+		Broker: func() (Broker, error) { return SandboxBroker(fakeBroker{ca}) },
+		Local: &LocalCluster{KubeletClientCA: ca,
+			IssueServingCert: func(h ...string) (cert, key []byte, file string, err error) {
+				hosts = append(hosts, h...)
+				return []byte("cert"), []byte("key"), ca, nil
+			}},
 	}}
 	one, own := 1, map[string]string{"MODULE_DRAIN": "1s"}
 	for range 2 {
@@ -40,6 +42,6 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"module-controller"}, hosts); diff != "" {
-		t.Errorf("the certificate is for (-want +got):\n%s", diff)
+		t.Errorf("hosts of certificates (-want +got):\n%s", diff)
 	}
 }

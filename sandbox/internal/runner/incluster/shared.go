@@ -17,36 +17,38 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// shared reports whether the cluster existed before the sandbox.
-func (c *Runner) shared() bool { return c.o.Own == nil }
+// inExistingCluster reports whether the cluster existed before the sandbox.
+func (c *Runner) inExistingCluster() bool { return c.o.Local == nil }
 
-// theirs reports whether another user has created an object of an existing cluster. Permissions and the definition of
-// Module can be used as they are. A Deployment or a Secret belongs to another controller, which is an error.
-func (c *Runner) theirs(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
-	if !c.shared() {
+// belongsToOther reports whether an object of an existing cluster belongs to another owner. Existing permissions and
+// the CustomResourceDefinition can be shared. A Deployment or a Secret belongs to another controller, which is an
+// error.
+func (c *Runner) belongsToOther(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
+	if !c.inExistingCluster() {
 		return false, nil
 	}
-	there, err := cluster.ClientOf(c.dynamic, object).Get(ctx, object.GetName(), metav1.GetOptions{})
+	existing, err := cluster.ClientOf(c.dynamic, object).Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch kind := object.GetKind(); {
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("looking for %s %s: %w", kind, object.GetName(), err)
-	case cluster.Owned(there, c.o.Owner):
+		return false, fmt.Errorf("reading %s %s: %w", kind, object.GetName(), err)
+	case cluster.OwnedBy(existing, c.o.Owner):
 		return false, nil
 	case kind == "Deployment" || kind == "Secret":
 		return true, fmt.Errorf(
-			"%s %s/%s belongs to a module controller that this sandbox has not created; choose another cluster, or uninstall that controller first if nothing uses it",
-			kind, there.GetNamespace(), there.GetName())
+			"%s %s/%s belongs to a module controller that this sandbox did not create; choose another "+
+				"cluster, or uninstall that controller first if it is unused",
+			kind, existing.GetNamespace(), existing.GetName())
 	default:
 		return true, nil
 	}
 }
 
-// forget removes the objects that sandboxes have created for controllers from an existing cluster. It blocks until the
-// Pods have ended.
-func (c *Runner) forget(ctx context.Context) error {
-	if err := c.remove(ctx); err != nil {
+// cleanUp removes the objects that the sandbox created for controllers in an existing cluster. It blocks until the Pods
+// have ended.
+func (c *Runner) cleanUp(ctx context.Context) error {
+	if err := c.removeAll(ctx); err != nil {
 		return err
 	}
 	objects, err := manifests(Settings{})
@@ -61,16 +63,16 @@ func (c *Runner) forget(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := cluster.RemoveOurs(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(),
+		if err := cluster.RemoveOwned(ctx, cluster.ClientOf(c.dynamic, object), object.GetName(),
 			c.o.Owner); err != nil {
-			errs = append(errs, fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err))
+			errs = append(errs, fmt.Errorf("deleting %s %s: %w", object.GetKind(), object.GetName(), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// namespaceUsed reports whether the namespace has workloads or data of another user, which would be deleted
-// with the namespace. The objects of the sandbox must already be removed.
+// namespaceUsed reports whether the namespace has workloads or data of another owner, which would be deleted with the
+// namespace. The objects of the sandbox must already be deleted.
 func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"),
@@ -82,11 +84,11 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	} {
 		list, err := c.dynamic.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return false, fmt.Errorf("listing %s of namespace %s: %w", resource.Resource, namespace, err)
+			return false, fmt.Errorf("listing %s in namespace %s: %w", resource.Resource, namespace, err)
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			if !cluster.Owned(o, c.o.Owner) && o.GetName() != rootCA && o.GetDeletionTimestamp() == nil {
+			if !cluster.OwnedBy(o, c.o.Owner) && o.GetName() != rootCA && o.GetDeletionTimestamp() == nil {
 				return true, nil
 			}
 		}
@@ -97,12 +99,12 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 // rootCA is the ConfigMap that Kubernetes creates in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-// Forget removes the objects that a sandbox has created for its controllers in an existing cluster, after its
-// daemon has ended. owner is Options.Owner.
-func Forget(ctx context.Context, config *rest.Config, owner string) error {
+// CleanUp removes the objects that a sandbox created for its controllers in an existing cluster, after its daemon has
+// ended. owner is Options.Owner.
+func CleanUp(ctx context.Context, config *rest.Config, owner string) error {
 	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {
 		return err
 	}
-	return c.forget(ctx)
+	return c.cleanUp(ctx)
 }

@@ -25,24 +25,23 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// theirCluster is a cluster of the user's with these objects, named as "Kind name", that no sandbox has
-// made.
-type theirCluster struct {
+// existingCluster is an existing cluster that contains some objects of another owner.
+type existingCluster struct {
 	*Runner
 	dynamic *dynamicfake.FakeDynamicClient
 	applied []string
 	deleted []string
 }
 
-func newTheirCluster(t *testing.T, there ...string) *theirCluster {
+func newExistingCluster(t *testing.T, existing ...string) *existingCluster {
 	t.Helper()
 	objects, err := manifests(settings)
 	check.Must(t, err)
-	var theirs []runtime.Object
+	var foreign []runtime.Object
 	for _, o := range objects {
-		if slices.Contains(there, o.GetKind()+" "+o.GetName()) {
+		if slices.Contains(existing, o.GetKind()+" "+o.GetName()) {
 			o.SetLabels(nil)
-			theirs = append(theirs, o)
+			foreign = append(foreign, o)
 		}
 	}
 	scheme := runtime.NewScheme()
@@ -58,12 +57,12 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 	for _, kind := range []string{"StatefulSet", "DaemonSet"} {
 		scheme.AddKnownTypeWithName(appsv1.SchemeGroupVersion.WithKind(kind+"List"), &unstructured.UnstructuredList{})
 	}
-	c := &theirCluster{dynamic: dynamicfake.NewSimpleDynamicClient(scheme, theirs...)}
-	// the fake knows no apply
+	c := &existingCluster{dynamic: dynamicfake.NewSimpleDynamicClient(scheme, foreign...)}
+	// the fake client does not implement server-side apply
 	c.dynamic.PrependReactor("patch", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
 		patch, ok := a.(ktesting.PatchAction)
 		if !ok || patch.GetPatchType() != types.ApplyPatchType {
-			t.Errorf("%v is no apply", a)
+			t.Errorf("%v is not a server-side apply", a)
 			return true, nil, nil
 		}
 		for _, o := range objects {
@@ -73,7 +72,7 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 				return true, o, c.dynamic.Tracker().Add(o)
 			}
 		}
-		t.Errorf("%s %s is none of the manifests", a.GetResource().Resource, patch.GetName())
+		t.Errorf("%s %s is not in the manifests", a.GetResource().Resource, patch.GetName())
 		return true, nil, nil
 	})
 	c.dynamic.PrependReactor("delete", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -87,17 +86,16 @@ func newTheirCluster(t *testing.T, there ...string) *theirCluster {
 	return c
 }
 
-func (c *theirCluster) apply(t *testing.T) error {
+func (c *existingCluster) apply(t *testing.T) error {
 	t.Helper()
 	objects, err := manifests(settings)
 	check.Must(t, err)
 	return c.applyAll(t.Context(), objects)
 }
 
-// What is in a cluster of the user's stays as it is, in coming and in going; what the sandbox has made
-// goes, the last one first.
-func TestTheirObjectsStay(t *testing.T) {
-	c := newTheirCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
+// Objects of other owners are neither changed nor deleted. The sandbox's own objects are deleted in reverse order.
+func TestForeignObjectsAreKept(t *testing.T) {
+	c := newExistingCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
 		"ClusterRole module-controller")
 	check.Must(t, c.apply(t))
 	want := []string{
@@ -110,64 +108,64 @@ func TestTheirObjectsStay(t *testing.T) {
 	if d := cmp.Diff(want, c.applied); d != "" {
 		t.Errorf("applied (-want +got):\n%s", d)
 	}
-	check.Must(t, c.forget(t.Context()))
+	check.Must(t, c.cleanUp(t.Context()))
 	want = []string{
 		"secrets module-controller-kubelet", "secrets module-controller", "services module-controller",
 		"rolebindings module-controller", "clusterrolebindings module-controller", "serviceaccounts module-controller",
 		"roles module-controller",
 	}
 	if d := cmp.Diff(want, c.deleted); d != "" {
-		t.Errorf("removed (-want +got):\n%s", d)
+		t.Errorf("deleted (-want +got):\n%s", d)
 	}
 }
 
-// A controller of somebody else's is not taken over.
-func TestTheirControllerIsRefused(t *testing.T) {
+// ensure fails without changes if another module controller is installed.
+func TestEnsureRejectsForeignController(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
-		c := newTheirCluster(t, object)
+		c := newExistingCluster(t, object)
 		err := c.ensure(t.Context(), settings)
 		if len(c.applied) > 0 {
-			t.Errorf("with %s of theirs it has applied %v", object, c.applied)
+			t.Errorf("existing %s: applied %v", object, c.applied)
 		}
 		if kind, _, _ := strings.Cut(object, " "); err == nil ||
 			!strings.Contains(err.Error(), kind+" koupleless-system/module-controller ") {
-			t.Errorf("with %s of theirs: %v", object, err)
+			t.Errorf("existing %s: error %v", object, err)
 		}
-		if err := c.forget(t.Context()); err != nil {
+		if err := c.cleanUp(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if slices.Contains(c.deleted, strings.ToLower(strings.Replace(object, " ", "s ", 1))) {
-			t.Errorf("%s is gone: %v", object, c.deleted)
+			t.Errorf("%s was deleted: %v", object, c.deleted)
 		}
 	}
 }
 
-// A namespace of the sandbox is not deleted if other users have objects in it.
-func TestANamespaceWithOtherObjectsIsNotDeleted(t *testing.T) {
-	for object, stays := range map[string]bool{"kube-root-ca.crt": false, "theirs": true} {
-		c := newTheirCluster(t)
+// The namespace is not deleted if other users have objects in it.
+func TestUsedNamespaceIsKept(t *testing.T) {
+	for object, kept := range map[string]bool{"kube-root-ca.crt": false, "foreign": true} {
+		c := newExistingCluster(t)
 		check.Must(t, c.apply(t))
 		other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 		other.SetNamespace(namespace)
 		other.SetName(object)
 		check.Must(t, c.dynamic.Tracker().Add(other))
-		check.Must(t, c.forget(t.Context()))
-		if slices.Contains(c.deleted, "namespaces "+namespace) == stays {
-			t.Errorf("with ConfigMap %s it has removed %v", object, c.deleted)
+		check.Must(t, c.cleanUp(t.Context()))
+		if slices.Contains(c.deleted, "namespaces "+namespace) == kept {
+			t.Errorf("with ConfigMap %s: deleted %v", object, c.deleted)
 		}
 	}
 }
 
-// The Pods of other users' controllers and of other sandboxes are not counted, and their logs are not read.
+// Pods of other controllers and other sandboxes are ignored, and their logs are not read.
 func TestOtherPodsAreIgnored(t *testing.T) {
 	of := func(sandbox string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Labels[cluster.SandboxLabel] = sandbox }
 	}
 	client := fake.NewClientset(
-		pod("theirs", runs("x", 0, true)), pod("another-sandbox", number("1"), of("other"), runs("y", 0, true)),
-		pod("ours", number("2"), of("me"), runs("z", 0, true)),
+		pod("foreign", runs("x", 0, true)), pod("another-sandbox", number("1"), of("other"), runs("y", 0, true)),
+		pod("own", number("2"), of("me"), runs("z", 0, true)),
 	)
-	c := newRunner(Options{Owner: "me", Changed: func(string, supervise.State, string) {}}, client, nil)
+	c := newRunner(Options{Owner: "me", OnChange: func(string, supervise.State, string) {}}, client, nil)
 	c.wanted, c.log = 2, io.Discard
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -182,12 +180,12 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 	}
 	check.Eventually(t, patience, func() error {
 		if logs() == 0 {
-			return errors.New("no log is read")
+			return errors.New("no log was read")
 		}
 		return nil
 	})
-	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "" || r[1].Pod != "ours" || c.extra != 0 || logs() != 1 {
-		t.Errorf("replicas %+v, and %d more; %d logs", r, c.extra, logs())
+	if r := c.Replicas(); len(r) != 2 || r[0].Pod != "" || r[1].Pod != "own" || c.extraPods != 0 || logs() != 1 {
+		t.Errorf("replicas %+v, %d extra Pods, %d logs", r, c.extraPods, logs())
 	}
 	end()
 	if err := <-ended; err != nil {
@@ -195,8 +193,8 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 	}
 }
 
-// Nobody has the containers of a cluster of the user's: kill and pause say so, before anything is done.
-func TestTheirContainersAreNotTouched(t *testing.T) {
+// In an existing cluster, kill and pause are refused.
+func TestNodeActionsAreRefusedInExistingCluster(t *testing.T) {
 	c := newRunner(Options{}, fake.NewClientset(), nil)
 	c.replicas = []Replica{{Number: 1, State: supervise.Running}}
 	for _, action := range []supervise.Action{supervise.Kill, supervise.Pause} {
@@ -211,15 +209,15 @@ func TestTheirContainersAreNotTouched(t *testing.T) {
 	}
 }
 
-// Nodes pull the image; there is no tunnel over HTTP and no proxy of the API server's; the broker is the
-// user's, with TLS where it has an authority.
-func TestTheirSettings(t *testing.T) {
+// In an existing cluster, the nodes pull the image, and the HTTP tunnel and the kubelet API are disabled. The external
+// broker uses TLS if it has a CA certificate.
+func TestSettingsForExistingCluster(t *testing.T) {
 	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1",
 		Broker: Broker{Host: "broker.example", Port: "1883"}}
 	secure := plain
 	secure.Broker = Broker{Host: "broker.example", Port: "8883", CA: []byte("authority"), Cert: []byte("c"),
 		Key: []byte("k")}
-	const folder = "/etc/module-controller/broker/"
+	const dir = "/etc/module-controller/broker/"
 	type result struct {
 		Image, Pull, HTTP, Kubelet, CA, Cert, Key string
 		Files                                     []string
@@ -232,8 +230,8 @@ func TestTheirSettings(t *testing.T) {
 	}{
 		"plain": {plain, func(*result) {}},
 		"secure": {secure, func(r *result) {
-			r.CA, r.Cert, r.Key, r.Files = folder+"ca.crt", folder+"tls.crt", folder+"tls.key", []string{"ca.crt",
-				"tls.crt", "tls.key"}
+			r.CA, r.Cert, r.Key = dir+"ca.crt", dir+"tls.crt", dir+"tls.key"
+			r.Files = []string{"ca.crt", "tls.crt", "tls.key"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,8 +261,9 @@ func TestTheirSettings(t *testing.T) {
 	}
 }
 
-// In a shared cluster the CLIENT_ID of a controller shows which sandbox has started it; the name of its Pod is set before.
-func TestClientIDInASharedCluster(t *testing.T) {
+// In an existing cluster, the CLIENT_ID begins with a prefix that identifies the sandbox. POD_NAME must precede
+// CLIENT_ID.
+func TestClientIDInExistingCluster(t *testing.T) {
 	s := settings
 	s.ClientIDPrefix = "prefix-"
 	for name, want := range map[string]struct {
@@ -283,11 +282,11 @@ func TestClientIDInASharedCluster(t *testing.T) {
 			seen[v.Name] = true
 		}
 		if !seen["CLIENT_ID"] {
-			t.Errorf("%s: there is no CLIENT_ID", name)
+			t.Errorf("%s: CLIENT_ID is not set", name)
 		}
 	}
 	if s.revision() == settings.revision() {
-		t.Error("another prefix starts no new Pods")
+		t.Error("the revision does not depend on the prefix")
 	}
 }
 
@@ -308,11 +307,11 @@ func TestRemoveDeployments(t *testing.T) {
 		{of(cluster.MarkName, "me", "3"), true},
 		{of(cluster.MarkName, "me", "2"), false},
 		{of(cluster.MarkName, "other", "3"), false},
-		{of("somebody", "me", "3"), false},
+		{of("other-manager", "me", "3"), false},
 		{labels.Set{nameLabel: name}, false},
 	} {
 		if got := selected.Matches(tc.labels); got != tc.want {
-			t.Errorf("a Deployment with the labels %v is removed: %t", tc.labels, got)
+			t.Errorf("selector matches the labels %v: %t", tc.labels, got)
 		}
 	}
 }

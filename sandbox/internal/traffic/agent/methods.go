@@ -8,14 +8,14 @@ import (
 // Methods of an agent. The answers of Stop and Drop have the number of lost requests that the agent has
 // reported before.
 const (
-	getVersion  rpc.Unary[rpc.None, string]                                = "Version"
-	startStream rpc.Unary[startStreamRequest, rpc.None]                    = "StartStream"
-	setTargets  rpc.Unary[setTargetsRequest, rpc.None]                     = "SetTargets"
-	summaries   rpc.Unary[string, []traffic.Summary]                       = "Summaries" // of a group
-	stop        rpc.Unary[streamRequest, rpc.After[*traffic.StreamResult]] = "Stop"
-	drop        rpc.Unary[string, rpc.After[rpc.None]]                     = "Drop" // a group
-	records     rpc.Stream[streamRequest, traffic.Record]                  = "Records"
-	lost        rpc.Stream[rpc.None, traffic.LostRequest]                  = "Lost"
+	getVersion  rpc.Unary[rpc.Empty, string]                                       = "Version"
+	startStream rpc.Unary[startStreamRequest, rpc.Empty]                           = "StartStream"
+	setTargets  rpc.Unary[setTargetsRequest, rpc.Empty]                            = "SetTargets"
+	summaries   rpc.Unary[string, []traffic.Summary]                               = "Summaries" // of a group
+	stop        rpc.Unary[streamRequest, rpc.OrderedAnswer[*traffic.StreamResult]] = "Stop"
+	drop        rpc.Unary[string, rpc.OrderedAnswer[rpc.Empty]]                    = "Drop" // a group
+	records     rpc.Stream[streamRequest, traffic.Record]                          = "Records"
+	lost        rpc.Stream[rpc.Empty, traffic.LostRequest]                         = "Lost"
 )
 
 type startStreamRequest struct {

@@ -108,12 +108,12 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("starting a traffic agent: %w", err)
 	}
 	s = newSession(p)
-	theirs, err := ask(ctx, s, getVersion, rpc.None{})
+	theirs, err := ask(ctx, s, getVersion, rpc.Empty{})
 	if err == nil {
 		err = version.CheckCompatible("the traffic agent", theirs, version.String())
 	}
 	if err == nil {
-		s.ahead, err = s.client.Ahead(ctx)
+		s.ahead, err = s.client.ClockOffset(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -31,33 +31,33 @@ func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 
 func handler(g *traffic.Generator, lostQueue *rpc.Queue[traffic.LostRequest]) http.Handler {
 	mux := http.NewServeMux()
-	startStream.Handle(mux, func(ctx context.Context, r startStreamRequest) (rpc.None, error) {
+	startStream.Handle(mux, func(ctx context.Context, r startStreamRequest) (rpc.Empty, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
-				return rpc.None{},
+				return rpc.Empty{},
 					errors.New("the traffic agent sends only to addresses of Services, or to bases in the cluster")
 			}
-			return rpc.None{}, g.StartStream(ctx, r.Group, r.Spec)
+			return rpc.Empty{}, g.StartStream(ctx, r.Group, r.Spec)
 		}
-		return rpc.None{}, g.StartStreamWith(ctx, r.Group, r.Spec, &r.TargetSet)
+		return rpc.Empty{}, g.StartStreamWith(ctx, r.Group, r.Spec, &r.TargetSet)
 	})
 	rpc.HandleClock(mux)
-	getVersion.Handle(mux, func(context.Context, rpc.None) (string, error) { return version.String(), nil })
-	setTargets.Handle(mux, func(_ context.Context, r setTargetsRequest) (rpc.None, error) {
+	getVersion.Handle(mux, func(context.Context, rpc.Empty) (string, error) { return version.String(), nil })
+	setTargets.Handle(mux, func(_ context.Context, r setTargetsRequest) (rpc.Empty, error) {
 		g.SetTargets(r.Group, r.Name, r.TargetSet)
-		return rpc.None{}, nil
+		return rpc.Empty{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) {
 		return g.Summaries(group),
 			nil
 	})
-	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.After[*traffic.StreamResult], error) {
+	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.OrderedAnswer[*traffic.StreamResult], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
-		return rpc.After[*traffic.StreamResult]{Answer: end, Count: lostQueue.Count()}, err
+		return rpc.OrderedAnswer[*traffic.StreamResult]{Answer: end, Count: lostQueue.Count()}, err
 	})
-	drop.Handle(mux, func(_ context.Context, group string) (rpc.After[rpc.None], error) {
+	drop.Handle(mux, func(_ context.Context, group string) (rpc.OrderedAnswer[rpc.Empty], error) {
 		g.Drop(group)
-		return rpc.After[rpc.None]{Count: lostQueue.Count()}, nil
+		return rpc.OrderedAnswer[rpc.Empty]{Count: lostQueue.Count()}, nil
 	})
 	records.Handle(mux, func(ctx context.Context, r streamRequest, send func(traffic.Record)) error {
 		all, err := g.Records(r.Group, r.Name)
@@ -72,7 +72,7 @@ func handler(g *traffic.Generator, lostQueue *rpc.Queue[traffic.LostRequest]) ht
 		}
 		return nil
 	})
-	lost.Handle(mux, func(ctx context.Context, _ rpc.None, send func(traffic.LostRequest)) error {
+	lost.Handle(mux, func(ctx context.Context, _ rpc.Empty, send func(traffic.LostRequest)) error {
 		return lostQueue.Read(ctx, send)
 	})
 	return mux

@@ -33,10 +33,10 @@ var (
 type session struct {
 	process   Process
 	client    rpc.Client
-	ahead     time.Duration // how far the agent's clock is ahead; see rpc.Client.Ahead
-	delivered rpc.Mark      // counts the lost requests that were reported
-	done      chan struct{} // closed when the agent has ended
-	err       error         // read after done
+	ahead     time.Duration   // how far the agent's clock is ahead; see rpc.Client.Ahead
+	delivered rpc.ReadCounter // counts the lost requests that were reported
+	done      chan struct{}   // closed when the agent has ended
+	err       error           // read after done
 }
 
 func newSession(p Process) *session {
@@ -46,7 +46,7 @@ func newSession(p Process) *session {
 
 // run reports lost requests until the agent ends, and returns why it has ended.
 func (s *session) run(ctx context.Context, onLost func(traffic.LostRequest)) error {
-	err := lost.Call(ctx, &s.client, rpc.None{}, func(l traffic.LostRequest) {
+	err := lost.Call(ctx, &s.client, rpc.Empty{}, func(l traffic.LostRequest) {
 		l.Record = s.record(l.Record)
 		onLost(l)
 		s.delivered.Add()

@@ -94,7 +94,7 @@ func (c *activeCheck) note(w *world, e change) {
 // lookBack evaluates a closed gap again when the Pod event that ended it arrives.
 func (c *activeCheck) lookBack(w *world, s *served, came *events.PodStatus, module string, now time.Time) {
 	g := s.ended
-	if g == nil || !came.Wants(module) {
+	if g == nil || !came.Requires(module) {
 		return
 	}
 	s.ended = nil
@@ -185,7 +185,7 @@ func (s *served) justBound(w *world, g *gap) bool {
 	}
 	deleted := w.ending[s.last.PodKey()]
 	for p := range w.PodsOn(g.base) {
-		if !p.Wants(g.module) {
+		if !p.Requires(g.module) {
 			continue
 		}
 		bound := w.bound[p.PodKey()]

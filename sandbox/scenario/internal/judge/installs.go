@@ -67,7 +67,7 @@ func (c *installCheck) module(w *world, e *events.ModuleEvent, now time.Time) {
 	}
 	l := on[e.ModuleRef]
 	switch {
-	case e.State.Gone():
+	case e.State.Absent():
 		delete(on, e.ModuleRef)
 	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {

@@ -58,7 +58,7 @@ func (c *orderCheck) note(w *world, e change) {
 
 func (c *orderCheck) turnedReady(w *world, p *events.PodStatus, m events.ModuleRef, now time.Time) {
 	for old := range w.PodsOn(p.Base) {
-		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.Has(m.Name) ||
+		if !older(old, p) || old.Node != p.Node || !c.wasReady[old.UID] || !old.HasModule(m.Name) ||
 			old.Version(m.Name) == m.Version {
 			continue
 		}
@@ -83,7 +83,7 @@ func older(p, q *events.PodStatus) bool {
 func (w *world) servingBeside(base, module string, since time.Time) map[string]bool {
 	serving := map[string]bool{}
 	for p := range w.Pods.All() {
-		if p.Base != base && p.Has(module) && p.Serves() && !p.ReadySince.After(since) {
+		if p.Base != base && p.HasModule(module) && p.Serves() && !p.ReadySince.After(since) {
 			serving[p.UID] = true
 		}
 	}

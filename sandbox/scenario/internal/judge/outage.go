@@ -212,7 +212,7 @@ func (w *world) installs(e change, o *Options) {
 		begins(e.Command.Base, e.Command.Module.Name)
 	case e.Module != nil && e.Module.State == events.ModuleResolved:
 		begins(e.Module.Base, e.Module.Name)
-	case e.Fault != nil && e.Fault.Change == events.FaultFired:
+	case e.Fault != nil && e.Fault.Change == events.FaultTriggered:
 		begins(e.Fault.Base, "")
 	case e.pod != nil && w.bound[e.pod.PodKey()].Equal(e.Time):
 		w.outages.add(outage{what: "installation", base: e.pod.Base, from: e.Time, to: e.Time, recovery: o.listed(),
@@ -291,7 +291,7 @@ func (w *world) fault(e *events.FaultEvent, now time.Time, o *Options) {
 	switch {
 	case e.Change == events.FaultSet && lasts:
 		w.outages.begin(x)
-	case e.Change == events.FaultFired && !lasts:
+	case e.Change == events.FaultTriggered && !lasts:
 		x.to = now
 		w.outages.add(x)
 	case e.Change == events.FaultCleared:

@@ -19,7 +19,7 @@ func nothingLeft(w *world, end time.Time, o *Options) Result {
 			r.Compared++
 		}
 	}
-	for _, m := range w.Left(func(p *events.PodStatus) bool {
+	for _, m := range w.Leftovers(func(p *events.PodStatus) bool {
 		began, ending := w.ending[p.PodKey()]
 		return ending && end.Sub(began) > o.of(api.Drain)+o.UninstallWithin+o.listed()
 	}) {

@@ -53,7 +53,7 @@ func (w *world) apply(e events.Event) change {
 	c := change{Event: e}
 	switch {
 	case e.Module != nil:
-		w.worked[e.Module.Base] = w.worked[e.Module.Base] || !e.Module.State.Gone()
+		w.worked[e.Module.Base] = w.worked[e.Module.Base] || !e.Module.State.Absent()
 	case e.Endpoints != nil:
 		service := e.Endpoints.Service
 		before, ready := w.ready[service], map[string]bool{}
@@ -115,7 +115,7 @@ func (w *world) another(p *events.PodStatus) bool {
 // wanted reports whether a Pod wants the module that is bound to the process which the base has now.
 func (w *world) wanted(base, module string) bool {
 	for p := range w.PodsOn(base) {
-		if p.Wants(module) && !w.another(p) {
+		if p.Requires(module) && !w.another(p) {
 			return true
 		}
 	}
@@ -124,7 +124,7 @@ func (w *world) wanted(base, module string) bool {
 
 func (w *world) serves(module string) bool {
 	for p := range w.Pods.All() {
-		if p.Serves() && p.Has(module) {
+		if p.Serves() && p.HasModule(module) {
 			return true
 		}
 	}

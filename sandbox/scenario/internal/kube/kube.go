@@ -47,7 +47,7 @@ func Open(kubeconfig string) (*Client, error) {
 	config.UserAgent = FieldManager + "-scenario"
 	// Warnings of the API server about samples would stand between the results.
 	config.WarningHandler = rest.NoWarnings{}
-	config.Wrap(apiwait.Watches)
+	config.Wrap(apiwait.RetryWatches)
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the Kubernetes API: %w", err)

@@ -72,7 +72,7 @@ func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 		f := &list[i]
 		for _, event := range all {
 			x := event.Fault
-			if x != nil && x.Change == events.FaultFired && x.ID == f.ID && x.Target == f.Target &&
+			if x != nil && x.Change == events.FaultTriggered && x.ID == f.ID && x.Target == f.Target &&
 				(x.Base == "" || slices.Contains(f.bases, x.Base)) {
 				f.Fired++
 			}

@@ -154,7 +154,7 @@ func (e *Env) judge(t v1alpha1.Traffic, end *traffic.StreamResult) *Failure {
 func (x Stream) Summary() string {
 	text := fmt.Sprintf("%d requests sent, %d lost", x.End.Sent, x.End.Lost)
 	if x.End.Route == traffic.RouteKubeProxy || x.End.Route == traffic.RouteAgent {
-		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, events.Through(x.End.Route), x.End.Lost)
+		text = fmt.Sprintf("%d requests sent %s, %d lost", x.End.Sent, events.RoutePhrase(x.End.Route), x.End.Lost)
 	}
 	var parts []string
 	for _, r := range traffic.Results {

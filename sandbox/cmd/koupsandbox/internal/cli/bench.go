@@ -51,7 +51,7 @@ Exit status: 0 if all runs passed and nothing is worse than in the baseline, 1 i
 					"variable bases",
 				DefaultText: "as in the scenarios"},
 			&cli.IntFlag{Name: runsFlag, Usage: "`NUMBER` of runs of each scenario; a comparison needs 4",
-				Value: bench.LeastRuns},
+				Value: bench.MinRuns},
 			&cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE` overrides a variable; may be repeated"},
 			&cli.StringFlag{Name: baselineFlag,
 				Usage: "compare with the results in `FILE`; exit with status 1 if something is significantly worse"},
@@ -78,10 +78,10 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	}
 	o := bench.Options{Runs: c.Int(runsFlag), Output: s.Out}
 	if file := c.String(baselineFlag); file != "" {
-		if o.Runs < bench.LeastRuns {
+		if o.Runs < bench.MinRuns {
 			return usageError{
 				fmt.Errorf("--baseline requires --runs %d or more; with fewer runs no difference is significant",
-					bench.LeastRuns)}
+					bench.MinRuns)}
 		}
 		o.Baseline, err = bench.Read(file)
 		if err != nil {

@@ -123,7 +123,7 @@ func (s *commands) tellFaults(all control.Faults, wide bool) {
 		if f.Replica > 0 {
 			on = fmt.Sprintf("controller %d", f.Replica)
 		}
-		row := []string{f.ID, string(f.Target), on, string(f.Kind), strconv.Itoa(f.Fired), "in effect"}
+		row := []string{f.ID, string(f.Target), on, string(f.Kind), strconv.Itoa(f.Triggered), "in effect"}
 		if f.Ended != "" {
 			row[5] = "ended: " + f.Ended
 		}

@@ -101,7 +101,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			told = time.Now()
 			say(s.Err, "%s: %s, %.0f per hour, %d were inconclusive at first, %s so far\n",
 				p.Elapsed.Round(time.Second),
-				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Unclear,
+				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Inconclusive,
 				plain.Count(failures, "failure"))
 		}
 	}
@@ -121,8 +121,8 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		return o, usageError{fmt.Errorf("--speed is %d: use 1 to %d", speed, fuzz.MaxSpeed)}
 	}
 	for _, name := range o.Only {
-		if !slices.Contains(fuzz.Names(), name) {
-			return o, usageError{fmt.Errorf("unknown move %q; use one of: %s", name, strings.Join(fuzz.Names(), ", "))}
+		if !slices.Contains(fuzz.ActionNames(), name) {
+			return o, usageError{fmt.Errorf("unknown move %q; use one of: %s", name, strings.Join(fuzz.ActionNames(), ", "))}
 		}
 	}
 	if c.IsSet("replay") {
@@ -163,7 +163,7 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 // tellFuzz says what was found.
 func (s *commands) tellFuzz(r *fuzz.Result, corpus string) {
 	say(s.Out, "%s with %s in %s, %.0f per hour; seed %d\n", plain.Count(r.Schedules, "schedule"),
-		plain.Count(r.Moves, "move"),
+		plain.Count(r.Actions, "move"),
 		r.Elapsed.Round(time.Second), r.PerHour(), r.Seed)
 	if len(r.Failures) == 0 {
 		say(s.Out, "no schedule failed\n")

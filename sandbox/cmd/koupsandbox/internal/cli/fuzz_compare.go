@@ -59,16 +59,16 @@ func (s *commands) tellComparison(r *fuzz.Comparison, corpus string) {
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		row("  "+name, r.A.Invariants[name], r.B.Invariants[name])
 	}
-	row("unclear", r.A.Unclear, r.B.Unclear)
+	row("unclear", r.A.Inconclusive, r.B.Inconclusive)
 	table(s.Out, rows)
 	for _, side := range []struct {
 		name, other string
 		fuzz.Side
 	}{{"a", "b", r.A}, {"b", "a", r.B}} {
-		say(s.Out, "\nfails on %s only: %d\n", side.name, len(side.Alone))
-		for _, f := range side.Alone {
+		say(s.Out, "\nfails on %s only: %d\n", side.name, len(side.OneSided))
+		for _, f := range side.OneSided {
 			beside := ""
-			if f.Unclear {
+			if f.Inconclusive {
 				beside = " (unclear on " + side.other + ")"
 			}
 			say(s.Out, "  seed %d%s: %s\n", f.Seed, beside, f.Seen)

@@ -21,7 +21,7 @@ func (s *commands) images() *cli.Command {
 				ArgsUsage: "FILE",
 				Flags:     []cli.Flag{engine()},
 				Action: onFile(func(c *cli.Context, path string) error {
-					image, err := kind.Save(c.Context, c.String(engineFlag), path)
+					image, err := kind.SaveImage(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}
@@ -35,7 +35,7 @@ func (s *commands) images() *cli.Command {
 				ArgsUsage: "FILE",
 				Flags:     []cli.Flag{engine()},
 				Action: onFile(func(c *cli.Context, path string) error {
-					images, err := kind.LoadFile(c.Context, c.String(engineFlag), path)
+					images, err := kind.LoadImages(c.Context, c.String(engineFlag), path)
 					if err != nil {
 						return err
 					}

@@ -80,7 +80,7 @@ func provider(programs sandbox.Binaries) Check {
 
 func engine(ctx context.Context, name string) Check {
 	c := Check{Name: "container engine", OK: true}
-	image, err := kind.AtHand(ctx, name)
+	image, err := kind.LocalImage(ctx, name)
 	if err != nil {
 		c.Detail = fmt.Sprintf("not needed; for the provider %s: %v", v1alpha1.ProviderKind, err)
 		return c

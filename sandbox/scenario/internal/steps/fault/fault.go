@@ -82,7 +82,7 @@ func await(ctx context.Context, e *steps.Env, a *v1alpha1.FaultSelector) (string
 		waiting = nil
 		for _, f := range now.Faults {
 			if f.Ended == "" && selector.Matches(f.Injection) {
-				waiting = append(waiting, fmt.Sprintf("%s, which was triggered %d times", f.ID, f.Fired))
+				waiting = append(waiting, fmt.Sprintf("%s, which was triggered %d times", f.ID, f.Triggered))
 			}
 		}
 		return len(waiting) == 0, nil

@@ -317,7 +317,7 @@ func TestFaultsOnConnections(t *testing.T) {
 	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0",
 		"clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
 	fired := func(target v1alpha1.FaultTarget, base, id string) events.Event {
-		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultFired}}
+		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultTriggered}}
 	}
 	_, err := r.Faults([]events.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
 	wantError(t, err, "late (delay)", "target api", "mayNotFire: true")
@@ -353,7 +353,7 @@ func TestFaultsThatNeverFire(t *testing.T) {
 	r.well(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`,
 		"webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) events.Event {
-		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultFired}}
+		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultTriggered}}
 	}
 	set := fired("base-1", "mine")
 	set.Fault.Change = events.FaultSet

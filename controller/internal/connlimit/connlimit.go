@@ -1,0 +1,214 @@
+// Package connlimit limits the connections of untrusted clients, and the memory that these connections use. When a
+// limit is exceeded, it closes a connection of the address that uses the most.
+package connlimit
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Limits configure a listener.
+type Limits struct {
+	// Connections is the maximum number of open connections. It is reduced to a third of the maximum number of open
+	// files.
+	Connections int
+	// Bytes is the maximum number of bytes that all connections hold; see AddBytes. 0 disables the limit.
+	Bytes int
+	// OnEvict is called for each connection that is closed because a limit is exceeded, with its address, and the
+	// connections and bytes that the address used before. It must not block. It may be nil.
+	OnEvict func(address netip.Prefix, connections, bytes int)
+}
+
+// NewListener returns a listener with limits. A new connection above the limit replaces the oldest connection of the
+// address with the most connections.
+func NewListener(l net.Listener, limits Limits) net.Listener {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil &&
+		files.Cur/3 < uint64(limits.Connections) { //nolint:gosec // Connections is not negative
+		limits.Connections = int(files.Cur / 3) //nolint:gosec // less than limits.Connections
+	}
+	limits.Connections = max(limits.Connections, 1)
+	return &limitListener{Listener: l, limits: limits}
+}
+
+// Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits at most wait for the
+// requests in progress, and closes their connections.
+func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+	defer cancel()
+	if server.Shutdown(stopping) != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// DialFunc is the type of http.Transport.DialContext.
+type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// LimitReads returns a dial function that limits the bytes that are read from all its open connections together. When
+// the limit is exceeded, it closes connections as AddBytes does.
+func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
+	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, OnEvict: evicted}}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return heldReads{l.add(c)}, nil
+	}
+}
+
+type heldReads struct{ *conn }
+
+func (c heldReads) Read(b []byte) (int, error) {
+	n, err := c.conn.Read(b)
+	AddBytes(c.conn, n)
+	return n, err
+}
+
+// Exempt removes a connection from the limits, for example the connection of an authenticated client. It accepts
+// connections of NewListener, and TLS connections over them.
+func Exempt(c net.Conn) {
+	if own := limited(c); own != nil {
+		own.leave()
+	}
+}
+
+// AddBytes adds n, which may be negative, to the number of bytes that a connection holds. While all connections
+// together exceed the limit, it closes the largest connection of the address that holds the most. It accepts
+// connections of NewListener, and TLS connections over them. It ignores other connections.
+func AddBytes(c net.Conn, n int) {
+	own := limited(c)
+	if own == nil {
+		return
+	}
+	l := own.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.open, own) {
+		return
+	}
+	own.held += n
+	l.held += n
+	for l.limits.Bytes > 0 && l.held > l.limits.Bytes {
+		l.evict(func(of usage, c *conn) [2]int { return [2]int{of.bytes, c.held} })
+	}
+}
+
+func limited(c net.Conn) *conn {
+	if over, is := c.(*tls.Conn); is {
+		c = over.NetConn()
+	}
+	own, _ := c.(*conn)
+	return own
+}
+
+type limitListener struct {
+	net.Listener
+	limits Limits
+
+	mu   sync.Mutex
+	open []*conn // limited connections, oldest first
+	held int     // bytes of all limited connections
+}
+
+type conn struct {
+	net.Conn
+	listener *limitListener
+	address  netip.Prefix
+	held     int // bytes
+}
+
+type usage struct{ connections, bytes int }
+
+func (l *limitListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.add(c), nil
+}
+
+func (l *limitListener) add(c net.Conn) *conn {
+	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr())}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) >= l.limits.Connections {
+		l.evict(func(of usage, _ *conn) [2]int { return [2]int{of.connections} })
+	}
+	l.open = append(l.open, own)
+	return own
+}
+
+// evict closes the connection with the highest rank; the oldest one if several have it. The caller holds the lock.
+func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
+	uses := map[netip.Prefix]usage{}
+	for _, c := range l.open {
+		of := uses[c.address]
+		uses[c.address] = usage{of.connections + 1, of.bytes + c.held}
+	}
+	worst, highest := l.open[0], [2]int{-1}
+	for _, c := range l.open {
+		if r := rank(uses[c.address], c); slices.Compare(r[:], highest[:]) > 0 {
+			worst, highest = c, r
+		}
+	}
+	l.remove(worst)
+	_ = worst.Conn.Close() // unsent data is discarded
+	if of := uses[worst.address]; l.limits.OnEvict != nil {
+		l.limits.OnEvict(worst.address, of.connections, of.bytes)
+	}
+}
+
+func (l *limitListener) remove(c *conn) {
+	if i := slices.Index(l.open, c); i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+		l.held -= c.held
+	}
+}
+
+func (c *conn) leave() {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.listener.remove(c)
+}
+
+func (c *conn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}
+
+// remotePrefix returns HostPrefix of a remote address.
+func remotePrefix(a net.Addr) netip.Prefix {
+	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
+	return HostPrefix(parsed.Addr())
+}
+
+// HostPrefix returns the prefix of the addresses that are treated as one host: an IPv4 address, or the /64 network of
+// an IPv6 address. It returns the zero Prefix for an invalid address.
+func HostPrefix(ip netip.Addr) netip.Prefix {
+	const ofOneHost = 64
+	ip = ip.Unmap().WithZone("")
+	p, _ := ip.Prefix(min(ip.BitLen(), ofOneHost)) // an invalid address gives the zero Prefix
+	return p
+}

@@ -1,0 +1,276 @@
+package connlimit
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// peers is a listener that accepts fake connections from given addresses.
+type peers struct{ coming chan net.Conn }
+
+func (p peers) Accept() (net.Conn, error) {
+	c, more := <-p.coming
+	if !more {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+func (peers) Close() error   { return nil }
+func (peers) Addr() net.Addr { return &net.TCPAddr{} }
+
+// from is a fake connection with a remote address.
+type from struct {
+	net.Conn
+	addr   string
+	closed bool
+}
+
+func (f *from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr)) }
+func (f *from) Close() error         { f.closed = true; return nil }
+
+func (*from) Read(b []byte) (int, error) { return len(b), nil }
+
+// acceptor is a limited listener that accepts connections one by one.
+type acceptor struct {
+	t      *testing.T
+	l      net.Listener
+	coming chan net.Conn
+}
+
+func newAcceptor(t *testing.T, most int) acceptor {
+	t.Helper()
+	return newAcceptorWith(t, Limits{Connections: most})
+}
+
+func newAcceptorWith(t *testing.T, limits Limits) acceptor {
+	t.Helper()
+	coming := make(chan net.Conn, 1)
+	return acceptor{t, NewListener(peers{coming}, limits), coming}
+}
+
+// connect accepts a connection from an address.
+func (h acceptor) connect(addr string) (c *from, own net.Conn) {
+	h.t.Helper()
+	c = &from{addr: addr}
+	h.coming <- c
+	own, err := h.l.Accept()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return c, own
+}
+
+func open(list []*from) (n int) {
+	for _, c := range list {
+		if !c.closed {
+			n++
+		}
+	}
+	return n
+}
+
+// An address that opens many connections loses its own oldest connections. The connections of other addresses stay,
+// regardless of their age.
+func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
+	const most = 100
+	h := newAcceptor(t, most)
+	var good, greedy []*from
+	for i := range 10_000 {
+		if i%1000 == 0 {
+			c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i/1000))
+			good = append(good, c)
+		}
+		c, _ := h.connect("203.0.113.7:1")
+		greedy = append(greedy, c)
+		if n := open(good) + open(greedy[max(0, i-2*most):]); n > most {
+			t.Fatalf("%d connections are open, want at most %d", n, most)
+		}
+	}
+	if open(good) != 10 || open(greedy) != 90 || open(greedy[10_000-90:]) != 90 {
+		t.Errorf("%d of 10 connections of other addresses and %d of the busiest address are open, %d of them the "+
+			"newest; want 10, 90, 90",
+			open(good), open(greedy), open(greedy[10_000-90:]))
+	}
+}
+
+// If each address has one connection, the oldest connection is closed.
+func TestListenerClosesOldestConnection(t *testing.T) {
+	h := newAcceptor(t, 10)
+	var all []*from
+	for i := range 100 {
+		c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i))
+		all = append(all, c)
+	}
+	if open(all) != 10 || open(all[90:]) != 10 {
+		t.Errorf("%d connections are open, %d of them the newest; want 10", open(all), open(all[90:]))
+	}
+}
+
+// Closed and exempt connections do not count. Exempt connections stay open.
+func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
+	h := newAcceptor(t, 2)
+	_, first := h.connect("192.0.2.1:1")
+	for range 2 {
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, own := h.connect("192.0.2.1:2")
+	Exempt(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
+	Exempt(kept) // not a limited connection
+	var later []*from
+	for range 5 {
+		c, _ := h.connect("192.0.2.1:3")
+		later = append(later, c)
+	}
+	if kept.closed || open(later) != 2 {
+		t.Errorf("the exempt connection is closed: %t; %d others are open, want 2", kept.closed, open(later))
+	}
+	close(h.coming)
+	if _, err := h.l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("error of the listener: %v", err)
+	}
+	if d := h.l.(*limitListener); len(d.open) != 2 {
+		t.Errorf("%d connections are counted, want 2", len(d.open))
+	}
+}
+
+// When all connections together hold too many bytes, the address that holds the most loses its largest
+// connection. Other addresses lose no connection.
+func TestHeldBytesAreLimited(t *testing.T) {
+	var evicted []string
+	h := newAcceptorWith(t, Limits{Connections: 100, Bytes: 1000,
+		OnEvict: func(address netip.Prefix, connections, bytes int) {
+			evicted = append(evicted, fmt.Sprintf("%s %d %d", address, connections, bytes))
+		}})
+	honest, honestConn := h.connect("192.0.2.1:1")
+	small, smallConn := h.connect("203.0.113.7:1")
+	large, largeConn := h.connect("203.0.113.7:2")
+	AddBytes(smallConn, 300)
+	AddBytes(tls.Server(largeConn, &tls.Config{MinVersion: tls.VersionTLS12}), 600)
+	AddBytes(honestConn, 100)
+	if large.closed || small.closed || honest.closed {
+		t.Fatal("a connection was closed at the limit")
+	}
+	AddBytes(honestConn, 200)
+	if !large.closed || small.closed || honest.closed {
+		t.Errorf("closed: the largest %t, another one of its address %t, one of another address %t; want "+
+			"only the largest", large.closed, small.closed, honest.closed)
+	}
+	AddBytes(largeConn, -600) // the bytes of a closed connection do not count
+	AddBytes(smallConn, 400)
+	if small.closed || honest.closed {
+		t.Error("a connection was closed at the limit, after another one was closed")
+	}
+	AddBytes(honestConn, -300)
+	if err := smallConn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l := h.l.(*limitListener); l.held != 0 || len(l.open) != 1 {
+		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, len(l.open))
+	}
+	_, one := h.connect("203.0.113.7:3")
+	AddBytes(one, 1001) // above the limit
+	if diff := cmp.Diff([]string{"203.0.113.7/32 2 900", "203.0.113.7/32 1 1001"}, evicted); diff != "" {
+		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
+	for i := range 200 {
+		h.connect(fmt.Sprintf("192.0.2.9:%d", i+1))
+	}
+	if len(evicted) != 2+101 || evicted[2] != "192.0.2.9/32 99 0" {
+		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted),
+			evicted[:3])
+	}
+	AddBytes(&from{}, 1) // not a limited connection
+}
+
+// A peer that sends too many bytes loses its connection, and other peers do not. Bytes count until the connection is
+// closed.
+func TestReadsAreLimited(t *testing.T) {
+	var evicted []string
+	dialed := map[string]*from{}
+	dial := LimitReads(func(_ context.Context, _, addr string) (net.Conn, error) {
+		dialed[addr] = &from{addr: addr}
+		return dialed[addr], nil
+	}, 1000, func(a netip.Prefix, connections, bytes int) {
+		evicted = append(evicted, fmt.Sprintf("%s %d %d", a, connections, bytes))
+	})
+	open := func(addr string, bytes int) net.Conn {
+		c, err := dial(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, bytes)); n != bytes || err != nil {
+			t.Fatalf("read %d bytes, error %v", n, err)
+		}
+		return c
+	}
+	for range 3 { // 500 bytes at a time
+		if err := open("192.0.2.1:1", 500).Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("192.0.2.2:1", 400)
+	open("203.0.113.7:1", 450)
+	open("203.0.113.7:2", 140)
+	open("192.0.2.3:1", 100)
+	if diff := cmp.Diff([]string{"203.0.113.7/32 2 590"}, evicted); diff != "" || !dialed["203.0.113.7:1"].closed ||
+		dialed["192.0.2.2:1"].closed {
+		t.Errorf("evicted (-want +got):\n%s", diff)
+	}
+}
+
+func TestHostPrefix(t *testing.T) {
+	got := map[string]string{}
+	for _, addr := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:2", "[2001:db8:1:2:3::4]:5", "[fe80::1%eth0]:6"} {
+		got[addr] = remotePrefix((&from{addr: addr}).RemoteAddr()).String()
+	}
+	got["unix"] = remotePrefix(&net.UnixAddr{Name: "/run/x"}).String()
+	want := map[string]string{
+		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:2": "192.0.2.1/32",
+		"[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:6": "fe80::/64",
+		"unix": "invalid Prefix",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("prefixes (-want +got):\n%s", diff)
+	}
+}
+
+func TestServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cancel()
+		_, _ = io.WriteString(w, "done")
+	}), ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, server, l, time.Minute) }()
+	response, err := http.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "done" {
+		t.Errorf("a request in progress when ctx is done: %q, %v", body, err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+
+	if err := Serve(t.Context(), &http.Server{ReadHeaderTimeout: time.Minute}, l, 0); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("served on a closed listener: %v", err)
+	}
+}

@@ -1,0 +1,177 @@
+package kubelet
+
+import (
+	"container/list"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/koupleless/koupsandbox/controller/redact"
+)
+
+// Limits of an EventLog.
+const (
+	// maxEntries is the maximum number of entries of a module.
+	maxEntries = 200
+	// maxDetail is the maximum size of a detail in bytes. It is enough for the beginning of a stack trace.
+	maxDetail = 4 << 10
+	// maxSize is the maximum size in bytes. It is enough for 2,000 modules with 200 typical entries each.
+	maxSize = 32 << 20
+	// The estimated sizes in bytes of an entry and of a module, without texts, and of a version.
+	entryCost   = 96
+	historyCost = 512
+	versionCost = 256
+)
+
+// EventLog contains the last events of modules on bases. Above 32 MiB, it removes the modules whose last event is the
+// oldest. The methods may be called concurrently.
+type EventLog struct {
+	limit int // maxSize, except in tests
+
+	mu        sync.Mutex
+	histories map[moduleKey]*history
+	byUse     *list.List // of *history, most recently used first
+	size      int
+	last      uint64
+}
+
+// moduleKey identifies a module on a base, in any version.
+type moduleKey struct{ identity, biz string }
+
+type history struct {
+	key     moduleKey
+	use     *list.Element
+	entries []numbered
+	size    int
+	known   map[string]version // versions in the last list of the base
+}
+
+type numbered struct {
+	LogEntry
+	number uint64 // increases over all modules
+	added  time.Time
+}
+
+// NewEventLog returns an empty EventLog.
+func NewEventLog() *EventLog {
+	return &EventLog{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
+}
+
+// Add adds an entry for a module on a base. It removes credentials from URLs in the detail, and truncates the detail to
+// 4 KiB. It does not block.
+func (l *EventLog) Add(identity, biz string, e LogEntry) {
+	e.Detail = clip(e.Detail)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(l.history(moduleKey{identity, biz}), e)
+}
+
+// history returns the history of a module, which it adds if necessary. The caller holds the lock, as for add and grow.
+func (l *EventLog) history(key moduleKey) *history {
+	h, there := l.histories[key]
+	if !there {
+		h = &history{key: key}
+		h.use = l.byUse.PushFront(h)
+		l.histories[key] = h
+		l.grow(h, historyCost+len(key.identity)+len(key.biz))
+	}
+	l.byUse.MoveToFront(h.use)
+	return h
+}
+
+func (l *EventLog) add(h *history, e LogEntry) {
+	l.last++
+	grown := cost(e)
+	if len(h.entries) == maxEntries {
+		grown -= cost(h.entries[0].LogEntry)
+		h.entries = slices.Delete(h.entries, 0, 1)
+	}
+	h.entries = append(h.entries, numbered{e, l.last, time.Now()})
+	l.grow(h, grown)
+}
+
+// grow changes the recorded size of a module, and removes other modules until the log does not exceed its maximum size.
+func (l *EventLog) grow(h *history, by int) {
+	h.size += by
+	l.size += by
+	for l.size > l.limit && l.byUse.Len() > 1 {
+		oldest := l.byUse.Remove(l.byUse.Back()).(*history)
+		delete(l.histories, oldest.key)
+		l.size -= oldest.size
+	}
+}
+
+// share selects the entries of a module that belong to one Pod.
+type share struct {
+	// from is the time at which the controller first saw the Pod on the base. The zero time includes all entries.
+	from time.Time
+	// versions are the versions that the Pod has requested; nil includes all versions.
+	versions []string
+}
+
+func (s share) has(version string) bool {
+	return s.versions == nil || slices.Contains(s.versions, version)
+}
+
+// present returns entries for the current state of a module, for a Pod without entries. The result is empty if the base
+// does not list the module.
+func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, there := l.histories[key]
+	if !there {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.known)) {
+		if v := h.known[name]; of.has(name) {
+			entries = append(entries,
+				LogEntry{At: v.latest.At, Version: name, Event: "is " + string(v.state),
+					Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
+		}
+	}
+	return entries
+}
+
+// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they were
+// added. It also returns the number of the last entry of the module.
+func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h, there := l.histories[key]
+	if !there {
+		return nil, number
+	}
+	for _, n := range h.entries {
+		if n.number <= number {
+			continue
+		}
+		number = n.number
+		if !n.added.Before(of.from) && of.has(n.Version) {
+			entries = append(entries, n.LogEntry)
+		}
+	}
+	return entries, number
+}
+
+// sortByTime sorts entries by time, because states are added later than they occur on the base.
+func sortByTime(entries []LogEntry) {
+	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
+}
+
+func cost(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
+
+// clip removes credentials from a text and truncates it. The result does not keep the long text in memory.
+func clip(s string) string {
+	s = redact.Text(s)
+	if len(s) <= maxDetail {
+		return s
+	}
+	end := maxDetail
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.Clone(s[:end]) + " …"
+}

@@ -1,0 +1,97 @@
+package vpod
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/plan"
+)
+
+// The install record of a base has the versions that were installed for Pods. A Pod may be deleted while its base is
+// unreachable or no controller runs. From the record, the controller then knows which versions it must uninstall.
+// Versions without a record were never requested by a Pod, and stay.
+
+// recordedVersion is one version in an install record.
+type recordedVersion struct {
+	Name    string `json:"n"`
+	Version string `json:"v"`
+	// URL is the URL of the installed jar; empty if it is unknown.
+	URL string `json:"u,omitempty"`
+}
+
+// maxInstallRecord is the maximum size of an install record in bytes. All annotations of an object have at most 256
+// KiB. If a record would be larger, it omits the URLs. If that is not enough, it omits versions.
+const maxInstallRecord = 64 << 10
+
+// InstallRecord returns the install record of a base as JSON; empty if no version is installed. The caller saves the
+// record outside of this process, and passes it to Serve later.
+func (p *Provider) InstallRecord(identity string) string {
+	var all []recordedVersion
+	p.store.read(func() {
+		for name, l := range p.store.byBase[identity] {
+			for version, installed := range l.memory.Installed {
+				all = append(all, recordedVersion{name, version, installed.URL})
+			}
+		}
+	})
+	if len(all) == 0 {
+		return ""
+	}
+	slices.SortFunc(all, func(a, b recordedVersion) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	text, _ := json.Marshal(all) // strings always marshal
+	if len(text) > maxInstallRecord {
+		for i := range all {
+			all[i].URL = ""
+		}
+		text, _ = json.Marshal(all)
+	}
+	for len(text) > maxInstallRecord {
+		all = all[:len(all)/2]
+		text, _ = json.Marshal(all)
+	}
+	return string(text)
+}
+
+// restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install before it
+// stopped: the base may still execute it until inDoubt.
+func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt time.Time) error {
+	if installRecord == "" {
+		return nil
+	}
+	var all []recordedVersion
+	if err := json.Unmarshal([]byte(installRecord), &all); err != nil {
+		return fmt.Errorf("reading the install record of base %q: %w", identity, err)
+	}
+	s.change(func() {
+		for _, r := range all {
+			s.ensureSlot(slotKey{identity, r.Name}).memory.Installed[r.Version] = plan.InstalledVersion{URL: r.URL,
+				InDoubtUntil: inDoubt}
+		}
+	})
+	return nil
+}
+
+// ExpectBaseline records the modules that a base installs at its start as its baseline. They are uninstalled if no Pod
+// requests them within baselinePodTimeout.
+func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
+	until := time.Now().Add(p.opts.TimeScale.Of(baselinePodTimeout))
+	p.store.change(func() {
+		for _, m := range modules {
+			l := p.store.ensureSlot(slotKey{identity, m.Name})
+			l.memory.Installed[m.Version] = plan.InstalledVersion{URL: m.URL, ExpectedUntil: until}
+		}
+	})
+	p.opts.InstallRecordChanged(identity)
+	for _, m := range modules {
+		p.operators.Add(slotKey{identity, m.Name})
+	}
+}
+
+// baselinePodTimeout limits the time until the base has its baseline and the scheduler has bound the Pods for it.
+const baselinePodTimeout = 10 * time.Minute

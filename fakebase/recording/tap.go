@@ -1,0 +1,122 @@
+package recording
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	mqtt "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// The identity of the recorded base, its client ID, and the prefix of its topics.
+const (
+	Identity = "b1"
+	clientID = "koupleless@@@" + Identity
+	root     = "koupleless_dev/" + Identity + "/"
+)
+
+// Tap records the packets and requests of a base. It is a hook of the broker, and a Controller adds HTTP requests. Its
+// methods may be called concurrently.
+type Tap struct {
+	mqtt.HookBase
+	// Subscribed gets a value when the base has connected to the broker, subscribed, and requested its baseline.
+	Subscribed chan struct{}
+
+	answers chan Message // responses to commands
+
+	mu    sync.Mutex
+	sent  []Sent
+	first chan struct{} // closed by the first packet or request after Reset
+}
+
+// NewTap returns an empty Tap.
+func NewTap() *Tap {
+	return &Tap{Subscribed: make(chan struct{}, 100), answers: make(chan Message, 1000)}
+}
+
+// ID implements mqtt.Hook.
+func (t *Tap) ID() string { return "tap" }
+
+// Provides implements mqtt.Hook.
+func (t *Tap) Provides(b byte) bool { return b == mqtt.OnPacketRead }
+
+// OnPacketRead records a packet.
+func (t *Tap) OnPacketRead(c *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
+	if c.ID != clientID && (pk.FixedHeader.Type != packets.Connect || pk.Connect.ClientIdentifier != clientID) {
+		return pk, nil
+	}
+	t.add(sentPackets(pk)...)
+	if pk.FixedHeader.Type == packets.Publish {
+		switch topic := strings.TrimPrefix(pk.TopicName, root); topic {
+		case "base/heart":
+		case "base/queryBaseline":
+			t.Subscribed <- struct{}{}
+		default:
+			t.answers <- Message{Topic: topic, Payload: string(pk.Payload)}
+		}
+	}
+	return pk, nil
+}
+
+func (t *Tap) add(sent ...Sent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent = append(t.sent, sent...)
+	if t.first != nil && len(t.sent) > 0 {
+		close(t.first)
+		t.first = nil
+	}
+}
+
+// Reset deletes the recorded packets and requests. It returns a channel that is closed by the next one.
+func (t *Tap) Reset() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sent, t.first = nil, make(chan struct{})
+	return t.first
+}
+
+// Sent returns the packets and requests since Reset. The result is not nil.
+func (t *Tap) Sent() []Sent {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]Sent{}, t.sent...)
+}
+
+// Controller receives the HTTP heartbeats of one base. Its methods may be called concurrently.
+type Controller struct {
+	Tap *Tap
+
+	mu   sync.Mutex
+	mode Event
+}
+
+// Set makes the controller hang (ControllerHangs), fail (ControllerFails) or succeed (any other event).
+func (c *Controller) Set(mode Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mode = mode
+}
+
+// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base cancels
+// the request.
+func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		body = []byte(err.Error()) // visible in the recording
+	}
+	c.Tap.add(sentRequest(r, string(body)))
+	c.mu.Lock()
+	mode := c.mode
+	c.mu.Unlock()
+	switch mode {
+	case ControllerHangs:
+		<-r.Context().Done()
+	case ControllerFails:
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		_, _ = io.WriteString(w, "SUCCESS") // the base may have disconnected
+	}
+}

@@ -1,0 +1,159 @@
+package fuzz
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+)
+
+// disrupt renders the beginning of a disturbance, and its end if it ends before the next move. A resource that is
+// disturbed already is left as it is.
+func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
+	disturbed := slices.ContainsFunc(r.open, func(o open) bool {
+		return kind.resource != "" && o.kind.resource == kind.resource ||
+			kind.drains() && o.kind.drains() && o.action.Base == m.Base
+	})
+	if disturbed || r.starting && kind.resource == controllers {
+		return
+	}
+	o := open{action: m, kind: kind, until: i + m.Lasts}
+	switch {
+	case kind.drains():
+		r.add(m.Do+" at "+m.Base, v1alpha1.Action{Base: r.s.drain(v1alpha1.BaseNames{m.Base})})
+	case kind.fault != nil:
+		o.fault = r.inject(m, kind)
+	default:
+		r.component(m.Do, kind, kind.do, m.Replica)
+	}
+	r.open = append(r.open, o)
+	if m.Lasts == 0 {
+		r.endDue(func(o open) bool { return o.until <= i })
+	}
+}
+
+// drain drains the Nodes of bases. If the schedule has bare Pods, which are not recreated, it only cordons the Nodes.
+func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
+	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod }) {
+		return &v1alpha1.BaseAction{Cordon: bases}
+	}
+	return &v1alpha1.BaseAction{Drain: &v1alpha1.BaseDrain{Bases: bases, NoWait: true}}
+}
+
+func (r *renderer) component(name string, kind *actionSpec, do string, replica int) {
+	a := &v1alpha1.ComponentAction{Do: do}
+	switch kind.resource {
+	case controllers:
+		if replica > 1 {
+			a.Replica = ptr.To(replica)
+		}
+		r.within(name, r.s.settle(), v1alpha1.Action{Controller: a})
+	case broker:
+		r.within(name, r.s.settle(), v1alpha1.Action{Broker: a})
+	case apiServer:
+		r.within(name, r.s.settle(), v1alpha1.Action{APIServer: a})
+	case controllerManager:
+		r.within(name, r.s.settle(), v1alpha1.Action{ControllerManager: a})
+	case scheduler:
+		r.within(name, r.s.settle(), v1alpha1.Action{Scheduler: a})
+	}
+}
+
+func (r *renderer) inject(m Action, kind *actionSpec) string {
+	s, name := v1alpha1.FaultSet{Target: kind.target, Replica: r.of(m, kind), Fault: r.named(*kind.fault)}, m.Do
+	if m.Base != "" {
+		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
+	}
+	if kind.target == v1alpha1.TargetBase {
+		s.Fault.MayNotFire = kind.target.Observed(s.Fault.Kind)
+	} else {
+		s.Fault.Skip, s.Fault.MayNotFire, s.Fault.For = m.Skip, true, fault.Duration(time.Minute)
+	}
+	if kind.target == v1alpha1.TargetAPI && kind.affectsSingleMessages() && !r.s.needsOwnSandbox() {
+		s.Fault.Match.Namespace = "${{ run.namespace }}"
+	}
+	r.add(name, set(s))
+	return s.Fault.ID
+}
+
+func (r *renderer) named(f v1alpha1.Fault) v1alpha1.Fault {
+	r.n++
+	f.ID = fmt.Sprintf("f%d", r.n)
+	return f
+}
+
+func set(s v1alpha1.FaultSet) v1alpha1.Action {
+	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
+}
+
+// of returns the controller that a fault is set for; nil = all. A fault that kills a controller is set for one, which
+// is started at the end.
+func (r *renderer) of(m Action, kind *actionSpec) *int {
+	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
+		return ptr.To(m.Replica)
+	}
+	return nil
+}
+
+// endDue ends the disturbances that are due. A disturbance that prevents the end of others ends first.
+func (r *renderer) endDue(due func(open) bool) {
+	var ending, rest []open
+	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })
+	for _, o := range r.open {
+		if due(o) || needed && o.kind.resource == apiServer {
+			ending = append(ending, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	r.open = rest
+	first := []string{apiProxy, brokerConnection, apiServer, controllerManager, scheduler, broker, controllers, ""}
+	slices.SortStableFunc(ending, func(a, b open) int {
+		return slices.Index(first, a.kind.resource) - slices.Index(first, b.kind.resource)
+	})
+	var pause time.Duration
+	for _, o := range ending {
+		pause = max(pause, o.action.For)
+	}
+	if pause > 0 {
+		r.add("", v1alpha1.Action{
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: pause}, Reason: "the disturbance lasts"}})
+	}
+	for _, o := range ending {
+		r.undo(o, rest)
+	}
+}
+
+func (r *renderer) undo(o open, rest []open) {
+	if o.kind.drains() {
+		r.within("end of "+o.action.Do+" at "+o.action.Base, r.s.settle(),
+			v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.action.Base}}})
+		return
+	}
+	if o.fault != "" {
+		r.add("end of "+o.action.Do,
+			v1alpha1.Action{Fault: &v1alpha1.FaultAction{Clear: &v1alpha1.FaultSelector{IDs: []string{o.fault}}}})
+	}
+	do := "resume"
+	if o.kind.resource == apiProxy || o.kind.resource == brokerConnection || o.kind.resource == "" {
+		return
+	}
+	switch {
+	case o.kind.fault != nil: // it may not have killed the controller
+		do = "restart"
+	case o.kind.do == "kill":
+		do = "start"
+	}
+	r.component("end of "+o.action.Do, o.kind, do, o.action.Replica)
+	// A controller becomes ready when it reaches the API server and the broker.
+	if away := slices.ContainsFunc(rest,
+		func(o open) bool { return slices.Contains([]string{apiServer, broker, apiProxy, brokerConnection}, o.kind.resource) }); away &&
+		o.kind.resource == controllers && do != "resume" {
+		r.steps[len(r.steps)-1].Background, r.starting = true, true
+	}
+}
