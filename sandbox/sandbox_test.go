@@ -188,7 +188,7 @@ func TestRejectedUpClosesConnection(t *testing.T) {
 	daemon.Start()
 	defer daemon.Close()
 	if _, err := sandbox.Up(t.Context(), o); err == nil ||
-		!strings.Contains(err.Error(), "was up before and is left as it is") {
+		!strings.Contains(err.Error(), "was already running and keeps its state") {
 		t.Errorf("up returned %v", err)
 	}
 	select {

@@ -438,7 +438,7 @@ func TestActions(t *testing.T) {
 		"restart a base": {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "",
 			[]string{"restart base-1 true"}},
 		"more bases": {"base.add", `{"count":"2"}`, nil, 200,
-			`{"message":"2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
+			`{"message":"…2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
 		"a component": {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
 		"requests": {"traffic.start", `{"namespace":"default","service":"stock","module":"biz1"}`, nil, 200, "",
 			[]string{`traffic "" board default/stock biz1 20`}},
@@ -555,8 +555,8 @@ func TestNoSessionNoData(t *testing.T) {
 	}
 }
 
-func TestABoardNeedsSomethingToLookAt(t *testing.T) {
-	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "something to look at") {
+func TestBoardNeedsSomethingToShow(t *testing.T) {
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "to show") {
 		t.Errorf("error %v", err)
 	}
 }
