@@ -85,7 +85,7 @@ func (r *live) act(button string, values map[string]string) string {
 				`; e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", { bubbles: true })); } 0`,
 			nil))
 	}
-	r.click("dialog .main", "Do it")
+	r.click("dialog .main", "Run")
 	r.wait(`document.querySelector("dialog [role=status], dialog [role=alert]")`)
 	message := get[string](r.page, `document.querySelector("dialog [role=status], dialog [role=alert]").textContent`)
 	r.keys(kb.Escape)
@@ -151,12 +151,12 @@ func aFault(t *testing.T, r *live) {
 	r.look("")
 	r.click(".card", "base-2")
 	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
-	r.does("Set a fault", nil, "fault latency-1 (latency) is set on base-2")
+	r.does("Set a fault", nil, "fault latency-1 (latency) was set on base-2")
 	faults, err := r.up.Faults(t.Context(), "")
 	if err != nil || len(faults.Faults) != 1 || faults.Faults[0].Kind != "latency" {
 		t.Fatalf("there are the faults %v, error %v; want one of kind latency", faults, err)
 	}
 	r.shot("real-sandbox")
 	r.look("view=components&sel=fault:base-2/" + faults.Faults[0].ID)
-	r.does("Clear", nil, "fault latency-1 is cleared")
+	r.does("Clear", nil, "fault latency-1 was cleared")
 }

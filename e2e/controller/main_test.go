@@ -84,7 +84,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 // rightsSufficed checks that the API server has refused nothing to the
 // controller, which has the permissions of deploy.Objects.
 func rightsSufficed() error {
-	log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+	log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 	if err != nil {
 		return fmt.Errorf("reading what the controller was refused: %w", err)
 	}

@@ -53,7 +53,7 @@ type process struct {
 // controllerCommand prepares the program with nothing but the given environment
 // and the rights that deploy.Objects give.
 func controllerCommand(env map[string]string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, box.ControllerProgram))
+	cmd := exec.Command(filepath.Join(programs, box.ControllerBinary))
 	cmd.Env = []string{
 		"KUBECONFIG=" + filepath.Join(shared.Folder(), "module-controller.kubeconfig"),
 		"METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0",

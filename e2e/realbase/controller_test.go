@@ -248,7 +248,7 @@ func told(t *testing.T, identity string, modules int) {
 	t.Helper()
 	want := fmt.Sprintf(`msg="a base queried its baseline" base=%s modules=%d`, identity, modules)
 	eventually(t, "the controller answers with a baseline", func(context.Context) error {
-		log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+		log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 		if err == nil && !strings.Contains(string(log), want) {
 			err = fmt.Errorf("its log has no line with %s", want)
 		}
