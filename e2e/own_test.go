@@ -32,7 +32,7 @@ func TestOwnController(t *testing.T) {
 	b := ownBox(t)
 	s := spec(false)
 	s.Controller = v1alpha1.Controller{
-		Command: []string{filepath.Join(b.Bin, box.ControllerProgram)}, Env: bundled,
+		Command: []string{filepath.Join(b.Bin, box.ControllerBinary)}, Env: bundled,
 		Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 	}
 	s.Bases = v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}

@@ -1,3 +1,3 @@
-// Package sandbox puts a whole Koupleless platform on one machine: a Kubernetes
-// API, an MQTT broker, simulated bases and the module controller.
+// Package sandbox runs a complete Koupleless platform on one machine: a Kubernetes API server, an MQTT broker,
+// simulated bases and the module controller.
 package sandbox

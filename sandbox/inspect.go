@@ -12,9 +12,8 @@ import (
 
 const statusTime = 5 * time.Second
 
-// Inspect returns the status of a sandbox, with each base if bases is true. A
-// sandbox whose daemon is gone is described from its run records. ErrNotUp,
-// wrapped, says that there is no sandbox of the name.
+// Inspect returns the status of a sandbox, with each base if bases is true. If its daemon is not running, the
+// status is derived from the run records. If the sandbox does not exist, the error wraps ErrNotUp.
 func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -29,34 +28,33 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 			return status, nil
 		}
 	}
-	if !dir.Used() {
-		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+	if !dir.InUse() {
+		return nil, fmt.Errorf("sandbox %q is %w; create it with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}
-	return dead(dir)
+	return statusFromRecords(dir)
 }
 
-func dead(dir state.Dir) (*Status, error) {
+func statusFromRecords(dir state.Dir) (*Status, error) {
 	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(),
 		Problems: []string{
-			fmt.Sprintf("its daemon is gone; clean up with: koupsandbox down --name %s, or bring it up again",
+			fmt.Sprintf("its daemon is not running; remove the sandbox with: koupsandbox down --name %s, or run up again",
 				dir.Name())}}
 	records, err := supervise.Records(dir.Run())
 	for _, r := range records {
 		c := control.Component{Name: r.Name, State: supervise.Exited, PID: r.PID, StartedAt: r.StartedAt,
-			Reason: "it does not run", Log: dir.Log(r.Name)}
+			Reason: "not running", Log: dir.Log(r.Name)}
 		if r.Running {
-			c.State, c.Reason = supervise.Running, "it runs, left over without its daemon"
+			c.State, c.Reason = supervise.Running, "still running, but its daemon is not"
 		}
 		status.Components = append(status.Components, c)
 	}
 	if err != nil {
-		return status, fmt.Errorf("describing sandbox %q: %w", dir.Name(), err)
+		return status, fmt.Errorf("reading the run records of sandbox %q: %w", dir.Name(), err)
 	}
 	return status, nil
 }
 
-// List returns the status of every sandbox that is up, or was when its daemon
-// died, sorted by name.
+// List returns the status of every sandbox that is up or whose daemon has ended unexpectedly, sorted by name.
 func List(ctx context.Context, home string) ([]*Status, error) {
 	names, err := state.Home(home).Names()
 	if err != nil {
@@ -64,8 +62,8 @@ func List(ctx context.Context, home string) ([]*Status, error) {
 	}
 	list := []*Status{}
 	for _, name := range names {
-		if !state.Home(home).Dir(name).Used() {
-			continue // nothing but the logs of a failed up
+		if !state.Home(home).Dir(name).InUse() {
+			continue // only the logs of a failed up
 		}
 		status, err := Inspect(ctx, home, name, false)
 		if err != nil {

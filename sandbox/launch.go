@@ -21,14 +21,14 @@ import (
 const (
 	daemonLog = "daemon"
 	lastLines = 10
-	// reachPeriod is the time between two attempts to reach a daemon that starts.
+	// reachPeriod is the time between two attempts to connect to a starting daemon.
 	reachPeriod = 5 * time.Millisecond
 )
 
-// RunDaemon is the other side of Up, in the process that it starts: the daemon of the sandbox with
-// that state folder. It blocks until the sandbox has been taken down, or ctx has ended.
-func RunDaemon(ctx context.Context, folder string, programs Programs, logger *slog.Logger) error {
-	return daemon.New(daemon.Options{Dir: state.Dir(folder), Programs: programs, Logger: logger}).Start(ctx)
+// RunDaemon runs the daemon of the sandbox with the given state directory, in the process that Up has started.
+// It blocks until the sandbox is taken down or ctx ends.
+func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.Logger) error {
+	return daemon.New(daemon.Options{Dir: state.Dir(dir), Binaries: programs, Logger: logger}).Start(ctx)
 }
 
 type process struct {
@@ -37,26 +37,26 @@ type process struct {
 	err  error // read after done
 }
 
-// end blocks until the daemon has ended; it kills one that does not when ctx ends.
-// A daemon whose up has failed, or whose command went away, ends by itself.
+// end blocks until the daemon has ended, and kills it when ctx ends. A daemon ends by itself if its up has
+// failed, or if the command that holds it has disconnected.
 func (p *process) end(ctx context.Context) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		_ = p.cmd.Process.Kill() // it may have ended by itself
+		_ = p.cmd.Process.Kill() // the process may have ended
 	}
 }
 
-// launch starts the daemon, and blocks until its control API can be reached. The daemon has its own session: neither
-// Ctrl-C nor the end of the terminal reaches it.
+// launch starts the daemon, and blocks until its control API answers. The daemon runs in its own session, so
+// that it receives neither Ctrl-C nor the end of the terminal.
 func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 	log, err := os.OpenFile(dir.Log(daemonLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the daemon's log: %w", err)
 	}
-	defer func() { _ = log.Close() }() // the daemon has its own
-	cmd := exec.Command(o.Programs.Daemon, "daemon", "--dir", string(dir),
-		"--controlplane", o.Programs.ControlPlane, "--controller", o.Programs.Controller, "--base", o.Programs.Base)
+	defer func() { _ = log.Close() }() // the daemon has its own descriptor
+	cmd := exec.Command(o.Binaries.Daemon, "daemon", "--dir", string(dir),
+		"--controlplane", o.Binaries.ControlPlane, "--controller", o.Binaries.Controller, "--base", o.Binaries.Base)
 	cmd.Env = supervise.DaemonEnviron(os.Environ(), daemon.EffectiveProvider(o.Config) == v1alpha1.ProviderExisting)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -71,7 +71,7 @@ func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 	err = wait.PollUntilContextCancel(ctx, reachPeriod, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.done:
-			return false, fmt.Errorf("the daemon ended at once (%w)\nlast lines of %s:\n  %s", p.err,
+			return false, fmt.Errorf("the daemon ended immediately (%w)\nlast lines of %s:\n  %s", p.err,
 				dir.Log(daemonLog),
 				strings.Join(supervise.Tail(dir.Log(daemonLog), 0, lastLines), "\n  "))
 		default:

@@ -11,18 +11,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// envLength is how much of a sandbox's name goes into its own environment: the value of a Node
-// label has 63 characters at most.
+// envLength is the maximum number of characters of a sandbox name in a generated environment. The value of a
+// Node label has at most 63 characters.
 const envLength = 50
 
 // resolve returns a copy of the configuration with the values that depend on an earlier run or on this machine.
 // It replaces the provider auto, and generates an environment for an existing cluster or an external broker.
-// notes has a sentence for each value that it has set.
+// notes has one sentence for each value that it has set.
 func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string,
 	err error) {
 	c := *config
 	var earlier *v1alpha1.Sandbox
-	if dir.Used() {
+	if dir.InUse() {
 		earlier, err = effective(dir)
 		if err != nil {
 			return nil, nil, err
@@ -46,9 +46,8 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 	return &c, notes, nil
 }
 
-// resolveProvider replaces the provider auto by the one that an earlier run has left something
-// with; else by kind where a container engine has all that it takes, without a download; else by
-// embedded.
+// resolveProvider replaces the provider auto: by the provider of an earlier run that still has objects, by kind
+// if a container engine has the node image, and otherwise by embedded.
 func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
 	if earlier != nil {
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
@@ -56,7 +55,7 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	}
 	if spec.Speed > 1 {
 		spec.Provider = v1alpha1.ProviderEmbedded
-		return "the provider is embedded, because a speed needs it"
+		return "the provider is embedded, because it is required for a time scale"
 	}
 	image, err := kind.LocalImage(ctx, string(spec.Kind.Engine))
 	if err != nil {
@@ -67,10 +66,10 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	return "the provider is kind, because a container engine has its node image " + image
 }
 
-// ownEnv reports whether up generates an environment that no other sandbox or controller uses.
+// ownEnv reports whether up generates a unique environment for the sandbox.
 func ownEnv(config *v1alpha1.Sandbox) bool { return shared(config) && config.Spec.Env == "" }
 
-// shared reports whether the sandbox uses a cluster or a broker that may have other users.
+// shared reports whether the cluster or the broker of the sandbox may have other users.
 func shared(config *v1alpha1.Sandbox) bool {
 	return config.Spec.Broker.URL != "" || config.Spec.Provider == v1alpha1.ProviderExisting
 }

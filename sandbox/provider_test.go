@@ -14,7 +14,7 @@ import (
 
 // A sandbox on an external broker or in an existing cluster has a unique environment. It keeps this environment
 // after its daemon has ended without a down, unless the user sets another one.
-func TestEnvironmentOfItsOwn(t *testing.T) {
+func TestGeneratedEnvironment(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.Spec{
 		"external broker": {Provider: v1alpha1.ProviderEmbedded,
 			Broker: v1alpha1.Broker{URL: "mqtt://broker.example"}},
@@ -26,7 +26,7 @@ func TestEnvironmentOfItsOwn(t *testing.T) {
 	config.Spec.Provider = v1alpha1.ProviderEmbedded
 	if c, notes, err := resolve(t.Context(), state.Home(t.TempDir()).Dir("box"), config); err != nil ||
 		c.Spec.Env != "dev" || len(notes) > 0 {
-		t.Errorf("without others the environment is %q, %v; notes %q", c.Spec.Env, err, notes)
+		t.Errorf("without an existing cluster or external broker: environment %q, %v; notes %q", c.Spec.Env, err, notes)
 	}
 }
 
@@ -40,7 +40,7 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 		check.Must(t, err)
 		if told := len(notes) == 1 &&
 			strings.Contains(notes[0], "the environment is "+c.Spec.Env+", "); told != (env == "") {
-			t.Errorf("told about %q: %q", c.Spec.Env, notes)
+			t.Errorf("notes for the environment %q: %q", c.Spec.Env, notes)
 		}
 		return c
 	}
@@ -50,7 +50,7 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 		t.Errorf("two environments: %q and %q", first.Spec.Env, second.Spec.Env)
 	}
 	if given := resolved(home, "test"); given.Spec.Env != "test" {
-		t.Errorf("the environment that was given became %q", given.Spec.Env)
+		t.Errorf("the configured environment was changed to %q", given.Spec.Env)
 	}
 	dir := state.Home(home).Dir("box")
 	text, err := yaml.Marshal(first)
@@ -62,6 +62,6 @@ func ownEnvironment(t *testing.T, spec v1alpha1.Spec) {
 	}
 	check.Must(t, err)
 	if again := resolved(home, ""); again.Spec.Env != first.Spec.Env {
-		t.Errorf("after the end of a daemon in %q the environment is %q", first.Spec.Env, again.Spec.Env)
+		t.Errorf("environment %q after the end of a daemon with %q", again.Spec.Env, first.Spec.Env)
 	}
 }

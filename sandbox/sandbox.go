@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// endTime is how long a daemon that has nothing to remove may take to end, before it is killed with
-	// all that it has started.
+	// endTime is the timeout of a daemon that has nothing to remove. After it, the daemon and its processes are
+	// killed.
 	endTime = 15 * time.Second
-	// spareTime is how much longer a daemon that was told to end is waited for than it takes at most.
+	// spareTime is added to the maximum duration of a down when waiting for the daemon.
 	spareTime = 5 * time.Second
 )
 
 type (
-	// Event is one step of what goes on.
+	// Event reports the progress of a step.
 	Event = progress.Event
 	// Client is the control API of a running sandbox.
 	Client = control.Client
@@ -34,27 +34,27 @@ type (
 	Status = control.Status
 	// Base is one simulated base of a sandbox.
 	Base = control.Base
-	// AddRequest asks Client for more bases.
+	// AddRequest adds bases.
 	AddRequest = control.AddRequest
-	// RemoveRequest names the bases that Client is to remove.
+	// RemoveRequest selects bases to remove.
 	RemoveRequest = control.RemoveRequest
-	// RestartRequest says how Client is to restart a base.
+	// RestartRequest restarts a base.
 	RestartRequest = control.RestartRequest
-	// Action is what Client can do to a component: kill, pause, resume, restart, stop or start.
+	// Action is an action on a component: kill, pause, resume, restart, stop or start.
 	Action = supervise.Action
-	// ActRequest does something to a component.
+	// ActRequest performs an action on a component.
 	ActRequest = control.ActRequest
-	// ControllerRequest says what module controllers Client is to provide.
+	// ControllerRequest describes the required module controllers.
 	ControllerRequest = control.ControllerRequest
 	// FaultSelector selects faults.
 	FaultSelector = control.FaultSelector
-	// WatchRequest says what a stream of Client's events is to tell.
+	// WatchRequest selects the events of Client.Watch.
 	WatchRequest = control.WatchRequest
-	// Error is a failure that the daemon reports; its Code is an HTTP status.
+	// Error is an error that the daemon returns; its Code is an HTTP status.
 	Error = control.Error
-	// Component is a part of a sandbox, as Status lists it.
+	// Component is a component of a sandbox in its Status.
 	Component = control.Component
-	// Result says what an Up has done.
+	// Result is the result of an Up.
 	Result = control.UpResult
 )
 
@@ -63,24 +63,25 @@ var ErrNotUp = errors.New("not up")
 
 // Options of Up.
 type Options struct {
-	// Home is the folder with the folders of all sandboxes. Required.
+	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Config says what to bring up; it has passed v1alpha1.Complete. Required.
+	// Config is the configuration, after v1alpha1.Complete. Required.
 	Config *v1alpha1.Sandbox
-	// KeepBases keeps the number of bases of a running sandbox. Default: it becomes that of Config.
+	// KeepBases keeps the number of bases of a running sandbox. Default: the number is changed to the one in
+	// Config.
 	KeepBases bool
-	// BrokerPassword is that for the user's broker, spec.broker.url. Default: what is
-	// in spec.broker.passwordFile.
+	// BrokerPassword is the password of the external broker. Default: the content of spec.broker.passwordFile.
 	BrokerPassword string
-	// Programs to run. Required.
-	Programs Programs
-	// Held takes a sandbox that this Up starts down when the process ends, or Close is called. Default: it stays up.
-	Held bool
-	// Progress gets the steps. Default: nothing is told.
+	// Binaries to run. Required.
+	Binaries Binaries
+	// DownOnClose takes down a sandbox that this Up has started when the process ends or Close is called.
+	// Default: the sandbox keeps running.
+	DownOnClose bool
+	// Progress receives the progress. Default: progress is not reported.
 	Progress func(Event)
 }
 
-// Sandbox is a sandbox that is up. It is a Client of its daemon.
+// Sandbox is a running sandbox. It is a Client of its daemon.
 type Sandbox struct {
 	*Client
 	// Name of the sandbox.
@@ -90,33 +91,34 @@ type Sandbox struct {
 	// Result of the Up that returned it; nil from Open.
 	Result *Result
 
-	process *process // nil when the daemon was there before
-	letGo   func()   // of what Held holds
+	process     *process // nil if the daemon was already running
+	releaseHold func()   // ends the call of Hold; see Options.DownOnClose
 }
 
-// Close ends the connections to the daemon.
+// Close closes the connections to the daemon.
 func (s *Sandbox) Close() {
-	if s.letGo != nil {
-		s.letGo()
+	if s.releaseHold != nil {
+		s.releaseHold()
 	}
 	s.Client.Close()
 }
 
 func (s *Sandbox) hold(ctx context.Context) error {
-	ctx, s.letGo = context.WithCancel(context.WithoutCancel(ctx))
+	ctx, s.releaseHold = context.WithCancel(context.WithoutCancel(ctx))
 	held, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- s.Hold(ctx, func() { close(held) }) }()
 	select {
 	case <-held:
 		return nil
 	case err := <-ended:
-		return fmt.Errorf("tying the sandbox to this command: %w", err)
+		return fmt.Errorf("requesting the end of the sandbox with this command: %w", err)
 	}
 }
 
-// Wait blocks until the daemon that this Up has started ends, and returns its error, or until ctx ends.
+// Wait blocks until the daemon that this Up has started ends, and returns its error, or returns nil when ctx
+// ends.
 func (s *Sandbox) Wait(ctx context.Context) error {
-	var ended chan struct{} // nil if the daemon runs since an earlier Up
+	var ended chan struct{} // nil if the daemon was already running
 	if s.process != nil {
 		ended = s.process.done
 	}
@@ -128,10 +130,11 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Up brings a sandbox up, or brings a running one in line with the configuration, and blocks until everything is ready.
-// When it fails, or ctx ends, it stops what it has started. If it failed, it keeps the logs, and the error has their path.
-// It keeps a cluster of an earlier run. A concurrent Up of the same name fails with state.ErrBusy. For a folder that
-// koupsandbox has not created, Up returns state.ErrForeign and changes nothing.
+// Up creates a sandbox, or updates a running one to the configuration, and blocks until everything is ready. If
+// it fails or ctx ends, it stops everything that it has started. After a failure, it keeps the logs, and the
+// error has their path. It keeps a cluster of an earlier run. A concurrent Up of the same name fails with
+// state.ErrBusy. For a directory that koupsandbox has not created, Up returns state.ErrNotOwned and changes
+// nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -151,17 +154,17 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	var status *Status
 	s.Client, status, err = reach(ctx, dir)
 	if err != nil {
-		return nil, err // a daemon may be running: stop nothing
+		return nil, err // a daemon may be running, so nothing is stopped
 	}
 	if s.Client != nil {
-		if err := fits(name, status); err != nil {
+		if err := checkVersion(name, status); err != nil {
 			s.Close()
 			return nil, err
 		}
 		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("%w\nthe sandbox was up before and is left as it is; see: koupsandbox status", err)
+			return nil, fmt.Errorf("%w\nthe sandbox was already running and keeps its state; see: koupsandbox status", err)
 		}
 		return s, nil
 	}
@@ -187,7 +190,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	if err == nil {
 		s.Client = control.NewClient(dir.SocketPath())
 		s.Result, err = s.Up(ctx, request, o.Progress)
-		if err == nil && o.Held {
+		if err == nil && o.DownOnClose {
 			err = s.hold(ctx)
 		}
 		if err != nil {
@@ -195,43 +198,43 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		}
 	}
 	if err != nil {
-		return nil, undo(ctx, dir, s, found, err)
+		return nil, cleanUp(ctx, dir, s, found, err)
 	}
 	return s, nil
 }
 
-// foundCluster reports whether an earlier run has left a cluster that this configuration uses again.
+// foundCluster reports whether this configuration reuses a cluster of an earlier run.
 func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
-	lasts := func(s *v1alpha1.Sandbox) bool {
+	keepsCluster := func(s *v1alpha1.Sandbox) bool {
 		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable
 	}
 	earlier, err := effective(dir)
-	return err == nil && lasts(earlier) && lasts(config)
+	return err == nil && keepsCluster(earlier) && keepsCluster(config)
 }
 
-// prepare ends the processes of an earlier run, checks the programs, and makes the state folder.
+// prepare ends the processes of an earlier run, checks the binaries, and creates the state directory.
 func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
 	ended, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil {
 		return fmt.Errorf("cleaning up after an earlier run: %w", err)
 	}
-	if dir.Used() {
-		steps.Note(fmt.Sprintf("an earlier run ended without a down; ended %d left-over processes of it", len(ended)))
+	if dir.InUse() {
+		steps.Note(fmt.Sprintf("an earlier run ended without a down; stopped its remaining processes (%d)", len(ended)))
 	}
-	if err := checkPrograms(o.Programs, o.Config); err != nil {
+	if err := checkBinaries(o.Binaries, o.Config); err != nil {
 		return err
 	}
-	if err := checkVersions(ctx, o.Programs); err != nil {
+	if err := checkVersions(ctx, o.Binaries); err != nil {
 		return err
 	}
 	return dir.Create()
 }
 
-// undo ends what a failed or cancelled up has started, and returns the error to show. If found is true, it keeps the
-// cluster that existed before, and the folder.
-func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
+// cleanUp stops everything that a failed or cancelled up has started, and returns the error to show. If found is
+// true, it keeps the existing cluster and the state directory.
+func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
 	cancelled := ctx.Err() != nil
-	// The command's own context may have ended; ending things must not.
+	// The cleanup continues after the end of the command's context.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	if s.process != nil {
@@ -239,17 +242,17 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 	}
 	_, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil && !found {
-		return errors.Join(cause, err, kept(dir, s.Name)) // the run records are all that leads to the processes
+		return errors.Join(cause, err, keptError(dir, s.Name)) // only the run records identify the processes
 	}
 	if found {
 		return errors.Join(fmt.Errorf(
-			"%w\neverything that was started has been stopped, and what was there before is kept in %s: try again, "+
-				"or give it up with: koupsandbox down --name %s",
+			"%w\neverything that was started has been stopped; the objects of the earlier run and %s are kept: try again, "+
+				"or remove them with: koupsandbox down --name %s",
 			cause, dir, s.Name), err)
 	}
-	if dir.Used() { // a daemon that was killed has left more than processes
-		if _, forgetErr := forget(ctx, dir); forgetErr != nil {
-			return errors.Join(cause, err, forgetErr) // the folder stays for a down
+	if dir.InUse() { // a killed daemon leaves more than processes
+		if _, removeErr := removeObjects(ctx, dir); removeErr != nil {
+			return errors.Join(cause, err, removeErr) // keep the state directory for a down
 		}
 	}
 	err = errors.Join(err, dir.Remove(!cancelled))
@@ -259,8 +262,8 @@ func undo(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause erro
 	return errors.Join(cause, err)
 }
 
-// reach returns a client of the sandbox's daemon and the daemon's status, or nil when no daemon answers.
-// When ctx ends first, it returns the cause, because the daemon may run.
+// reach returns a client of the sandbox's daemon and the status of the daemon, or nil if no daemon answers. If
+// ctx ends first, it returns the cause, because the daemon may be running.
 func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	path := dir.SocketPath()
 	if path == "" {
@@ -275,8 +278,8 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// Open returns a sandbox that is up, or ErrNotUp, wrapped. It is an error if another version of koupsandbox has brought
-// the sandbox up.
+// Open returns a running sandbox, or an error that wraps ErrNotUp. It returns another error if another version
+// of koupsandbox has started the sandbox.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -287,37 +290,37 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	case err != nil:
 		return nil, err
 	case client != nil:
-		if err := fits(name, status); err != nil {
+		if err := checkVersion(name, status); err != nil {
 			client.Close()
 			return nil, err
 		}
 		return &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}, nil
-	case dir.Used():
-		return nil, fmt.Errorf("sandbox %q is %w: its daemon is gone; bring it up again with: koupsandbox up --name %s",
+	case dir.InUse():
+		return nil, fmt.Errorf("sandbox %q is %w: its daemon is not running; start it with: koupsandbox up --name %s",
 			name, ErrNotUp, name)
 	default:
-		return nil, fmt.Errorf("sandbox %q is %w; bring it up with: koupsandbox up --name %s", name, ErrNotUp, name)
+		return nil, fmt.Errorf("sandbox %q is %w; create it with: koupsandbox up --name %s", name, ErrNotUp, name)
 	}
 }
 
 // DownOptions of Down.
 type DownOptions struct {
-	// Home is the folder with the folders of all sandboxes. Required.
+	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
 	// Name of the sandbox. Required.
 	Name string
-	// KeepLogs leaves the logs in the state folder. Default: everything goes.
+	// KeepLogs keeps the logs in the state directory. Default: everything is removed.
 	KeepLogs bool
-	// Force is called with an error that lists the processes and objects that could not be removed; the folder
-	// is removed nevertheless. Default: Down returns the error and keeps the folder.
+	// Force is called with an error that lists the processes and objects that could not be removed; the state
+	// directory is removed nevertheless. Default: Down returns the error and keeps the state directory.
 	Force func(left error)
 }
 
-// Down stops a sandbox and removes its state folder. It reports whether there was a sandbox. Without the
-// daemon, it uses the run records. A concurrent Up of the same sandbox fails. If a process, an object in a
-// cluster or a kind cluster cannot be removed, Down keeps the folder, so that another Down tries again; with
-// Force it removes the folder. For a folder that koupsandbox has not created, Down returns state.ErrForeign and
-// changes nothing.
+// Down stops a sandbox and removes its state directory. It reports whether the sandbox existed. If the daemon
+// is not running, Down uses the run records. A concurrent Up of the same sandbox fails. If a process, an object
+// in a cluster or a kind cluster cannot be removed, Down keeps the state directory, so that another Down tries
+// again; with Force it removes the directory. For a directory that koupsandbox has not created, Down returns
+// state.ErrNotOwned and changes nothing.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -333,7 +336,7 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 	err = nil
 	if client != nil {
 		asking, cancel := context.WithTimeout(ctx, daemon.StopTimeout(status.BaseCount)+spareTime)
-		err = client.Down(asking) // a daemon that hangs is killed below
+		err = client.Down(asking) // a daemon that does not end is killed below
 		cancel()
 		client.Close()
 	}
@@ -344,36 +347,36 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 		return true, errors.Join(err, lockErr)
 	}
 	defer unlock()
-	used := dir.Used()
+	used := dir.InUse()
 	if _, cleanErr := supervise.CleanStale(ctx, dir.Run()); cleanErr != nil {
-		if o.Force == nil { // the run records are all that leads to the processes
-			return used, errors.Join(err, cleanErr, kept(dir, o.Name))
+		if o.Force == nil { // only the run records identify the processes
+			return used, errors.Join(err, cleanErr, keptError(dir, o.Name))
 		}
 		o.Force(cleanErr)
 	}
 	if used && (client == nil || err != nil) {
-		all, forgetErr := forget(ctx, dir)
+		all, removeErr := removeObjects(ctx, dir)
 		switch {
-		case forgetErr == nil && all:
+		case removeErr == nil && all:
 			err = nil
-		case forgetErr != nil && o.Force != nil:
-			o.Force(errors.Join(err, forgetErr))
+		case removeErr != nil && o.Force != nil:
+			o.Force(errors.Join(err, removeErr))
 			err = nil
-		case forgetErr != nil:
-			return used, errors.Join(err, forgetErr, kept(dir, o.Name))
+		case removeErr != nil:
+			return used, errors.Join(err, removeErr, keptError(dir, o.Name))
 		}
 	}
 	return used, errors.Join(err, dir.Remove(o.KeepLogs))
 }
 
-func kept(dir state.Dir, name string) error {
+func keptError(dir state.Dir, name string) error {
 	return fmt.Errorf("the records of the sandbox are kept in %s, so that you can run down again; "+
-		"to give up the remaining objects, run: koupsandbox down --name %s --force", dir, name)
+		"to abandon the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
-// forget removes the objects of a sandbox without its daemon. all reports whether nothing else can be left; this is not
-// known in an existing cluster or at an external broker.
-func forget(ctx context.Context, dir state.Dir) (all bool, err error) {
+// removeObjects removes the objects of a sandbox without its daemon. all reports whether nothing else can be left,
+// which is unknown in an existing cluster or at an external broker.
+func removeObjects(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {
 		return false, err

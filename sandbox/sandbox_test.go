@@ -29,50 +29,49 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// The test's own binary plays all programs of a sandbox, told apart by the names
-// it is started by: koupsandbox is the daemon, koup-controlplane fails
-// or never gets ready. A sandbox that works is for the tests with real programs.
+// The test binary replaces all binaries of a sandbox. Its file name selects the behaviour: koupsandbox is the daemon,
+// and koup-controlplane fails or never becomes ready. End-to-end tests run a complete sandbox.
 func TestMain(m *testing.M) {
 	program := filepath.Base(os.Args[0])
-	// TestChildrenHaveACleanEnvironment reads it
-	if program == "koupsandbox" || program == sandbox.ControlPlaneProgram {
+	// read by TestProcessesGetCleanEnvironment
+	if program == "koupsandbox" || program == sandbox.ControlPlaneBinary {
 		_ = os.WriteFile(os.Args[0]+".environ", []byte(strings.Join(os.Environ(), "\n")), 0o600)
 	}
 	switch program {
 	case "koupsandbox":
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		folder := os.Args[slices.Index(os.Args, "--dir")+1]
-		programs := sandbox.Programs{Daemon: os.Args[0],
+		dir := os.Args[slices.Index(os.Args, "--dir")+1]
+		binaries := sandbox.Binaries{Daemon: os.Args[0],
 			ControlPlane: os.Args[slices.Index(os.Args, "--controlplane")+1],
 			Controller:   os.Args[slices.Index(os.Args, "--controller")+1]}
-		if err := sandbox.RunDaemon(ctx, folder, programs, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		if err := sandbox.RunDaemon(ctx, dir, binaries, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
-	case sandbox.ControlPlaneProgram:
+	case sandbox.ControlPlaneBinary:
 		if _, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), "patient")); err == nil {
-			select {} // killed from outside
+			select {} // until the process is killed
 		}
 		fmt.Fprintln(os.Stderr, "the disk is on fire")
 		os.Exit(7)
-	case sandbox.ControllerProgram:
+	case sandbox.ControllerBinary:
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
 
-// bench is a home with programs; patient programs stay instead of failing.
-func bench(t *testing.T, patient bool) sandbox.Options {
+// newOptions returns options with a new home and binaries. Patient binaries do not fail and never become ready.
+func newOptions(t *testing.T, patient bool) sandbox.Options {
 	t.Helper()
-	home, err := os.MkdirTemp("", "home") // a socket's path must be short
+	home, err := os.MkdirTemp("", "home") // short, because the path of a socket is limited
 	check.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	self, err := os.Executable()
 	check.Must(t, err)
 	bin := t.TempDir()
-	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneProgram, sandbox.ControllerProgram} {
+	for _, name := range []string{"koupsandbox", sandbox.ControlPlaneBinary, sandbox.ControllerBinary} {
 		check.Must(t, os.Symlink(self, filepath.Join(bin, name)))
 	}
 	if patient {
@@ -83,7 +82,7 @@ func bench(t *testing.T, patient bool) sandbox.Options {
 	config.Spec.Wait = &metav1.Duration{Duration: 30 * time.Second}
 	v1alpha1.SetDefaults(config)
 	return sandbox.Options{Home: home, Config: config,
-		Programs: sandbox.FindPrograms(filepath.Join(bin, "koupsandbox"), "")}
+		Binaries: sandbox.FindBinaries(filepath.Join(bin, "koupsandbox"), "")}
 }
 
 func nothingRuns(t *testing.T, o sandbox.Options) {
@@ -94,29 +93,29 @@ func nothingRuns(t *testing.T, o sandbox.Options) {
 	}
 	for _, r := range records {
 		if r.Running && r.PID != os.Getpid() {
-			t.Errorf("%s still runs as process %d", r.Name, r.PID)
+			t.Errorf("%s is still running as process %d", r.Name, r.PID)
 		}
 	}
 }
 
-// An up that fails returns the last log lines of what failed, stops everything, and keeps only the logs.
-func TestUpThatFails(t *testing.T) {
-	o := bench(t, false)
+// A failed up returns the last log lines of the failed component, stops everything, and keeps only the logs.
+func TestFailedUp(t *testing.T) {
+	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
 	_, err := sandbox.Up(t.Context(), o)
 	if err == nil {
-		t.Fatal("up went well")
+		t.Fatal("up succeeded")
 	}
 	for _, want := range []string{"exit status 7", "the disk is on fire", "the logs are in " + dir.Logs()} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not tell %q: %v", want, err)
+			t.Errorf("the error does not contain %q: %v", want, err)
 		}
 	}
 	nothingRuns(t, o)
 	entries, readErr := os.ReadDir(string(dir))
 	if readErr != nil || len(entries) != 2 || entries[0].Name() != ".made-by-koupsandbox" ||
 		entries[1].Name() != "logs" {
-		t.Errorf("left behind: %v, %v", entries, readErr)
+		t.Errorf("remaining files: %v, %v", entries, readErr)
 	}
 	list, listErr := sandbox.List(t.Context(), o.Home)
 	if listErr != nil || len(list) != 0 {
@@ -124,14 +123,13 @@ func TestUpThatFails(t *testing.T) {
 	}
 	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup"}); was || err != nil ||
 		dir.Exists() {
-		t.Errorf("down: %t, %v; folder: %t", was, err, dir.Exists())
+		t.Errorf("down: %t, %v; directory exists: %t", was, err, dir.Exists())
 	}
 }
 
-// Ctrl-C in the middle leaves nothing, not even logs; a second up at the same
-// time is told to wait.
-func TestUpThatIsStopped(t *testing.T) {
-	o := bench(t, true)
+// After Ctrl-C during an up, nothing is left, not even logs. A concurrent second up returns ErrBusy.
+func TestCancelledUp(t *testing.T) {
+	o := newOptions(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var once sync.Once
@@ -148,14 +146,14 @@ func TestUpThatIsStopped(t *testing.T) {
 	}
 	_, err := sandbox.Up(ctx, o)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("up gave %v", err)
+		t.Errorf("up returned %v", err)
 	}
 	if !errors.Is(second, state.ErrBusy) {
-		t.Errorf("the second up gave %v", second)
+		t.Errorf("the second up returned %v", second)
 	}
 	nothingRuns(t, o)
 	if state.Home(o.Home).Dir("koup").Exists() {
-		t.Error("the state folder is still there")
+		t.Error("the state directory still exists")
 	}
 }
 
@@ -168,9 +166,9 @@ func listen(t *testing.T, dir state.Dir) net.Listener {
 	return l
 }
 
-// An up that a running daemon refuses leaves no connection to it.
-func TestUpThatIsRefusedHangsUp(t *testing.T) {
-	o := bench(t, false)
+// If a running daemon rejects an up, Up closes its connection.
+func TestRejectedUpClosesConnection(t *testing.T) {
+	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
 	check.Must(t, dir.Create())
 	l := listen(t, dir)
@@ -190,23 +188,23 @@ func TestUpThatIsRefusedHangsUp(t *testing.T) {
 	daemon.Start()
 	defer daemon.Close()
 	if _, err := sandbox.Up(t.Context(), o); err == nil ||
-		!strings.Contains(err.Error(), "was up before and is left as it is") {
-		t.Errorf("up gave %v", err)
+		!strings.Contains(err.Error(), "was already running and keeps its state") {
+		t.Errorf("up returned %v", err)
 	}
 	select {
 	case <-closed:
 	case <-time.After(30 * time.Second):
-		t.Error("the connection to the daemon is still open")
+		t.Error("the connection to the daemon is open")
 	}
 }
 
-// Ctrl-C before a running daemon has answered leaves the sandbox as it is.
-func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
-	o := bench(t, true)
+// Ctrl-C before a running daemon has answered does not change the sandbox.
+func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
+	o := newOptions(t, true)
 	dir := state.Home(o.Home).Dir("koup")
 	check.Must(t, dir.Create())
 	part := supervise.New(supervise.Options{Dir: dir.Run()})
-	check.Must(t, part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
+	check.Must(t, part.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Binaries.ControlPlane}))
 	t.Cleanup(func() {
 		if err := part.StopAll(context.Background()); err != nil {
 			t.Error(err)
@@ -237,14 +235,14 @@ func TestUpThatIsStoppedBeforeTheDaemonAnswers(t *testing.T) {
 	}
 }
 
-// A sandbox whose daemon died is described, and can be taken down, by its records.
-func TestDeadDaemon(t *testing.T) {
-	o := bench(t, true)
+// If the daemon has ended unexpectedly, status and down use the run records.
+func TestStatusAndDownWithoutDaemon(t *testing.T) {
+	o := newOptions(t, true)
 	dir := state.Home(o.Home).Dir("koup")
 	check.Must(t, dir.Create())
 	check.Must(t, state.WriteFile(dir.Config(), []byte("spec: {provider: embedded}\n")))
 	left := supervise.New(supervise.Options{Dir: dir.Run()})
-	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Programs.ControlPlane}))
+	check.Must(t, left.Start(t.Context(), supervise.Spec{Name: "etcd", Path: o.Binaries.ControlPlane}))
 	status, err := sandbox.Inspect(t.Context(), o.Home, "koup", true)
 	check.Must(t, err)
 	if status.Phase != "dead" || status.Healthy || len(status.Problems) != 1 || len(status.Components) != 1 ||
@@ -252,22 +250,22 @@ func TestDeadDaemon(t *testing.T) {
 		t.Errorf("status: %+v", status)
 	}
 	if _, err := sandbox.Open(t.Context(), o.Home, "koup"); !errors.Is(err, sandbox.ErrNotUp) ||
-		!strings.Contains(err.Error(), "its daemon is gone") {
-		t.Errorf("open gave %v", err)
+		!strings.Contains(err.Error(), "its daemon is not running") {
+		t.Errorf("open returned %v", err)
 	}
 	was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: true})
 	if !was || err != nil {
 		t.Errorf("down: %t, %v", was, err)
 	}
 	nothingRuns(t, o)
-	if dir.Used() || !dir.Exists() {
-		t.Errorf("after down with logs kept: used %t, exists %t", dir.Used(), dir.Exists())
+	if dir.InUse() || !dir.Exists() {
+		t.Errorf("after down with KeepLogs: in use %t, exists %t", dir.InUse(), dir.Exists())
 	}
 }
 
-// A folder that koupsandbox has not made is no sandbox, and stays as it is.
-func TestForeignFolder(t *testing.T) {
-	o := bench(t, false)
+// A directory that koupsandbox has not created is not a sandbox, and no command changes it.
+func TestDirectoryWithoutMarker(t *testing.T) {
+	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
 	files := map[string]string{dir.Config(): "metadata: {name: koup}\n", dir.Log("etcd"): "theirs\n",
 		filepath.Join(dir.Run(), "x.json"): "{}\n"}
@@ -275,13 +273,13 @@ func TestForeignFolder(t *testing.T) {
 		check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		check.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrForeign) {
+	if _, err := sandbox.Up(t.Context(), o); !errors.Is(err, state.ErrNotOwned) {
 		t.Errorf("up: %v", err)
 	}
 	for _, keepLogs := range []bool{false, true} {
 		if was, err := sandbox.Down(t.Context(),
 			sandbox.DownOptions{Home: o.Home, Name: "koup", KeepLogs: keepLogs}); was ||
-			!errors.Is(err, state.ErrForeign) {
+			!errors.Is(err, state.ErrNotOwned) {
 			t.Errorf("down: %t, %v", was, err)
 		}
 	}
@@ -301,12 +299,12 @@ func TestForeignFolder(t *testing.T) {
 		}
 	}
 	if entries, err := os.ReadDir(string(dir)); err != nil || len(entries) != 3 {
-		t.Errorf("in the folder: %v, %v", entries, err)
+		t.Errorf("files in the directory: %v, %v", entries, err)
 	}
 }
 
-// A cluster that could not be removed stays known, so that another down can remove it.
-func TestDownThatFailsCanBeRepeated(t *testing.T) {
+// If a cluster cannot be removed, its record is kept, so that another down can remove it.
+func TestFailedDownCanBeRepeated(t *testing.T) {
 	home, path := t.TempDir(), t.TempDir()
 	busy := filepath.Join(path, "busy")
 	script := `#!/bin/sh
@@ -330,17 +328,17 @@ esac
 	}
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
-		!strings.Contains(err.Error(), "device is busy") || !dir.Used() {
-		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+		!strings.Contains(err.Error(), "device is busy") || !dir.InUse() {
+		t.Errorf("down: %t, %v; directory exists: %t", was, err, dir.InUse())
 	}
 	check.Must(t, os.Remove(busy))
 	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
-		t.Errorf("down again: %t, %v; the folder is there: %t", was, err, dir.Exists())
+		t.Errorf("down again: %t, %v; directory exists: %t", was, err, dir.Exists())
 	}
 }
 
-// A sandbox in a cluster that is gone for good can be given up; it is told what that leaves.
-func TestDownWithoutItsCluster(t *testing.T) {
+// A sandbox in an unreachable cluster can be removed with Force, which reports the remaining objects.
+func TestDownWithUnreachableCluster(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(home).Dir("demo")
 	check.Must(t, dir.Create())
@@ -349,59 +347,59 @@ func TestDownWithoutItsCluster(t *testing.T) {
 	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
 	o := sandbox.DownOptions{Home: home, Name: "demo"}
 	if was, err := sandbox.Down(t.Context(), o); !was || err == nil ||
-		!strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.Used() {
-		t.Errorf("down: %t, %v; the folder is there: %t", was, err, dir.Used())
+		!strings.Contains(err.Error(), "koupsandbox down --name demo --force") || !dir.InUse() {
+		t.Errorf("down: %t, %v; directory exists: %t", was, err, dir.InUse())
 	}
 	var left error
 	o.Force = func(err error) { left = err }
 	if was, err := sandbox.Down(t.Context(), o); !was || err != nil || dir.Exists() {
-		t.Errorf("down by force: %t, %v; the folder is there: %t", was, err, dir.Exists())
+		t.Errorf("down by force: %t, %v; directory exists: %t", was, err, dir.Exists())
 	}
 	if left == nil || !strings.Contains(left.Error(), "gone") {
-		t.Errorf("it is said to leave %v", left)
+		t.Errorf("remaining objects: %v", left)
 	}
 }
 
-func TestFindPrograms(t *testing.T) {
-	o := bench(t, false)
-	bin := filepath.Dir(o.Programs.ControlPlane)
-	elsewhere := sandbox.FindPrograms("/nowhere/koupsandbox", bin)
-	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerProgram) {
+func TestFindBinaries(t *testing.T) {
+	o := newOptions(t, false)
+	bin := filepath.Dir(o.Binaries.ControlPlane)
+	elsewhere := sandbox.FindBinaries("/nowhere/koupsandbox", bin)
+	if elsewhere.Controller != filepath.Join(bin, sandbox.ControllerBinary) {
 		t.Errorf("found %+v", elsewhere)
 	}
 	named := t.TempDir()
-	other := filepath.Join(named, sandbox.ControllerProgram)
+	other := filepath.Join(named, sandbox.ControllerBinary)
 	check.Must(t, os.WriteFile(other, nil, 0o700))
-	want := sandbox.FindPrograms(o.Programs.Daemon, "")
+	want := sandbox.FindBinaries(o.Binaries.Daemon, "")
 	want.Controller = other
-	if diff := cmp.Diff(want, sandbox.FindPrograms(o.Programs.Daemon, named)); diff != "" {
-		t.Errorf("a folder that was named comes first (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, sandbox.FindBinaries(o.Binaries.Daemon, named)); diff != "" {
+		t.Errorf("the given directory has priority (-want +got):\n%s", diff)
 	}
 	t.Chdir(filepath.Dir(named))
-	if p := sandbox.FindPrograms(o.Programs.Daemon, filepath.Base(named)); p.Controller != other {
-		t.Errorf("found in a folder named from here %+v, want %s", p, other)
+	if p := sandbox.FindBinaries(o.Binaries.Daemon, filepath.Base(named)); p.Controller != other {
+		t.Errorf("found in a relative directory %+v, want %s", p, other)
 	}
 	t.Setenv("PATH", bin)
-	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin,
-		sandbox.ControlPlaneProgram) {
+	if p := sandbox.FindBinaries("/nowhere/koupsandbox", ""); p.ControlPlane != filepath.Join(bin,
+		sandbox.ControlPlaneBinary) {
 		t.Errorf("found in $PATH %+v", p)
 	}
 	t.Setenv("PATH", "")
-	if p := sandbox.FindPrograms("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
-		t.Errorf("found nowhere %+v", p)
+	if p := sandbox.FindBinaries("/nowhere/koupsandbox", ""); p.ControlPlane != "" || p.Controller != "" {
+		t.Errorf("found without any directory %+v", p)
 	}
-	o.Programs.ControlPlane = ""
+	o.Binaries.ControlPlane = ""
 	if _, err := sandbox.Up(t.Context(), o); err == nil || !strings.Contains(err.Error(), "koup-controlplane") {
 		t.Errorf("up without a control plane: %v", err)
 	}
 }
 
-// What the provider auto means is told, and an earlier run decides before the machine does.
-func TestAutoIsResolved(t *testing.T) {
+// The choice for the provider auto is reported. An earlier run has priority over the container engine.
+func TestProviderAuto(t *testing.T) {
 	for name, tc := range map[string]struct {
-		docker string // a program of that name
-		stored string // the configuration of an earlier run
-		want   string // part of a note; empty means that there is none
+		docker string // script of the docker binary
+		stored string // configuration of an earlier run
+		want   string // part of a note; empty = no note
 	}{
 		"no engine": {want: "embedded: "},
 		"an engine without an image": {
@@ -412,7 +410,7 @@ func TestAutoIsResolved(t *testing.T) {
 			stored: "spec: {provider: embedded}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := bench(t, false)
+			o := newOptions(t, false)
 			o.Config.Spec.Provider = v1alpha1.ProviderAuto
 			path := t.TempDir()
 			t.Setenv("PATH", path)
@@ -430,7 +428,7 @@ func TestAutoIsResolved(t *testing.T) {
 					notes = append(notes, e.Step)
 				}
 			}
-			// The control plane of these tests fails, so the provider embedded was taken.
+			// The embedded control plane fails in these tests, so this error shows that the provider is embedded.
 			if _, err := sandbox.Up(t.Context(), o); err == nil ||
 				!strings.Contains(err.Error(), "the disk is on fire") {
 				t.Errorf("error %v", err)
@@ -442,9 +440,9 @@ func TestAutoIsResolved(t *testing.T) {
 	}
 }
 
-// Down keeps the folder if a process cannot be ended, here because its run record is damaged. With Force, it
-// removes the folder.
-func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
+// Down keeps the state directory if a process cannot be stopped, here because its run record is damaged. With Force,
+// it removes the directory.
+func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	check.Must(t, dir.Create())
@@ -464,12 +462,12 @@ func TestDownKeepsTheFolderIfAProcessRemains(t *testing.T) {
 	_, err := sandbox.Down(t.Context(),
 		sandbox.DownOptions{Home: string(home), Name: "koup", Force: func(err error) { left = err }})
 	if err != nil || left == nil || dir.Exists() {
-		t.Errorf("with Force: %v, left %v, and the folder exists: %t", err, left, dir.Exists())
+		t.Errorf("with Force: %v, left %v, and directory exists: %t", err, left, dir.Exists())
 	}
 }
 
-// Down ends a sandbox whose daemon accepts connections but does not answer, such as a stopped process.
-func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
+// Down removes a sandbox whose daemon accepts connections but does not answer, such as a stopped process.
+func TestDownWithHangingDaemon(t *testing.T) {
 	t.Parallel()
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
@@ -484,12 +482,12 @@ func TestDownOfADaemonThatDoesNotAnswer(t *testing.T) {
 	defer func() { _ = daemon.Close() }()
 	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was ||
 		err != nil || dir.Exists() {
-		t.Errorf("down: %t, %v; the folder exists: %t", was, err, dir.Exists())
+		t.Errorf("down: %t, %v; directory exists: %t", was, err, dir.Exists())
 	}
 }
 
-// Neither the daemon nor a component gets settings or secrets from the environment of the command.
-func TestChildrenHaveACleanEnvironment(t *testing.T) {
+// The daemon and components get no settings or secrets from the environment of the command.
+func TestProcessesGetCleanEnvironment(t *testing.T) {
 	poison := map[string]string{
 		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x",
 		"AWS_SECRET_ACCESS_KEY":        "s",
@@ -498,11 +496,11 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	for name, value := range poison {
 		t.Setenv(name, value)
 	}
-	o := bench(t, false)
+	o := newOptions(t, false)
 	if _, err := sandbox.Up(t.Context(), o); err == nil {
-		t.Fatal("up went well")
+		t.Fatal("up succeeded")
 	}
-	for _, path := range []string{o.Programs.Daemon, o.Programs.ControlPlane} {
+	for _, path := range []string{o.Binaries.Daemon, o.Binaries.ControlPlane} {
 		text, err := os.ReadFile(path + ".environ")
 		if err != nil || !strings.Contains(string(text), "PATH=") {
 			t.Errorf("the environment of %s: %q, %v", path, text, err)
@@ -515,13 +513,13 @@ func TestChildrenHaveACleanEnvironment(t *testing.T) {
 	}
 }
 
-// No command reads from, connects to or changes a sandbox in a folder of another user: a run record in it could
-// name a process of this user, and a socket could belong to a process of the other user.
-func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
+// No command reads, changes or connects to a sandbox in a directory of another user. Its run records could have the
+// PIDs of processes of this user, and its socket could belong to a process of the other user.
+func TestCommandsRejectDirectoryOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
+		t.Skip("NOT TESTED: only root can give a dir away: make test-root")
 	}
-	o := bench(t, false)
+	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
 	check.Must(t, dir.Create())
 	supervisor := supervise.New(supervise.Options{Dir: dir.Run()})
@@ -537,27 +535,27 @@ func TestCommandsRefuseAFolderOfAnotherUser(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	go func() {
 		if conn, err := listener.Accept(); err == nil {
-			t.Error("a command has connected")
+			t.Error("a command connected to the socket")
 			_ = conn.Close()
 		}
 	}()
-	for _, folder := range []string{string(dir), o.Home} {
-		check.Must(t, os.Chown(folder, 54321, 54321))
+	for _, dir := range []string{string(dir), o.Home} {
+		check.Must(t, os.Chown(dir, 54321, 54321))
 		_, upErr := sandbox.Up(t.Context(), o)
 		_, downErr := sandbox.Down(t.Context(), sandbox.DownOptions{Home: o.Home, Name: "koup", Force: func(error) {}})
 		_, openErr := sandbox.Open(t.Context(), o.Home, "koup")
 		_, inspectErr := sandbox.Inspect(t.Context(), o.Home, "koup", false)
 		for name, err := range map[string]error{"Up": upErr, "Down": downErr, "Open": openErr, "Inspect": inspectErr} {
-			if err == nil || !strings.Contains(err.Error(), folder+" belongs to the user 54321") {
+			if err == nil || !strings.Contains(err.Error(), dir+" belongs to user 54321") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if all, err := sandbox.List(t.Context(), o.Home); len(all) > 0 || folder == o.Home && err == nil {
+		if all, err := sandbox.List(t.Context(), o.Home); len(all) > 0 || dir == o.Home && err == nil {
 			t.Errorf("List: %v, %v", all, err)
 		}
 		check.Must(t, os.Chown(string(dir), 0, 0))
 	}
 	if status := supervisor.Status(t.Context(), nil); len(status) != 1 || status[0].State != supervise.Running {
-		t.Errorf("the process that the run record names: %+v", status)
+		t.Errorf("the process of the run record: %+v", status)
 	}
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Versions are those of the programs of a sandbox. Empty = the program is not there, or does not tell.
+// Versions are the versions of the binaries of a sandbox. An empty version is unknown.
 type Versions struct {
-	// Koupsandbox is the version of this program, Commit what it was built from.
+	// Koupsandbox is the version of this binary, Commit the commit of its build.
 	Koupsandbox string `json:"koupsandbox"`
 	Commit      string `json:"commit,omitempty"`
-	// Kubernetes and Etcd are those in koup-controlplane.
+	// Kubernetes and Etcd are the versions in koup-controlplane.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	Etcd       string `json:"etcd,omitempty"`
 	Controller string `json:"moduleController,omitempty"`
 	Base       string `json:"fakebase,omitempty"`
 }
 
-// toldBy are what the programs print when they are asked for their versions.
+// The version output of the binaries.
 var (
-	toldByControlPlane = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
-	toldByOurs         = regexp.MustCompile(`^\S+ version (\S+)\n$`)
+	controlPlaneVersion = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
+	ownVersion          = regexp.MustCompile(`^\S+ version (\S+)\n$`)
 )
 
-// VersionsOf asks the programs for their versions, concurrently, and blocks until they have answered.
-func VersionsOf(ctx context.Context, p Programs) Versions {
-	v := Versions{Koupsandbox: cmp.Or(version.Of(), version.OfModule()), Commit: version.Commit()}
+// VersionsOf runs the binaries concurrently to read their versions. The version of a missing binary is empty.
+func VersionsOf(ctx context.Context, p Binaries) Versions {
+	v := Versions{Koupsandbox: cmp.Or(version.String(), version.ModuleVersion()), Commit: version.Commit()}
 	ask := func(path, argument string, pattern *regexp.Regexp, into ...*string) func() error {
 		return func() error {
 			if path == "" {
@@ -44,7 +44,7 @@ func VersionsOf(ctx context.Context, p Programs) Versions {
 			}
 			cmd := exec.CommandContext(ctx, path, argument)
 			cmd.Env = supervise.ComponentEnviron(os.Environ())
-			out, _ := cmd.Output() // an error is ignored: the version stays empty
+			out, _ := cmd.Output() // on an error, the version is empty
 			if m := pattern.FindStringSubmatch(string(out)); m != nil {
 				for i, to := range into {
 					*to = m[i+1]
@@ -54,37 +54,37 @@ func VersionsOf(ctx context.Context, p Programs) Versions {
 		}
 	}
 	var all errgroup.Group
-	all.Go(ask(p.ControlPlane, "version", toldByControlPlane, &v.Kubernetes, &v.Etcd))
-	all.Go(ask(p.Controller, "--version", toldByOurs, &v.Controller))
-	all.Go(ask(p.Base, "--version", toldByOurs, &v.Base))
-	_ = all.Wait() // none of them returns an error
+	all.Go(ask(p.ControlPlane, "version", controlPlaneVersion, &v.Kubernetes, &v.Etcd))
+	all.Go(ask(p.Controller, "--version", ownVersion, &v.Controller))
+	all.Go(ask(p.Base, "--version", ownVersion, &v.Base))
+	_ = all.Wait() // the functions return no error
 	return v
 }
 
-// checkVersions fails if programs of other versions were found beside this one.
-func checkVersions(ctx context.Context, p Programs) error {
-	if version.Of() == "" {
-		return nil // nothing to compare with
+// checkVersions returns an error if a binary is not compatible with this version of koupsandbox.
+func checkVersions(ctx context.Context, p Binaries) error {
+	if version.String() == "" {
+		return nil // this build has no version
 	}
 	v := VersionsOf(ctx, p)
 	err := errors.Join(
-		version.Agree(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
-		version.Agree(p.Controller, v.Controller, v.Koupsandbox),
-		version.Agree(p.Base, v.Base, v.Koupsandbox),
+		version.CheckCompatible(p.ControlPlane, v.Kubernetes, version.Kubernetes()),
+		version.CheckCompatible(p.Controller, v.Controller, v.Koupsandbox),
+		version.CheckCompatible(p.Base, v.Base, v.Koupsandbox),
 	)
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: install one version whole, or build all programs with: make build",
+	return fmt.Errorf("%s; install all binaries of one version, or build them with: make build",
 		strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// fits fails if the daemon of a sandbox that is up is of another version.
-func fits(name string, s *Status) error {
-	if version.Agree("", s.Koupsandbox, version.Of()) == nil {
+// checkVersion returns an error if the daemon of a running sandbox has an incompatible version.
+func checkVersion(name string, s *Status) error {
+	if version.CheckCompatible("", s.Koupsandbox, version.String()) == nil {
 		return nil
 	}
-	return fmt.Errorf("sandbox %q was brought up by koupsandbox %s, and this is %s: take it down with: koupsandbox "+
-		"down --name %s, and bring it up again",
-		name, s.Koupsandbox, version.Of(), name)
+	return fmt.Errorf("sandbox %q was created by koupsandbox %s, but this is %s; remove it with: koupsandbox down --name %s, and "+
+		"create it again",
+		name, s.Koupsandbox, version.String(), name)
 }

@@ -27,7 +27,7 @@ import (
 
 const (
 	daemonPart     = "daemon"
-	controllerPart = box.ControllerProgram
+	controllerPart = box.ControllerBinary
 
 	namespace  = metav1.NamespaceDefault
 	app        = "order"
@@ -76,7 +76,7 @@ func must(b *testing.B, err error) {
 func up(b *testing.B, bases int) *sandbox {
 	b.Helper()
 	b.ReportMetric(0, "ns/op") // the benchmark measures its steps, not the whole
-	bin, err := box.FindPrograms("../..")
+	bin, err := box.FindBinaries("../..")
 	must(b, err)
 	home, err := os.MkdirTemp("", "koup-bench-") // paths of sockets must be short
 	must(b, err)

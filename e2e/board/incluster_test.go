@@ -40,9 +40,9 @@ const (
 type requestRecorder struct {
 	next http.RoundTripper
 
-	mu      sync.Mutex
-	kinds   map[string]bool
-	refused []string
+	mu       sync.Mutex
+	kinds    map[string]bool
+	rejected []string
 }
 
 func (a *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,7 +55,7 @@ func (a *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.kinds[resource+" list"] = true // the board lists first if the API server cannot stream lists
 	}
 	if err == nil && answer.StatusCode == http.StatusForbidden {
-		a.refused = append(a.refused, kind)
+		a.rejected = append(a.rejected, kind)
 	}
 	return answer, err
 }
@@ -124,8 +124,9 @@ func inCluster(t *testing.T, r *liveBoard) {
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" ||
-		len(seen.refused) > 0 {
-		t.Errorf("what the board asks is not what its role allows (-role +requestRecorder):\n%s\nrefused: %v", diff, seen.refused)
+		len(seen.rejected) > 0 {
+		t.Errorf("permissions of the role and requests of the board (-role +requested):\n%s\nrejected: %v", diff,
+			seen.rejected)
 	}
 }
 
@@ -143,7 +144,7 @@ func requireValidArguments(t *testing.T, r *liveBoard, d *appsv1.Deployment) {
 	t.Helper()
 	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
 	check.Must(t, err)
-	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster is for a Pod of a cluster") {
+	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster requires a Pod of a cluster") {
 		t.Errorf("exit status %d with the arguments of the container:\n%s%s", result.Status, result.Out, result.Err)
 	}
 }

@@ -53,10 +53,10 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 	r.show("sel=service:default/stock")
 	r.wait(`document.querySelector(".panel dl dd")?.textContent === "2 of 2 endpoints ready"`)
 	r.requireAction("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"},
-		"50 requests a second go to stock of Service stock")
+		"sending 50 requests per second to stock of Service stock")
 	r.show("view=log&kinds=module&sel=workload:deployment/default/stock")
 	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "2.0.0"},
-		"deployment/stock is to have stock:2.0.0")
+		"deployment/stock was updated to stock:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	d, err := r.api.AppsV1().Deployments("default").Get(t.Context(), "stock", metav1.GetOptions{})
 	check.Must(t, err)
@@ -74,9 +74,9 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 		return rows
 	}
 	want := []string{
-		"stock:1.0.0 being installed", "stock:1.0.0 serves", "stock:2.0.0 being installed",
+		"stock:1.0.0 being installed", "stock:1.0.0 active", "stock:2.0.0 being installed",
 		"stock:1.0.0 deactivated switch to new biz stock:2.0.0",
-		"stock:2.0.0 serves switch from old biz: stock:1.0.0", "stock:1.0.0 stopped", "stock:1.0.0 gone",
+		"stock:2.0.0 active switch from old biz: stock:1.0.0", "stock:1.0.0 stopped", "stock:1.0.0 gone",
 	}
 	for _, base := range []string{"base-1", "base-2"} {
 		check.Eventually(t.Context(), t, pageTime, "the old version is uninstalled from "+base, func(context.Context) error {
@@ -90,9 +90,9 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 	r.show("view=traffic&sel=stream:/shoppers")
 	message := r.runAction("Stop the traffic", nil)
 	var sent, lost int
-	if _, err := fmt.Sscanf(message, "shoppers has ended: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
+	if _, err := fmt.Sscanf(message, "shoppers was stopped: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
 		lost != 0 {
-		t.Errorf("the board reports %q; want at least 50 requests and 0 lost", message)
+		t.Errorf("message %q; want at least 50 requests and 0 lost", message)
 	}
 	r.show("view=lanes")
 	r.screenshot("real-lanes")
@@ -101,16 +101,16 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 // Users can pause, approve and roll back releases, and scale workloads.
 func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.show("view=workloads&sel=workload:deployment/default/stock")
-	r.requireAction("Pause the rollout", nil, "the rollout of deployment/stock is paused")
+	r.requireAction("Pause the rollout", nil, "the rollout of deployment/stock was paused")
 	r.panelShows("2.0.0", "2/2", "paused")
 	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "3.0.0"},
-		"deployment/stock is to have stock:3.0.0")
+		"deployment/stock was updated to stock:3.0.0")
 	r.panelShows("3.0.0", "0/2", "paused")
-	r.requireAction("Approve", nil, "the rollout of deployment/stock goes on")
+	r.requireAction("Approve", nil, "the rollout of deployment/stock was resumed")
 	r.panelShows("3.0.0", "2/2", "ready")
-	r.requireAction("Back to the revision before", nil, "deployment/stock goes back to revision 2")
+	r.requireAction("Undo", nil, "deployment/stock was rolled back to revision 2")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.requireAction("Scale", map[string]string{"replicas": "1"}, "deployment/stock is to have 1 replicas")
+	r.requireAction("Scale", map[string]string{"replicas": "1"}, "deployment/stock was scaled to 1 replica")
 	r.panelShows("2.0.0", "1/1", "ready")
 
 	ledger := module.Template("ledger", module.Container("ledger", "1.0.0"))
@@ -122,14 +122,14 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.show("view=workloads&sel=workload:statefulset/default/ledger")
 	r.panelShows("1.0.0", "2/2", "ready")
 	r.requireAction("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"},
-		"statefulset/ledger is to have ledger:2.0.0")
+		"statefulset/ledger was updated to ledger:2.0.0")
 	r.panelShows("2.0.0", "1/2", "paused")
 	r.wait(`document.querySelector(".batches")?.innerText.includes("waits: lower the partition to approve")`)
 	r.screenshot("real-batches")
 	r.requireAction("Approve a batch", map[string]string{"partition": "0"},
-		"Pods of statefulset/ledger from number 0 on get its present version")
+		"Pods of statefulset/ledger with number 0 and higher get its current version")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.requireAction("Back to the revision before", nil, "statefulset/ledger goes back to revision 1")
+	r.requireAction("Undo", nil, "statefulset/ledger was rolled back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
 
 	_, err = r.api.AppsV1().DaemonSets("default").Create(t.Context(),
@@ -139,9 +139,9 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.show("view=workloads&sel=workload:daemonset/default/audit")
 	r.panelShows("1.0.0", "2/2", "ready")
 	r.requireAction("Release a version", map[string]string{"module": "audit", "version": "2.0.0"},
-		"daemonset/audit is to have audit:2.0.0")
+		"daemonset/audit was updated to audit:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
-	r.requireAction("Back to the revision before", nil, "daemonset/audit goes back to revision 1")
+	r.requireAction("Undo", nil, "daemonset/audit was rolled back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")
 	pods, err := r.api.CoreV1().Pods("default").List(t.Context(),
 		metav1.ListOptions{LabelSelector: "app in (ledger, audit)"})
@@ -165,19 +165,19 @@ func cordon(t *testing.T, r *liveBoard) {
 		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
 	}
 	r.show("sel=base:base-1")
-	if message := r.runAction("Let no Pod come", nil); !strings.HasPrefix(message, "no Pod is to come to vnode.") || !isCordoned() {
-		t.Errorf("the board reports %q; a Node is cordoned: %t", message, isCordoned())
+	if message := r.runAction("Cordon", nil); !strings.HasPrefix(message, "Pods are no longer scheduled on vnode.") || !isCordoned() {
+		t.Errorf("message %q; a Node is unschedulable: %t", message, isCordoned())
 	}
 	r.wait(`document.querySelector(".panel dl").innerText.includes("cordoned")`)
-	if message := r.runAction("Let Pods come again", nil); !strings.HasPrefix(message, "Pods may come to vnode.") || isCordoned() {
-		t.Errorf("the board reports %q; a Node is cordoned: %t", message, isCordoned())
+	if message := r.runAction("Uncordon", nil); !strings.HasPrefix(message, "Pods can be scheduled on vnode.") || isCordoned() {
+		t.Errorf("message %q; a Node is unschedulable: %t", message, isCordoned())
 	}
 }
 
 // A scenario from the command line can be run, and the log shows its steps.
 func runScenario(t *testing.T, r *liveBoard) {
 	r.show("view=components")
-	r.requireAction("Run a scenario", map[string]string{"scenario": "looks"}, "looks runs")
+	r.requireAction("Run a scenario", map[string]string{"scenario": "looks"}, "looks was started")
 	r.show("view=log&kinds=step")
 	r.wait(mainContains("its base runs"))
 	r.wait(`/looks-\w+\s+passed/.test(document.querySelector("main").innerText)`)

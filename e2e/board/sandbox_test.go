@@ -85,7 +85,7 @@ func (r *liveBoard) runAction(button string, values map[string]string) string {
 				`; e.dispatchEvent(new Event(e.tagName === "SELECT" ? "change" : "input", { bubbles: true })); } 0`,
 			nil))
 	}
-	r.click("dialog .main", "Do it")
+	r.click("dialog .main", "Run")
 	r.wait(`document.querySelector("dialog [role=status], dialog [role=alert]")`)
 	message := get[string](r.page, `document.querySelector("dialog [role=status], dialog [role=alert]").textContent`)
 	r.keys(kb.Escape)
@@ -151,12 +151,12 @@ func setFault(t *testing.T, r *liveBoard) {
 	r.show("")
 	r.click(".card", "base-2")
 	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
-	r.requireAction("Set a fault", nil, "fault latency-1 (latency) is set on base-2")
+	r.requireAction("Set a fault", nil, "fault latency-1 (latency) was set on base-2")
 	faults, err := r.up.Faults(t.Context(), "")
 	if err != nil || len(faults.Faults) != 1 || faults.Faults[0].Kind != "latency" {
 		t.Fatalf("faults %v, error %v; want one fault of kind latency", faults, err)
 	}
 	r.screenshot("real-sandbox")
 	r.show("view=components&sel=fault:base-2/" + faults.Faults[0].ID)
-	r.requireAction("Clear", nil, "fault latency-1 is cleared")
+	r.requireAction("Clear", nil, "fault latency-1 was cleared")
 }

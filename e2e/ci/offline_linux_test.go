@@ -20,7 +20,7 @@ func TestOffline(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("*** NOTHING PROVES THAT NO NETWORK IS NEEDED: an empty network namespace takes root ***")
 	}
-	bin, err := box.FindPrograms(root)
+	bin, err := box.FindBinaries(root)
 	must(t, err)
 	b := &box.Box{Bin: bin, Home: shortFolder(t), Name: "offline"}
 	defer func() { must(t, b.Down(t.Context())) }()

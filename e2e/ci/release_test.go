@@ -35,12 +35,12 @@ var must = check.Must
 // archive returns a release with the binaries in bin. It is not compressed, because that would take most of the time of
 // the tests.
 var archive = sync.OnceValues(func() ([]byte, error) {
-	bin, err := box.FindPrograms(root)
+	bin, err := box.FindBinaries(root)
 	if err != nil {
 		return nil, err
 	}
-	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerProgram,
-		sandbox.ControlPlaneProgram).Output()
+	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerBinary,
+		sandbox.ControlPlaneBinary).Output()
 	if err != nil {
 		return nil, err
 	}

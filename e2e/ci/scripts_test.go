@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 
 // make test passes in a repository that koupsandbox init has created.
 func TestInit(t *testing.T) {
-	bin, err := box.FindPrograms(root)
+	bin, err := box.FindBinaries(root)
 	must(t, err)
 	folder, home := t.TempDir(), shortFolder(t)
 	b := &box.Box{Bin: bin, Home: home, Name: "koup"}

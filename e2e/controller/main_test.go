@@ -84,7 +84,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 // checkPermissions returns an error if the API server has rejected a request of the controller, which has the permissions
 // of deploy.Objects.
 func checkPermissions() error {
-	log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+	log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 	if err != nil {
 		return fmt.Errorf("reading the log of the controller: %w", err)
 	}

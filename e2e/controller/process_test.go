@@ -52,7 +52,7 @@ type process struct {
 // controllerCommand returns a command that runs the controller with only the given environment, and with the permissions of
 // deploy.Objects.
 func controllerCommand(env map[string]string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, box.ControllerProgram))
+	cmd := exec.Command(filepath.Join(programs, box.ControllerBinary))
 	cmd.Env = []string{
 		"KUBECONFIG=" + filepath.Join(shared.Folder(), "module-controller.kubeconfig"),
 		"METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0",

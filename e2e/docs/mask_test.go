@@ -35,7 +35,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\b(running|exited|paused|stopped)( +)(true|false)( +)\d{2,}\b`), "$1$2$3 PID"},
 	{regexp.MustCompile(`\b\d{4,}\b`), "N"},                              // seeds
 	{regexp.MustCompile(` deleted from default namespace$`), " deleted"}, // a newer kubectl
-	{regexp.MustCompile(`  (machine delay T|repeated)`), ""},           // of a slow machine
+	{regexp.MustCompile(`  (machine delay T|repeated)`), ""},             // of a slow machine
 	{regexp.MustCompile(`\s+`), " "},
 }
 

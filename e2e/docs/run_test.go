@@ -34,7 +34,7 @@ var looks = regexp.MustCompile(
 
 // The commands of README.md and docs/en print what the pages say.
 func TestPages(t *testing.T) {
-	bin, err := box.FindPrograms(root)
+	bin, err := box.FindBinaries(root)
 	must(t, err)
 	for _, program := range []string{"bash", "kubectl", "curl", "jq", "make"} {
 		if _, err := exec.LookPath(program); err != nil {

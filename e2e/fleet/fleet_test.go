@@ -53,7 +53,7 @@ func newFleet(t *testing.T) *fleet {
 			t.Fatalf("E2E_FLEET_BASES %q: must be a number of at least %d", n, pods)
 		}
 	}
-	programs, err := box.FindPrograms(filepath.Join("..", ".."))
+	programs, err := box.FindBinaries(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 		return err
 	})
 	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
-		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerProgram)),
+		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerBinary)),
 		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)

@@ -32,7 +32,7 @@ func TestMutationsAreFound(t *testing.T) {
 				t.Skip("a scenario finds this mutation: " + m.Rare)
 			}
 			programs := programs
-			programs.Controller = filepath.Join(t.TempDir(), box.ControllerProgram)
+			programs.Controller = filepath.Join(t.TempDir(), box.ControllerBinary)
 			check.Must(t, m.Build(t.Context(), root, programs.Controller))
 			if run(t, programs) == nil {
 				t.Error("the fuzzer did not find the mutation")
@@ -49,19 +49,19 @@ func TestControllerPasses(t *testing.T) {
 }
 
 // prepare returns the binaries. It skips the test unless E2E_FUZZ is set.
-func prepare(t *testing.T) sandbox.Programs {
+func prepare(t *testing.T) sandbox.Binaries {
 	t.Helper()
 	if os.Getenv("E2E_FUZZ") == "" {
 		t.Skip("takes half an hour; run make fuzz-proof")
 	}
-	bin, err := box.FindPrograms(root)
+	bin, err := box.FindBinaries(root)
 	check.Must(t, err)
 	klog.SetLogger(logr.Discard()) // client-go logs every watch that breaks
-	return sandbox.FindPrograms(filepath.Join(bin, box.Program), bin)
+	return sandbox.FindBinaries(filepath.Join(bin, box.Program), bin)
 }
 
 // run runs the fuzzer until it finds a failure. It returns nil if there is none.
-func run(t *testing.T, programs sandbox.Programs) *fuzz.Failure {
+func run(t *testing.T, programs sandbox.Binaries) *fuzz.Failure {
 	t.Helper()
 	home, err := os.MkdirTemp("", "fz") // the path of a socket must be short
 	check.Must(t, err)
@@ -71,7 +71,7 @@ func run(t *testing.T, programs sandbox.Programs) *fuzz.Failure {
 	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules have their own bases
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))
 	r, err := fuzz.Run(t.Context(), fuzz.Options{
-		Home: home, Config: config, Programs: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
+		Home: home, Config: config, Binaries: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
 		MaxFailures: 1, ShrinkFor: -1,
 	})
 	check.Must(t, err)

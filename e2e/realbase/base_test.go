@@ -21,37 +21,36 @@ import (
 
 // Options configure a base. Jar, Log and Identity are required.
 type Options struct {
-	// Jar is the base that Maven built.
+	// Jar is the path of the base that Maven built.
 	Jar string
-	// Log is the file that takes what the JVM prints; it is appended to.
+	// Log is the file to which the output of the JVM is appended.
 	Log string
-	// Identity, Name, Version, Env and IP are what the base reports. Empty Name, Version,
-	// Env and IP = "realbase", "1.0.0", "dev" and "198.18.0.1".
+	// Identity, Name, Version, Env and IP are the values that the base reports. Defaults, except for Identity: "realbase",
+	// "1.0.0", "dev" and "198.18.0.1".
 	Identity, Name, Version, Env, IP string
-	// Settings are those on which arklet's answers depend; zero = a base without flags.
+	// Settings affect the responses of arklet. The zero value is a base without flags.
 	Settings recording.Settings
-	// Controller is the URL of a controller's HTTP tunnel, for heartbeats; empty = none.
+	// Controller is the URL of a controller's HTTP tunnel, which receives heartbeats. Default: no HTTP tunnel.
 	Controller string
-	// Broker is host:port of an MQTT broker; empty = no MQTT tunnel.
+	// Broker is host:port of an MQTT broker. Default: no MQTT tunnel.
 	Broker, Username, Password string
 	// Downloads is an empty directory for the jars that the base downloads. If empty, the base chooses one.
 	// Required if Settings.Disk is set.
 	Downloads string
-	// JVM are further options of the JVM.
+	// JVM has additional options of the JVM.
 	JVM []string
-	// Host is where the base is dialled, one address of the loopback network. Its
-	// servers listen on all addresses. Empty = 127.0.0.1.
+	// Host is the loopback address for connections to the base, whose servers listen on all addresses. Default: 127.0.0.1.
 	Host string
 }
 
-// Base is one real base. Start runs it once; the other methods may be called concurrently.
+// Base is a real base. Start may be called once; the other methods may be called concurrently.
 type Base struct {
 	opts         Options
 	arklet, web  string // host:port
 	ready, ended chan struct{}
 }
 
-// New picks free ports for a base.
+// New returns a base with free ports, which is not started.
 func New(o Options) (*Base, error) {
 	for field, value := range map[*string]string{&o.Name: "realbase", &o.Version: "1.0.0", &o.Env: "dev",
 		&o.IP: "198.18.0.1", &o.Host: "127.0.0.1"} {
@@ -68,22 +67,21 @@ func New(o Options) (*Base, error) {
 	return b, nil
 }
 
-// Arklet is host:port of arklet's HTTP server.
+// Arklet returns host:port of arklet's HTTP server.
 func (b *Base) Arklet() string { return b.arklet }
 
-// Web is the URL of the base's own web server, which its modules share.
+// Web returns the URL of the base's web server, which its modules share.
 func (b *Base) Web() string { return "http://" + b.web }
 
-// Start runs the JVM until ctx ends, then kills it and returns nil: a base says
-// nothing when it goes. An error means that it ended by itself; the log has the reason.
-// At most one Start per Base.
+// Start runs the JVM, and blocks until it has ended. When ctx ends, Start kills the JVM and returns nil. It returns an error
+// if the JVM exits by itself; the log has the reason.
 func (b *Base) Start(ctx context.Context) error {
 	defer close(b.ended)
 	log, err := os.OpenFile(b.opts.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the log of base %q: %w", b.opts.Identity, err)
 	}
-	defer func() { _ = log.Close() }() // only the JVM wrote to it
+	defer func() { _ = log.Close() }() // only the JVM writes to the file
 	cmd := b.command(ctx)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -104,7 +102,7 @@ func (b *Base) Start(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("exit status 0")
 	}
-	return fmt.Errorf("base %q ended by itself: %w; see %s", b.opts.Identity, err, b.opts.Log)
+	return fmt.Errorf("base %q exited: %w; see %s", b.opts.Identity, err, b.opts.Log)
 }
 
 // WaitReady blocks until arklet answers.
@@ -113,13 +111,13 @@ func (b *Base) WaitReady(ctx context.Context) error {
 	case <-b.ready:
 		return nil
 	case <-b.ended:
-		return fmt.Errorf("base %q ended before it answered; see %s", b.opts.Identity, b.opts.Log)
+		return fmt.Errorf("base %q exited before arklet answered; see %s", b.opts.Identity, b.opts.Log)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for base %q: %w; see %s", b.opts.Identity, ctx.Err(), b.opts.Log)
 	}
 }
 
-// probe closes ready when arklet answers. It ends with ctx.
+// probe closes ready when arklet answers, and returns then or when ctx ends.
 func (b *Base) probe(ctx context.Context) {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if _, err := b.Command(ctx, "queryAllBiz", "{}"); err == nil {
@@ -136,26 +134,26 @@ func (b *Base) probe(ctx context.Context) {
 	}
 }
 
-// Command sends a command to arklet over HTTP and returns the body of the answer.
+// Command sends a command to arklet over HTTP and returns the body of the response.
 func (b *Base) Command(ctx context.Context, command, body string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+b.arklet+"/"+command,
 		strings.NewReader(body))
 	if err != nil {
-		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+		return "", fmt.Errorf("sending %[2]s to base %[1]q: %[3]w", b.opts.Identity, command, err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+		return "", fmt.Errorf("sending %[2]s to base %[1]q: %[3]w", b.opts.Identity, command, err)
 	}
-	defer func() { _ = response.Body.Close() }() // what counts has been read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return "", fmt.Errorf("asking base %q for %s: %w", b.opts.Identity, command, err)
+		return "", fmt.Errorf("sending %[2]s to base %[1]q: %[3]w", b.opts.Identity, command, err)
 	}
 	return string(text), nil
 }
 
-// Modules lists what is installed, as name:version state, sorted.
+// Modules returns the installed modules as "name:version state", sorted.
 func (b *Base) Modules(ctx context.Context) ([]string, error) {
 	answer, err := b.Command(ctx, "queryAllBiz", "{}")
 	if err != nil {
@@ -175,7 +173,7 @@ func (b *Base) Modules(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// command is the JVM. One with a small disk gets a file system of its own for downloads.
+// command returns the command of the JVM. With Settings.Disk, downloads have their own small file system.
 func (b *Base) command(ctx context.Context) *exec.Cmd {
 	if b.opts.Settings.Disk == 0 {
 		return exec.CommandContext(ctx, "java", b.arguments()...)
@@ -192,26 +190,26 @@ func onSmallDisk(ctx context.Context, size int, folder string, command ...string
 			strconv.Itoa(size), folder}, command...)...)
 }
 
-// NoSmallDisk returns the reason why bases cannot have Settings.Disk on this system, or an empty string: it
-// takes unshare, and namespaces for users.
+// NoSmallDisk returns an error if bases cannot have Settings.Disk on this system. Settings.Disk needs unshare and user
+// namespaces.
 func NoSmallDisk(ctx context.Context, folder string) error {
 	if out, err := onSmallDisk(ctx, 4, folder, "true").CombinedOutput(); err != nil {
-		return fmt.Errorf("making a small file system: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("creating a small file system: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }
 
-// arguments is the command line of the JVM. Arklet reads system properties only.
+// arguments returns the arguments of the JVM. All settings are system properties, because arklet reads nothing else.
 func (b *Base) arguments() []string {
 	o := b.opts
-	_, arkletPort, _ := net.SplitHostPort(b.arklet) // made by New
+	_, arkletPort, _ := net.SplitHostPort(b.arklet) // New created the address
 	_, webPort, _ := net.SplitHostPort(b.web)
 	metaspace := o.Settings.MaxMetaspace
 	if metaspace == 0 {
 		metaspace = 256
 	}
 	list := []string{
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and quick to start
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // little memory, and a fast start
 		fmt.Sprintf("-XX:MaxMetaspaceSize=%dm", metaspace),
 		"-Dsofa.ark.telnet.server.enable=false",
 		"-Dserver.port=" + webPort,
@@ -245,11 +243,11 @@ func (b *Base) arguments() []string {
 	return append(append(list, o.JVM...), "-jar", o.Jar)
 }
 
-// Ports that systems do not give to connections or to listeners that ask for any: a JVM listens
-// seconds after its ports were picked.
+// firstPort and lastPort limit the ports of bases to those that systems do not assign automatically, because a JVM listens
+// only seconds after freePorts has closed its listeners.
 const firstPort, lastPort = 15000, 30000
 
-// freePorts picks ports; the listeners stay open until all are picked.
+// freePorts returns different ports on which no process listens.
 func freePorts(count int) ([]string, error) {
 	var ports []string
 	for attempts := 100; len(ports) < count; attempts-- {
@@ -257,7 +255,7 @@ func freePorts(count int) ([]string, error) {
 		l, err := net.Listen("tcp", ":"+port)
 		switch {
 		case err == nil:
-			defer func() { _ = l.Close() }() // nothing was sent
+			defer func() { _ = l.Close() }() // the listener has no connections
 			ports = append(ports, port)
 		case attempts == 0:
 			return nil, err

@@ -19,85 +19,85 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// A Pod's module is installed from a file or over HTTP, serves, and goes with its Pod.
-func TestLife(t *testing.T) {
+// The module of a Pod is installed from a file or over HTTP, answers requests, and is uninstalled when the Pod is deleted.
+func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL,
 		recording.HTTP: serverURL} {
 		t.Run(string(tunnel), func(t *testing.T) {
 			t.Parallel()
 			b, ns := start(t, options(t, tunnel, recording.Settings{})), namespace(t)
-			pod := module.Pod(ns, "shop", shop(b, "shop", "1.0.0", url(ShopJar1)))
+			pod := module.Pod(ns, "shop", shopTemplate(b, "shop", "1.0.0", url(ShopJar1)))
 			_, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
 			must(t, err)
-			ready(t, ns, "shop")
-			b.has(t, "shop:1.0.0 activated")
+			waitReady(t, ns, "shop")
+			b.waitModules(t, "shop:1.0.0 activated")
 			if got, err := b.get(t.Context(), "/shop-1.0.0/version"); got != "1.0.0" || err != nil {
 				t.Errorf("the module answers %q, %v", got, err)
 			}
-			remove(t, ns, "shop")
-			b.has(t)
+			deletePod(t, ns, "shop")
+			b.waitModules(t)
 			if got, err := b.get(t.Context(), "/shop-1.0.0/version"); err == nil {
-				t.Errorf("the module answers %q after its end", got)
+				t.Errorf("the module answers %q after its uninstall", got)
 			}
 		})
 	}
 }
 
-// A rolling update loses no request: with activate.new.module=true over MQTT, and
-// over HTTP on a base without flags, which the controller switches.
+// A rolling update loses no request: over MQTT with activate.new.module=true, and over HTTP also without flags, because the
+// controller sends switchBiz.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tunnel   recording.Tunnel
 		settings recording.Settings
 	}{
-		"the new version takes over":         {recording.MQTT, recording.Settings{Activation: "new"}},
-		"the new version is switched to":     {recording.HTTP, recording.Settings{}},
-		"the new version takes over on HTTP": {recording.HTTP, recording.Settings{Activation: "new"}},
+		"MQTT, base activates the new version": {recording.MQTT, recording.Settings{Activation: "new"}},
+		"HTTP, controller switches versions":   {recording.HTTP, recording.Settings{}},
+		"HTTP, base activates the new version": {recording.HTTP, recording.Settings{Activation: "new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, ns := start(t, options(t, c.tunnel, c.settings)), namespace(t)
-			spec := shop(b, "shop", "1.0.0", fileURL(ShopJar1))
+			spec := shopTemplate(b, "shop", "1.0.0", fileURL(ShopJar1))
 			module.OnePerBase(&spec)
 			_, err := client.AppsV1().Deployments(ns).Create(t.Context(), module.Deployment(ns, "shop", 1, spec),
 				metav1.CreateOptions{})
 			must(t, err)
-			rolled(t, ns, b, "1.0.0")
-			load := request(t, b, "/front/shop/version")
+			waitRolledOut(t, ns, b, "1.0.0")
+			load := startLoad(t, b, "/front/shop/version")
 			patch := fmt.Appendf(nil,
 				`{"spec":{"template":{"spec":{"containers":[{"name":"shop","image":%q,"env":[{"name":%q,"value":"2.0.0"}]}]}}}}`,
 				fileURL(ShopJar2), module.EnvVersion)
 			_, err = client.AppsV1().Deployments(ns).Patch(t.Context(), "shop", types.StrategicMergePatchType, patch,
 				metav1.PatchOptions{})
 			must(t, err)
-			rolled(t, ns, b, "2.0.0")
-			load.lossless(t)
+			waitRolledOut(t, ns, b, "2.0.0")
+			load.requireLossless(t)
 		})
 	}
 }
 
-// Requests that a base passes on to its module take no thread of its web server while they wait: it
-// has one, and answers them all.
-func TestRequestsDoNotWaitForEachOther(t *testing.T) {
+// Requests that a base forwards to its module do not block the threads of the web server: a server with one thread answers
+// concurrent requests.
+func TestForwardedRequestsDoNotBlockServer(t *testing.T) {
 	t.Parallel()
 	o := options(t, recording.HTTP, recording.Settings{})
 	o.JVM = []string{"-Dserver.tomcat.threads.max=1", "-Dserver.tomcat.threads.min-spare=1"}
 	b := start(t, o)
 	b.install(t, "1.0.0", ShopJar1)
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for range 10 {
-		asked.Go(func() {
+		requests.Go(func() {
 			if got, err := b.get(t.Context(), "/front/shop/version"); got != "1.0.0" || err != nil {
 				t.Errorf("the module answers %q, %v", got, err)
 			}
 		})
 	}
-	asked.Wait()
+	requests.Wait()
 }
 
-// install installs a version of the module, as no controller does.
+// install installs a version of the module without the controller.
 func (b *jvm) install(t *testing.T, version, jar string) {
 	t.Helper()
 	answer, err := b.Command(t.Context(), "installBiz",
@@ -107,8 +107,8 @@ func (b *jvm) install(t *testing.T, version, jar string) {
 	}
 }
 
-// rolled waits until the Deployment is in a version, and the base has it and no other.
-func rolled(t *testing.T, ns string, b *jvm, version string) {
+// waitRolledOut waits until the Deployment is complete, and the base has only the version.
+func waitRolledOut(t *testing.T, ns string, b *jvm, version string) {
 	t.Helper()
 	eventually(t, "the Pod has "+version, func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(ns).Get(ctx, "shop", metav1.GetOptions{})
@@ -117,14 +117,15 @@ func rolled(t *testing.T, ns string, b *jvm, version string) {
 		}
 		if s := d.Status; s.ObservedGeneration != d.Generation || s.UpdatedReplicas != 1 || s.Replicas != 1 ||
 			s.AvailableReplicas != 1 {
-			return fmt.Errorf("the Deployment is at %+v, Pods: %s", s, pods(ctx, ns))
+			return fmt.Errorf("status of the Deployment: %+v, Pods: %s", s, describePods(ctx, ns))
 		}
 		return nil
 	})
-	b.has(t, "shop:"+version+" activated")
+	b.waitModules(t, "shop:"+version+" activated")
 }
 
-func pods(ctx context.Context, ns string) string {
+// describePods returns the states of all Pods in a namespace, for messages.
+func describePods(ctx context.Context, ns string) string {
 	list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err.Error()
@@ -136,7 +137,7 @@ func pods(ctx context.Context, ns string) string {
 	return strings.Join(all, "; ")
 }
 
-// load is an open-loop client: it sends at its pace, however long answers take.
+// load is an open-loop client: it sends requests at a fixed rate, independently of the responses.
 type load struct {
 	stop func()
 
@@ -145,16 +146,17 @@ type load struct {
 	bad     []string
 }
 
-// pause is the time between two requests.
-const pause = 10 * time.Millisecond
+// requestInterval is the time between two requests.
+const requestInterval = 10 * time.Millisecond
 
-func request(t *testing.T, b *jvm, path string) *load {
+// startLoad sends requests until the test ends or stop is called.
+func startLoad(t *testing.T, b *jvm, path string) *load {
 	t.Helper()
 	l := &load{answers: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		tick := time.NewTicker(pause)
+		tick := time.NewTicker(requestInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -181,20 +183,20 @@ func request(t *testing.T, b *jvm, path string) *load {
 	return l
 }
 
-// lossless ends the requests and checks that all were answered, by both versions.
-func (l *load) lossless(t *testing.T) {
+// requireLossless stops the load, and fails the test unless all requests were answered, by both versions.
+func (l *load) requireLossless(t *testing.T) {
 	t.Helper()
 	l.stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.Logf("requests by version: %v, lost: %d", l.answers, len(l.bad))
 	if len(l.bad) > 0 || l.answers["1.0.0"] == 0 || l.answers["2.0.0"] == 0 {
-		t.Errorf("requests by version: %v; lost: %d, the first one: %v", l.answers, len(l.bad),
+		t.Errorf("requests by version: %v; lost: %d, the first error: %v", l.answers, len(l.bad),
 			l.bad[:min(1, len(l.bad))])
 	}
 }
 
-// Failures of a real base show on the Pod with their codes.
+// The Ready condition of a Pod has the error code of a real base.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for _, tunnel := range tunnels {
@@ -213,28 +215,29 @@ func TestFailures(t *testing.T) {
 					"User.InstallModuleFailed: User.InstallBizUserError"},
 			} {
 				_, err := client.CoreV1().Pods(ns).Create(t.Context(),
-					module.Pod(ns, c.pod, shop(b, c.name, c.version, c.url)), metav1.CreateOptions{})
+					module.Pod(ns, c.pod, shopTemplate(b, c.name, c.version, c.url)), metav1.CreateOptions{})
 				must(t, err)
 				if c.want == "" {
-					ready(t, ns, c.pod)
+					waitReady(t, ns, c.pod)
 					continue
 				}
-				eventually(t, "Pod "+c.pod+" says "+c.want, func(ctx context.Context) error {
+				eventually(t, "the Ready condition of Pod "+c.pod+" contains "+c.want, func(ctx context.Context) error {
 					p, err := client.CoreV1().Pods(ns).Get(ctx, c.pod, metav1.GetOptions{})
-					if err == nil && !says(p, c.want) {
+					if err == nil && !notReadyWith(p, c.want) {
 						err = errors.New(describe(p))
 					}
 					return err
 				})
-				remove(t, ns, c.pod)
+				deletePod(t, ns, c.pod)
 			}
-			b.has(t, "shop:1.0.0 activated") // nothing has harmed it
-			remove(t, ns, "first")
+			b.waitModules(t, "shop:1.0.0 activated") // the failed installs do not affect this module
+			deletePod(t, ns, "first")
 		})
 	}
 }
 
-func says(p *corev1.Pod, text string) bool {
+// notReadyWith reports whether a Pod is not Ready with a message that contains the text.
+func notReadyWith(p *corev1.Pod, text string) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, text) {
 			return true
@@ -243,21 +246,21 @@ func says(p *corev1.Pod, text string) bool {
 	return false
 }
 
-// told waits until the controller has told a base of a baseline with that many modules.
-func told(t *testing.T, identity string, modules int) {
+// waitBaseline waits until the controller has answered the baseline query of a base with the number of modules.
+func waitBaseline(t *testing.T, identity string, modules int) {
 	t.Helper()
 	want := fmt.Sprintf(`msg="a base queried its baseline" base=%s modules=%d`, identity, modules)
 	eventually(t, "the controller answers with a baseline", func(context.Context) error {
-		log, err := os.ReadFile(shared.Log(box.ControllerProgram))
+		log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 		if err == nil && !strings.Contains(string(log), want) {
-			err = fmt.Errorf("its log has no line with %s", want)
+			err = fmt.Errorf("the log of the controller does not contain %s", want)
 		}
 		return err
 	})
 }
 
-// A base that is killed and started again has its modules again: over MQTT by the
-// baseline that it asks for, over HTTP by the controller's installs.
+// The modules of a base are installed again after a crash: over MQTT the base queries its baseline, and over HTTP the
+// controller sends install commands.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, tunnel := range tunnels {
@@ -265,20 +268,20 @@ func TestRestart(t *testing.T) {
 			t.Parallel()
 			o := options(t, tunnel, recording.Settings{})
 			b, ns := start(t, o), namespace(t)
-			set := module.DaemonSet(ns, "shop", shop(b, "shop", "1.0.0", fileURL(ShopJar1)))
+			set := module.DaemonSet(ns, "shop", shopTemplate(b, "shop", "1.0.0", fileURL(ShopJar1)))
 			_, err := client.AppsV1().DaemonSets(ns).Create(t.Context(), set, metav1.CreateOptions{})
 			must(t, err)
-			b.has(t, "shop:1.0.0 activated")
+			b.waitModules(t, "shop:1.0.0 activated")
 			b.kill()
 			b = start(t, o)
 			if tunnel == recording.MQTT {
-				told(t, o.Identity, 1)
+				waitBaseline(t, o.Identity, 1)
 			}
-			b.has(t, "shop:1.0.0 activated")
+			b.waitModules(t, "shop:1.0.0 activated")
 			eventually(t, "the Pod is Ready", func(ctx context.Context) error {
 				s, err := client.AppsV1().DaemonSets(ns).Get(ctx, "shop", metav1.GetOptions{})
 				if err == nil && s.Status.NumberReady != 1 {
-					err = fmt.Errorf("the DaemonSet is at %+v, Pods: %s", s.Status, pods(ctx, ns))
+					err = fmt.Errorf("status of the DaemonSet: %+v, Pods: %s", s.Status, describePods(ctx, ns))
 				}
 				return err
 			})

@@ -23,14 +23,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// What all tests use; TestMain sets it.
+// The fixtures of all tests. TestMain and bringUp set them.
 var (
-	target string // directory of the jars that Maven built, and of variants
-	shared *box.Box
-	client kubernetes.Interface
-	mqtt   box.Broker
-	heart  string // where the controller takes heartbeats over HTTP
-	jars   string // URL of an HTTP server with the jars
+	target       string // directory of the jars that Maven built, and of variants
+	shared       *box.Box
+	client       kubernetes.Interface
+	mqtt         box.Broker
+	heartbeatURL string // where the controller receives heartbeats over HTTP
+	jars         string // URL of an HTTP server with the jars
 )
 
 // Files that Maven built.
@@ -40,18 +40,18 @@ const (
 	ShopJar2 = "shop-2.0.0-ark-biz.jar"
 )
 
-// variants are the jars that tests install, with attributes that replace those of the module.
+// variants has the names of jars that bringUp creates, with the manifest attributes that differ from the module.
 var variants = map[string]recording.Manifest{
 	"throwing.jar": {"Ark-Biz-Name": "throwing", "Main-Class": "koupsandbox.module.Throwing",
 		"Start-Class": "koupsandbox.module.Throwing"},
-	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // and the web context path of version 1.0.0
+	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // has the web context path of version 1.0.0
 }
 
-// missing is the reason why there is no real base. If it is set, tests that need one are skipped.
+// missing is the reason why no real base is available. Tests that need a real base are skipped if it is set.
 var missing error
 
 // TestMain runs tests with a real base only with E2E_REALBASE set, so that make test does not repeat
-// make e2e-realbase. If there is no real base then, all tests fail.
+// make e2e-realbase. With E2E_REALBASE, a missing real base is an error.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("E2E_REALBASE") == "" && !*record {
@@ -73,19 +73,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepare finds the files that the tests need, or returns what is missing.
+// prepare returns an error if Java or a jar of the real base is missing.
 func prepare() (err error) {
 	target, err = filepath.Abs("target")
 	if err != nil {
 		return fmt.Errorf("finding the jars: %w", err)
 	}
 	if _, err := exec.LookPath("java"); err != nil {
-		return errors.New("there is no java in the PATH: install a JDK 17, for example Debian's " +
+		return errors.New("java is not in the PATH; install a JDK 17, for example Debian's " +
 			"openjdk-17-jdk-headless")
 	}
 	for _, name := range []string{BaseJar, ShopJar1, ShopJar2} {
 		if _, err := os.Stat(filepath.Join(target, name)); err != nil {
-			return fmt.Errorf("%s is not in %s: build the real base first with: make realbase", name, target)
+			return fmt.Errorf("%s is not in %s; build the real base with: make realbase", name, target)
 		}
 	}
 	return nil
@@ -97,7 +97,7 @@ func manifest() (recording.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }() // it was only read
+	defer func() { _ = in.Close() }() // the file was only read
 	text, err := fs.ReadFile(in, "META-INF/MANIFEST.MF")
 	joined := strings.ReplaceAll(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n ", "")
 	m := recording.Manifest{}
@@ -109,7 +109,7 @@ func manifest() (recording.Manifest, error) {
 	return m, err
 }
 
-// bringUp makes the variants, and starts a sandbox that takes bases over both tunnels.
+// bringUp creates the variants, and starts a sandbox whose controller supports both tunnels.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared = b
 	for name, changes := range variants {
@@ -141,6 +141,6 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	if err != nil {
 		return err
 	}
-	heart, err = shared.Heartbeats()
+	heartbeatURL, err = shared.Heartbeats()
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// beat is the time between two heartbeats over MQTT.
-const beat = 10 * time.Second
+// heartbeatInterval is the time between two heartbeats over MQTT.
+const heartbeatInterval = 10 * time.Second
 
 // If the broker is unavailable for longer than the heartbeat interval, a base never sends heartbeats again. It still
 // executes commands when the broker is available again, and the controller continues to use it.
@@ -27,51 +27,51 @@ func TestHeartbeatsEnd(t *testing.T) {
 	eventually(t, "the base has sent its last heartbeat", func(context.Context) error {
 		log, err := os.ReadFile(o.Log)
 		if err == nil && !strings.Contains(string(log), "that was the last heartbeat") {
-			err = errors.New("the base's log does not say so")
+			err = errors.New("the log of the base does not contain the message")
 		}
 		return err
 	})
 	must(t, shared.Must(t.Context(), "component", "start", "broker"))
-	said := listen(t, "koupleless_"+mqtt.Env+"/"+o.Identity+"/base/+")
-	select { // a command that comes before the base has subscribed again is lost
-	case topic := <-said:
+	topics := subscribe(t, "koupleless_"+mqtt.Env+"/"+o.Identity+"/base/+")
+	select { // a command is lost if the base has not subscribed again
+	case topic := <-topics:
 		if !strings.HasSuffix(topic, "/base/health") && !strings.HasSuffix(topic, "/base/simpleBiz") {
-			t.Fatalf("the base speaks on %s, unasked", topic)
+			t.Fatalf("the base sent a message to %s without a query", topic)
 		}
-	case <-time.After(patience):
-		t.Fatal("the controller does not find the base again")
+	case <-time.After(timeout):
+		t.Fatal("the base did not answer a query of the controller")
 	}
-	over := time.After(beat + beat/2)
+	end := time.After(heartbeatInterval + heartbeatInterval/2)
 
-	pod := module.Pod(ns, "shop", shop(b, "shop", "1.0.0", fileURL(ShopJar1)))
+	pod := module.Pod(ns, "shop", shopTemplate(b, "shop", "1.0.0", fileURL(ShopJar1)))
 	_, err := client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{})
 	must(t, err)
-	ready(t, ns, "shop")
-	b.has(t, "shop:1.0.0 activated")
+	waitReady(t, ns, "shop")
+	b.waitModules(t, "shop:1.0.0 activated")
 	for done := false; !done; {
 		select {
-		case topic := <-said:
+		case topic := <-topics:
 			if strings.HasSuffix(topic, "/base/heart") {
-				t.Error("the base sends heartbeats again")
+				t.Error("the base sent a heartbeat")
 			}
-		case <-over:
+		case <-end:
 			done = true
 		}
 	}
-	remove(t, ns, "shop")
-	b.has(t)
+	deletePod(t, ns, "shop")
+	b.waitModules(t)
 }
 
-// listen subscribes as the controller may, and tells the topics of messages.
-func listen(t *testing.T, topic string) <-chan string {
+// subscribe subscribes to a topic filter with the permissions of the controller, and returns the topics of the messages.
+func subscribe(t *testing.T, topic string) <-chan string {
 	t.Helper()
 	messages := make(chan string, 1000)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + mqtt.Addr).SetClientID("listener").
 		SetUsername("controller").SetPassword(mqtt.Passwords.Controller))
 	done := func(token paho.Token) {
 		t.Helper()
-		if !token.WaitTimeout(patience) || token.Error() != nil {
-			t.Fatalf("listening to %s: %v", topic, token.Error())
+		if !token.WaitTimeout(timeout) || token.Error() != nil {
+			t.Fatalf("subscribing to %s: %v", topic, token.Error())
 		}
 	}
 	done(c.Connect())

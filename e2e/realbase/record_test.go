@@ -69,11 +69,11 @@ func TestRecord(t *testing.T) {
 // recordExchanges records with one base.
 func recordExchanges(t *testing.T, settings recording.Settings, names []string, all map[string]recording.Recording) {
 	t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
-		w := &world{server: openBroker(t), tap: recording.NewTap()}
+		w := &environment{server: openBroker(t), tap: recording.NewTap()}
 		must(t, w.server.AddHook(w.tap, nil))
 		must(t, w.listenBroker())
 		defer w.stop()
-		o := recorded()
+		o := recordedOptions()
 		o.Settings, o.Broker = settings, w.addr
 		if settings.Disk > 0 {
 			o.Downloads = t.TempDir()
@@ -96,7 +96,7 @@ func recordExchanges(t *testing.T, settings recording.Settings, names []string, 
 				r := all[name]
 				playing, cancel := context.WithTimeout(t.Context(), playTime)
 				defer cancel()
-				answered, err := player(t, &r, w).Play(playing, r.Exchanges)
+				answered, err := newPlayer(t, &r, w).Play(playing, r.Exchanges)
 				must(t, err)
 				r.Exchanges = answered
 				must(t, uninstallAll(playing, w.base))
@@ -108,7 +108,7 @@ func recordExchanges(t *testing.T, settings recording.Settings, names []string, 
 
 // recordPhases records with a base that has its own broker or controller.
 func recordPhases(t *testing.T, name string, r recording.Recording) {
-	w := &world{tap: recording.NewTap()}
+	w := &environment{tap: recording.NewTap()}
 	if r.Tunnel == recording.MQTT {
 		w.server = openBroker(t)
 		must(t, w.server.AddHook(w.tap, nil))
@@ -124,13 +124,13 @@ func recordPhases(t *testing.T, name string, r recording.Recording) {
 		}
 	}()
 	var err error
-	r.Phases, err = player(t, &r, w).PlayPhases(t.Context(), w, r.Phases)
+	r.Phases, err = newPlayer(t, &r, w).PlayPhases(t.Context(), w, r.Phases)
 	must(t, err)
 	save(t, name, r)
 }
 
-// player returns a player for the base of a world, and makes the jars of the recording.
-func player(t *testing.T, r *recording.Recording, w *world) *recording.Player {
+// newPlayer returns a player for the base of an environment, and creates the jars of the recording.
+func newPlayer(t *testing.T, r *recording.Recording, w *environment) *recording.Player {
 	directory, err := os.MkdirTemp("", "record") // answers contain its name, without the name of the test
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(directory)) })
@@ -177,13 +177,13 @@ func uninstallAll(ctx context.Context, base *Base) error {
 	}
 	left, err := base.Modules(ctx)
 	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("modules are left: %s", strings.Join(left, ", "))
+		err = fmt.Errorf("modules are still installed: %s", strings.Join(left, ", "))
 	}
 	return err
 }
 
-// recorded are the options of a base that is recorded.
-func recorded() Options {
+// recordedOptions returns the options of a base that is recorded.
+func recordedOptions() Options {
 	return Options{
 		Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, "record.log"), Identity: recording.Identity,
 		Username: "any", Password: "any",
@@ -193,31 +193,31 @@ func recorded() Options {
 	}
 }
 
-// world is a base, and the broker or the controller that it has for itself.
-type world struct {
-	server  *broker.Server // nil = no broker
+// environment is a base with its own broker or controller.
+type environment struct {
+	server  *broker.Server // nil without a broker
 	control recording.Controller
 	tap     *recording.Tap
 
 	addr     string       // of the broker or the controller
-	listener net.Listener // nil = nothing listens
+	listener net.Listener // nil if the port is closed
 	http     *http.Server // of the controller
 
 	base *Base
-	kill func() error // ends the base and waits for that; nil = it does not run
+	kill func() error // kills the base and waits until it has ended; nil if it does not run
 }
 
 // Listens reports whether the base can reach its broker or its controller.
-func (w *world) Listens() bool { return w.listener != nil }
+func (w *environment) Listens() bool { return w.listener != nil }
 
 // Ready blocks until arklet answers.
-func (w *world) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
+func (w *environment) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
 
-// Apply lets an event happen.
-func (w *world) Apply(ctx context.Context, event recording.Event) error {
+// Apply causes an event.
+func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	switch event {
 	case recording.Start:
-		o := recorded()
+		o := recordedOptions()
 		if w.server != nil {
 			o.Broker = w.addr
 		} else {
@@ -245,8 +245,8 @@ func (w *world) Apply(ctx context.Context, event recording.Event) error {
 	return nil
 }
 
-// startBase starts a base without waiting until it answers.
-func (w *world) startBase(ctx context.Context, o Options) error {
+// startBase starts a base without waiting until arklet answers.
+func (w *environment) startBase(ctx context.Context, o Options) error {
 	base, err := New(o)
 	if err != nil {
 		return err
@@ -270,8 +270,8 @@ func openBroker(t *testing.T) *broker.Server {
 	return server
 }
 
-// listen opens any port, or the one that was open before.
-func (w *world) listen() (err error) {
+// listen opens the previous port, or any free port the first time.
+func (w *environment) listen() (err error) {
 	if w.addr == "" {
 		w.addr = "127.0.0.1:0"
 	}
@@ -282,7 +282,7 @@ func (w *world) listen() (err error) {
 	return err
 }
 
-func (w *world) listenBroker() error {
+func (w *environment) listenBroker() error {
 	if err := w.listen(); err != nil {
 		return err
 	}
@@ -298,33 +298,33 @@ func (w *world) listenBroker() error {
 	return nil
 }
 
-func (w *world) listenController() error {
+func (w *environment) listenController() error {
 	if err := w.listen(); err != nil {
 		return err
 	}
 	w.http = &http.Server{Handler: &w.control}
-	go func(s *http.Server, l net.Listener) { _ = s.Serve(l) }(w.http, w.listener) // until it is closed
+	go func(s *http.Server, l net.Listener) { _ = s.Serve(l) }(w.http, w.listener) // until the listener is closed
 	return nil
 }
 
 // cut breaks the connections to the broker.
-func (w *world) cut() {
+func (w *environment) cut() {
 	for _, c := range w.server.Clients.GetAll() {
-		c.Stop(errors.New("the connection breaks"))
+		c.Stop(errors.New("connection cut by the test"))
 	}
 }
 
 // stop breaks all connections, and closes the port.
-func (w *world) stop() {
+func (w *environment) stop() {
 	if w.listener == nil {
 		return
 	}
-	_ = w.listener.Close() // there is no more to accept
+	_ = w.listener.Close() // no connections are expected
 	w.listener = nil
 	if w.server != nil {
 		w.cut()
 	} else {
-		_ = w.http.Close() // nothing more is to be answered
+		_ = w.http.Close() // open requests are not answered
 	}
 }
 
@@ -332,7 +332,7 @@ func (w *world) stop() {
 func identityOf(t *testing.T, recorded recording.Manifest) recording.Manifest {
 	m, err := manifest()
 	must(t, err)
-	delete(m, "build-time") // it is not read, and differs from build to build
+	delete(m, "build-time") // no base reads it, and it differs between builds
 	for _, key := range []string{"Ark-Biz-Name", "Ark-Biz-Version", "Main-Class", "Start-Class", "web-context-path",
 		"priority"} {
 		m[key] = recorded[key]

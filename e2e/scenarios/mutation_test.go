@@ -108,11 +108,11 @@ func build(t *testing.T, name, bin string) {
 	must(t, os.Mkdir(bin, 0o700))
 	m, err := mutate.Named(name)
 	must(t, err)
-	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerProgram)))
+	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerBinary)))
 	// koupsandbox looks for the others where it stands itself, and not where a link to it does.
 	program, err := os.ReadFile(filepath.Join(programs, box.Program))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))
-	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneProgram),
-		filepath.Join(bin, sandbox.ControlPlaneProgram)))
+	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneBinary),
+		filepath.Join(bin, sandbox.ControlPlaneBinary)))
 }

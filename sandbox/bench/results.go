@@ -109,7 +109,7 @@ func configOf(ctx context.Context, status *sandbox.Status) ([]benchfmt.Config, e
 		{coresKey, strconv.Itoa(runtime.NumCPU())},
 		{providerKey, string(status.Provider)},
 		{"kubernetes", status.Version},
-		{"koupsandbox", cmp.Or(version.Of(), "unknown")},
+		{"koupsandbox", cmp.Or(version.String(), "unknown")},
 	} {
 		config = append(config, benchfmt.Config{Key: c[0], Value: []byte(c[1]), File: true})
 	}

@@ -18,12 +18,12 @@ func rolloutActions() []act {
 	}
 	return []act{
 		{
-			Action: Action{ID: "workload.pause", On: kindWorkload, Title: "Pause its rollout", Danger: true,
+			Action: Action{ID: "workload.pause", On: kindWorkload, Title: "Pause the rollout", Danger: true,
 				When: deployments(no), Params: ofWorkload()},
 			target: onWorkload, do: pause(true),
 		},
 		{
-			Action: Action{ID: "workload.resume", On: kindWorkload, Title: "Approve: let its rollout go on",
+			Action: Action{ID: "workload.resume", On: kindWorkload, Title: "Approve: resume the rollout",
 				When: deployments(yes), Params: ofWorkload()},
 			target: onWorkload, do: pause(false),
 		},
@@ -31,11 +31,11 @@ func rolloutActions() []act {
 			Action: Action{ID: "workload.partition", On: kindWorkload, Title: "Approve a batch", Danger: true,
 				When: map[string][]string{"kind": {kindStatefulSet}}, Params: ofWorkload(
 					ActionParam{Name: "partition", Number: true,
-						Hint: "Pods with this number or a higher one get the new version; 0 = all"})},
+						Hint: "Pods with this or a higher number get the new version; 0 = all"})},
 			target: onWorkload, do: partition,
 		},
 		{
-			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Back to the revision before", Danger: true,
+			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Undo: restore the previous revision", Danger: true,
 				Params: ofWorkload()},
 			target: onWorkload, do: undo,
 		},
@@ -44,13 +44,13 @@ func rolloutActions() []act {
 
 func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) {
 	return func(ctx context.Context, b *Board, p params) (ActionResult, error) {
-		verb, text := "resume", "goes on"
+		verb, text := "resume", "was resumed"
 		if on {
-			verb, text = "pause", "is paused"
+			verb, text = "pause", "was paused"
 		}
 		if p["kind"] != kindDeployment {
 			return ActionResult{},
-				invalid("the rollout of a %s cannot be paused; a statefulset has a partition", p["kind"])
+				invalid("the rollout of a %s cannot be paused; use the partition of a statefulset", p["kind"])
 		}
 		return ActionResult{fmt.Sprintf("the rollout of %s/%s %s", p["kind"], p["name"], text),
 				b.kubectl("rollout", verb, p["kind"]+"/"+p["name"], "-n", p["namespace"])},
@@ -58,45 +58,45 @@ func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) 
 	}
 }
 
-// partition sets which Pods of a StatefulSet get its present template. Each step down is a batch.
+// partition sets which Pods of a StatefulSet get its current template. Each decrease releases a batch.
 func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("partition")
 	if p["kind"] != kindStatefulSet {
-		return ActionResult{}, invalid("a %s has no partition: only a statefulset has", p["kind"])
+		return ActionResult{}, invalid("a %s has no partition; only a statefulset has one", p["kind"])
 	}
 	set, err := b.o.API.AppsV1().StatefulSets(p["namespace"]).Get(ctx, p["name"], metav1.GetOptions{})
 	if err != nil {
 		return ActionResult{}, err
 	}
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
-		return ActionResult{}, invalid("statefulset/%s has the strategy OnDelete, which knows no partition", p["name"])
+		return ActionResult{}, invalid("statefulset/%s has the strategy OnDelete, which does not support a partition", p["name"])
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":%d}}}}`, n)
-	return ActionResult{fmt.Sprintf("Pods of statefulset/%s from number %d on get its present version", p["name"], n),
+	return ActionResult{fmt.Sprintf("Pods of statefulset/%s with number %d and higher get its current version", p["name"], n),
 			b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))},
 		b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// undo takes a workload back to the previous revision, as kubectl does.
+// undo restores the previous revision of a workload, as kubectl does.
 func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	w, err := b.workload(ctx, p)
 	if err != nil {
 		return ActionResult{}, err
 	}
 	if w.paused {
-		return ActionResult{}, invalid("deployment/%s is paused: resume it first, or it would not go back", p["name"])
+		return ActionResult{}, invalid("deployment/%s is paused; resume it before you undo its rollout", p["name"])
 	}
 	all, err := revision.List(ctx, b.o.API, p["kind"], w)
 	if err != nil {
 		return ActionResult{}, err
 	}
 	if len(all) < 2 {
-		return ActionResult{}, invalid("%s/%s has no revision before", p["kind"], p["name"])
+		return ActionResult{}, invalid("%s/%s has no previous revision", p["kind"], p["name"])
 	}
 	before := all[len(all)-2]
 	number := strconv.FormatInt(before.Number, 10)
 	return ActionResult{
-		fmt.Sprintf("%s/%s goes back to revision %s", p["kind"], p["name"], number),
+		fmt.Sprintf("%s/%s was rolled back to revision %s", p["kind"], p["name"], number),
 		b.kubectl("rollout", "undo", p["kind"]+"/"+p["name"], "-n", p["namespace"], "--to-revision", number),
 	}, b.patch(ctx, p, before.Type, before.Patch)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
@@ -20,7 +21,7 @@ func onBase(p params) string { return kindBase + "/" + p["base"] }
 
 func fromRow(name, field string) ActionParam { return ActionParam{Name: name, From: field} }
 
-// sandboxActions need a sandbox. Each calls the control API as the command line does.
+// sandboxActions require a sandbox. Like the command line, each calls the control API.
 func sandboxActions() []act {
 	all := []act{
 		{
@@ -28,10 +29,10 @@ func sandboxActions() []act {
 				fromRow("base", "name"),
 				{Name: "kind", Choices: faultKinds(), Default: string(basefault.KindLatency)},
 				{Name: "delay", Optional: true, Default: "2s",
-					Hint: "of kinds that delay, and by how much clockSkew is wrong: 2s"},
-				{Name: "code", Optional: true, Hint: "of kind error, such as User.MetaspaceFull"},
-				{Name: "count", Number: true, Optional: true, Hint: "how often it strikes; empty = without limit"},
-				{Name: "for", Optional: true, Hint: "how long it is there, such as 30s; empty = until it is cleared"},
+					Hint: "for kinds with a delay, and the offset of clockSkew; for example 2s"},
+				{Name: "code", Optional: true, Hint: "for the kind error, such as User.MetaspaceFull"},
+				{Name: "count", Number: true, Optional: true, Hint: "maximum number of times; empty = unlimited"},
+				{Name: "for", Optional: true, Hint: "duration, such as 30s; empty = until it is cleared"},
 			}},
 			target: onBase, do: setFault,
 		},
@@ -60,7 +61,7 @@ func sandboxActions() []act {
 			target: onBase,
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				_, err := b.daemon.RemoveBases(ctx, sandbox.RemoveRequest{Bases: []string{p["base"]}})
-				return ActionResult{"base " + p["base"] + " is removed", b.koupsandbox("base", "remove", p["base"])},
+				return ActionResult{"base " + p["base"] + " was removed", b.koupsandbox("base", "remove", p["base"])},
 					err
 			},
 		},
@@ -70,15 +71,15 @@ func sandboxActions() []act {
 			target: func(params) string { return "the bases" },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				added, err := b.daemon.AddBases(ctx, sandbox.AddRequest{Count: p.number("count")})
-				return ActionResult{fmt.Sprintf("%d bases are added", len(added)),
+				return ActionResult{"added " + plain.Count(len(added), "base"),
 					b.koupsandbox("base", "add", p["count"])}, err
 			},
 		},
 		{
 			Action: Action{ID: "traffic.start", On: kindService, Title: "Send requests", Params: []ActionParam{
 				fromRow("namespace", "namespace"), fromRow("service", "name"), {Name: "module", From: "module"},
-				{Name: "rate", Number: true, Default: "20", Hint: "requests a second"},
-				{Name: "stream", Default: "board", Hint: "a name for it"},
+				{Name: "rate", Number: true, Default: "20", Hint: "requests per second"},
+				{Name: "stream", Default: "board", Hint: "name of the stream"},
 			}},
 			target: onStream, do: startTraffic,
 		},
@@ -90,7 +91,7 @@ func sandboxActions() []act {
 		},
 	}
 	titles := map[supervise.Action]string{
-		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Let it go on",
+		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Resume it",
 		supervise.Restart: "Restart it",
 		supervise.Stop:    "Stop it", supervise.Start: "Start it",
 	}
@@ -102,7 +103,7 @@ func sandboxActions() []act {
 			target: func(p params) string { return kindComponent + "/" + p["component"] },
 			do: func(ctx context.Context, b *Board, p params) (ActionResult, error) {
 				err := b.daemon.Act(ctx, sandbox.ActRequest{Component: p["component"], Action: does})
-				return ActionResult{fmt.Sprintf("%s: %s is done", p["component"], does),
+				return ActionResult{fmt.Sprintf("%s: %s succeeded", p["component"], does),
 					b.koupsandbox("component", string(does), p["component"])}, err
 			},
 		})
@@ -144,7 +145,7 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
 	}
 	id, err := b.daemon.SetFault(ctx, onBases(f, p["base"]))
-	return ActionResult{fmt.Sprintf("fault %s (%s) is set on %s", id, f.Kind, p["base"]),
+	return ActionResult{fmt.Sprintf("fault %s (%s) was set on %s", id, f.Kind, p["base"]),
 		b.koupsandbox("fault", "set", "--base", p["base"], string(text))}, err
 }
 
@@ -170,13 +171,13 @@ func clearFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		r.Bases, where = []string{p["base"]}, append(where, "--base", p["base"])
 	}
 	err := b.daemon.ClearFaults(ctx, r)
-	return ActionResult{"fault " + p["id"] + " is cleared",
+	return ActionResult{"fault " + p["id"] + " was cleared",
 		b.koupsandbox(append(append([]string{"fault", "clear"}, where...), p["id"])...)}, err
 }
 
 func killBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	_, err := b.daemon.SetFault(ctx, onBases(basefault.Fault{Kind: basefault.KindCrash}, p["base"]))
-	return ActionResult{"base " + p["base"] + " is killed", b.koupsandbox("base", "kill", p["base"])}, err
+	return ActionResult{"base " + p["base"] + " was killed", b.koupsandbox("base", "kill", p["base"])}, err
 }
 
 func restartBase(ctx context.Context, b *Board, p params) (ActionResult, error) {
@@ -186,7 +187,7 @@ func restartBase(ctx context.Context, b *Board, p params) (ActionResult, error) 
 	if anew {
 		words = append(words, "--new-identity")
 	}
-	return ActionResult{"base " + p["base"] + " is started again", b.koupsandbox(words...)}, err
+	return ActionResult{"base " + p["base"] + " was restarted", b.koupsandbox(words...)}, err
 }
 
 func startTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) {
@@ -194,7 +195,7 @@ func startTraffic(ctx context.Context, b *Board, p params) (ActionResult, error)
 	rate := p.number("rate")
 	spec.Name, spec.Service, spec.Module, spec.Rate = p["stream"], p["service"], p["module"], &rate
 	err := b.daemon.StartTraffic(ctx, "", spec)
-	return ActionResult{Message: fmt.Sprintf("%d requests a second go to %s of Service %s", rate, spec.Module,
+	return ActionResult{Message: fmt.Sprintf("sending %d requests per second to %s of Service %s", rate, spec.Module,
 		spec.Service)}, err
 }
 
@@ -204,8 +205,8 @@ func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) 
 		return ActionResult{}, err
 	}
 	if end == nil {
-		return ActionResult{}, errors.New("the sandbox says nothing of the stream")
+		return ActionResult{}, errors.New("the sandbox returned no result of the stream")
 	}
-	return ActionResult{Message: fmt.Sprintf("%s has ended: %d requests, %d lost", p["stream"], end.Sent, end.Lost)},
+	return ActionResult{Message: fmt.Sprintf("%s was stopped: %d requests, %d lost", p["stream"], end.Sent, end.Lost)},
 		nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// scenarioAction runs one of the scenarios of Options.Scenarios. A scenario can run scripts on this machine, so no other can be
-// run. It continues after the response.
+// scenarioAction runs one of Options.Scenarios. A scenario can run scripts on this machine, so no other files
+// are allowed. The run continues after the response.
 func scenarioAction(files []string) act {
 	return act{
 		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true,
@@ -22,7 +22,7 @@ func scenarioAction(files []string) act {
 			file := files[slices.Index(names(files), p["scenario"])]
 			scenarios, err := source.Load([]string{file}, source.Options{})
 			if err != nil {
-				return ActionResult{}, invalid("%s cannot be run: %v", file, err)
+				return ActionResult{}, invalid("%s is invalid: %v", file, err)
 			}
 			release, err := b.acts.reserve("the run of a scenario", "scenario.run")
 			if err != nil {
@@ -32,7 +32,7 @@ func scenarioAction(files []string) act {
 				defer release()
 				b.run(scenarios)
 			})
-			return ActionResult{p["scenario"] + " runs", b.koupsandbox("scenario", "run", file)}, nil
+			return ActionResult{p["scenario"] + " was started", b.koupsandbox("scenario", "run", file)}, nil
 		},
 	}
 }
@@ -48,28 +48,28 @@ func names(files []string) []string {
 
 func (b *Board) run(scenarios []*source.Scenario) {
 	r, err := scenario.Execute(b.acts.ctx,
-		scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.tellRun})
+		scenario.Options{Sandbox: b.o.Sandbox, Scenarios: scenarios, Progress: b.logRun})
 	switch {
 	case err != nil:
-		b.tellStep(b.now(), "scenario", events.StepFailed, err.Error())
+		b.logStep(b.now(), "scenario", events.StepFailed, err.Error())
 	default:
 		for _, run := range r.Runs {
-			b.tellStep(b.now(), run.Namespace, events.StepState(run.Result), run.Failure)
+			b.logStep(b.now(), run.Namespace, events.StepState(run.Result), run.Failure)
 		}
 	}
 }
 
-func (b *Board) tellRun(e scenario.ProgressEvent) {
+func (b *Board) logRun(e scenario.ProgressEvent) {
 	switch e.Kind {
 	case scenario.RunStarted:
-		b.tellStep(b.now(), e.Run.Namespace, events.StepBegan, e.Run.Scenario) // it has no time of its own yet
+		b.logStep(b.now(), e.Run.Namespace, events.StepBegan, e.Run.Scenario) // it has no time of its own yet
 	case scenario.StepEnded:
 		name := e.Run.Namespace + ": " + e.Step.Name
-		b.tellStep(e.Step.Started, name, events.StepBegan, "")
-		b.tellStep(e.Step.Started.Add(e.Step.Elapsed), name, events.StepState(e.Step.Result), e.Step.Message)
+		b.logStep(e.Step.Started, name, events.StepBegan, "")
+		b.logStep(e.Step.Started.Add(e.Step.Elapsed), name, events.StepState(e.Step.Result), e.Step.Message)
 	}
 }
 
-func (b *Board) tellStep(at time.Time, name string, state events.StepState, message string) {
-	b.world.note(events.Event{Time: at, Step: &events.StepEvent{Name: name, State: state, Message: message}})
+func (b *Board) logStep(at time.Time, name string, state events.StepState, message string) {
+	b.state.addEvent(events.Event{Time: at, Step: &events.StepEvent{Name: name, State: state, Message: message}})
 }

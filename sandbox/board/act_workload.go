@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
+	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// fieldManager names the board as the writer of fields.
+// fieldManager is the field manager of changes by the board.
 const fieldManager = "koupsandbox-board"
 
 func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
@@ -25,7 +26,7 @@ func ofWorkload(more ...ActionParam) []ActionParam {
 		more...)
 }
 
-// workloadActions work in any cluster.
+// workloadActions are available in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{
@@ -40,25 +41,25 @@ func workloadActions() []act {
 					ActionParam{Name: "module", Hint: "the name of the module"},
 					ActionParam{Name: "version", Hint: "such as 0.0.2"},
 					ActionParam{Name: "image", Optional: true,
-						Hint: "where its jar is; empty = the present place, with the version in the place of " +
+						Hint: "location of the jar; empty = the current location, with the version replacing " +
 							"the earlier one"},
 				)},
 			target: onWorkload, do: release,
 		},
 		{
-			Action: Action{ID: "node.cordon", On: kindBase, Title: "Let no Pod come", Danger: true,
+			Action: Action{ID: "node.cordon", On: kindBase, Title: "Cordon", Danger: true,
 				When: map[string][]string{"cordoned": {no}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(true),
 		},
 		{
-			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Let Pods come again",
+			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Uncordon",
 				When: map[string][]string{"cordoned": {yes}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(false),
 		},
 	}, rolloutActions()...)
 }
 
-// yes and no are the values of fields that are true or false.
+// yes and no are the values of boolean fields.
 const (
 	yes = "true"
 	no  = "false"
@@ -70,10 +71,10 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("replicas")
 	if p["kind"] == kindDaemonSet {
 		return ActionResult{},
-			invalid("a %s cannot be scaled: it has as many Pods as there are Nodes for it", p["kind"])
+			invalid("a %s cannot be scaled: it has one Pod for each matching Node", p["kind"])
 	}
 	return ActionResult{
-		fmt.Sprintf("%s/%s is to have %d replicas", p["kind"], p["name"], n),
+		fmt.Sprintf("%s/%s was scaled to %s", p["kind"], p["name"], plain.Count(n, "replica")),
 		b.kubectl("scale", p["kind"]+"/"+p["name"], "-n", p["namespace"], "--replicas", strconv.Itoa(n)),
 	}, b.patch(ctx, p, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), "scale")
 }
@@ -107,7 +108,7 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 		}
 		return &workload{s, &s.Spec.Template, false}, nil
 	}
-	return nil, invalid("%q is no kind of workload", p["kind"])
+	return nil, invalid("unsupported kind of workload %q", p["kind"])
 }
 
 func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte,
@@ -138,7 +139,7 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	env := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv })
 	if env < 0 || c.Env[env].ValueFrom != nil {
 		return ActionResult{}, invalid(
-			"the version of %s does not stand in %s itself: change what it refers to", p["module"], labels.VersionEnv)
+			"the version of %s is not a literal value in %s; change the object that it refers to", p["module"], labels.VersionEnv)
 	}
 	image := p["image"]
 	if before := c.Env[env].Value; image == "" && before != "" {
@@ -156,7 +157,7 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
 	}
 	return ActionResult{
-		fmt.Sprintf("%s/%s is to have %s:%s", p["kind"], p["name"], p["module"], p["version"]),
+		fmt.Sprintf("%s/%s was updated to %s:%s", p["kind"], p["name"], p["module"], p["version"]),
 		b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch)),
 	}, b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
@@ -166,9 +167,9 @@ func cordon(on bool) func(context.Context, *Board, params) (ActionResult, error)
 		patch := []byte(fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, on))
 		_, err := b.o.API.CoreV1().Nodes().Patch(ctx, p["node"], types.MergePatchType, patch,
 			metav1.PatchOptions{FieldManager: fieldManager})
-		verb, text := "uncordon", "Pods may come to "
+		verb, text := "uncordon", "Pods can be scheduled on "
 		if on {
-			verb, text = "cordon", "no Pod is to come to "
+			verb, text = "cordon", "Pods are no longer scheduled on "
 		}
 		return ActionResult{text + p["node"], b.kubectl(verb, p["node"])}, err
 	}

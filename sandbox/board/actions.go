@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// actionTime bounds an action: a component that starts again takes the longest.
+	// actionTime is the timeout of an action. The restart of a component takes the longest.
 	actionTime = 2 * time.Minute
-	// maxActions is how many may go on at once.
+	// maxActions is the maximum number of concurrent actions.
 	maxActions = 16
-	// maxParams bounds what is read of a request.
+	// maxParams limits the size of a request.
 	maxParams = 64 << 10
 )
 
@@ -34,38 +34,38 @@ type params map[string]string
 
 type act struct {
 	Action
-	// target is what only one action at a time may work on.
+	// target identifies the object of the action. Only one action per target runs at a time.
 	target func(params) string
 	do     func(ctx context.Context, b *Board, p params) (ActionResult, error)
 }
 
-// refusal is the error of an action that was rejected, with an error code.
-type refusal struct {
+// actionError is the error of a rejected action, with an error code.
+type actionError struct {
 	code    errcode.Code
 	status  int
 	message string
 }
 
 // Error is the message.
-func (r *refusal) Error() string { return r.message }
+func (r *actionError) Error() string { return r.message }
 
 func refuse(code errcode.Code, status int, format string, values ...any) error {
-	return &refusal{code, status, fmt.Sprintf(format, values...)}
+	return &actionError{code, status, fmt.Sprintf(format, values...)}
 }
 
-// invalid returns the refusal of an invalid parameter.
+// invalid returns the error for an invalid parameter.
 func invalid(format string, values ...any) error {
 	return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, format, values...)
 }
 
 type actions struct {
 	board *Board
-	ctx   context.Context //nolint:containedctx // of Start: what goes on after its answer ends with it
+	ctx   context.Context //nolint:containedctx // of Start; ends the actions that continue after their response
 	all   map[string]act
 
 	mu      sync.Mutex
-	busy    map[string]string // what goes on, by target
-	running sync.WaitGroup    // what goes on after its answer
+	busy    map[string]string // running actions, by target
+	running sync.WaitGroup    // actions that continue after their response
 }
 
 func newActions(b *Board) *actions {
@@ -86,7 +86,7 @@ func newActions(b *Board) *actions {
 	return a
 }
 
-// offered returns the actions that work here, sorted by ID.
+// offered returns the available actions, sorted by ID.
 func (a *actions) offered() []Action {
 	var list []Action
 	for _, x := range a.all {
@@ -105,7 +105,7 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	result, err := ActionResult{}, error(nil)
 	if wrong := json.NewDecoder(io.LimitReader(r.Body, maxParams)).Decode(&p); wrong != nil &&
 		!errors.Is(wrong, io.EOF) {
-		err = invalid("the parameters must be a JSON object of texts: %v", wrong)
+		err = invalid("the parameters must be a JSON object of strings: %v", wrong)
 	} else {
 		result, err = a.do(r.Context(), id, p)
 	}
@@ -115,18 +115,18 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 		entry.Bad, entry.Code, entry.Text = true, problem.Code, problem.Error
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(problem) // whoever asked may be gone
+		_ = json.NewEncoder(w).Encode(problem) // the client may have disconnected
 	} else {
 		answer(w, result)
 	}
-	a.board.o.Logger.Info("an action of the board", "user", user, "action", id, "params", p, "err", err)
+	a.board.o.Logger.Info("board action", "user", user, "action", id, "params", p, "err", err)
 	entry.Time = millis(a.board.now())
-	a.board.world.record(entry)
+	a.board.state.record(entry)
 }
 
 // problemOf returns the error code and the HTTP status of an error.
 func problemOf(err error) (Problem, int) {
-	var r *refusal
+	var r *actionError
 	var api apierrors.APIStatus
 	switch {
 	case errors.As(err, &r):
@@ -139,12 +139,12 @@ func problemOf(err error) (Problem, int) {
 	return Problem{Error: err.Error(), Code: string(errcode.KouplelessBoardUnknownError)}, http.StatusBadGateway
 }
 
-// do checks the parameters and runs an action. No other action on its target runs at the same time.
+// do checks the parameters and runs an action. Actions on the same target are mutually exclusive.
 func (a *actions) do(ctx context.Context, id string, p params) (result ActionResult, err error) {
 	x, known := a.all[id]
 	if !known {
 		return result, refuse(errcode.KouplelessBoardOperationPlanNotFound, http.StatusNotFound,
-			"there is no action %q here", id)
+			"unknown action %q", id)
 	}
 	p, err = x.complete(p)
 	if err != nil {
@@ -158,13 +158,13 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 	defer release()
 	defer func() {
 		if r := recover(); r != nil {
-			a.board.o.Logger.Error("an action failed by a mistake of the board", "action", id, "panic", r, "stack",
+			a.board.o.Logger.Error("internal error in an action", "action", id, "panic", r, "stack",
 				string(debug.Stack()))
 			err = refuse(errcode.KouplelessBoardInternalError, http.StatusInternalServerError,
-				"the board made a mistake in %s; its log says which", id)
+				"internal error in %s; see the log of the board", id)
 		}
 	}()
-	// The action ends when it ends, not when the page goes away.
+	// The action continues when the page disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
 	defer cancel()
 	result, err = x.do(ctx, a.board, p)
@@ -173,14 +173,14 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 
 // failure adds the error code to the error of an action.
 func (a *actions) failure(ctx context.Context, x act, p params, err error) error {
-	var r *refusal
+	var r *actionError
 	var daemon *sandbox.Error
 	switch {
 	case err == nil || errors.As(err, &r):
 		return err
 	case ctx.Err() != nil && p["base"] != "":
 		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout,
-			"%s of base %s takes longer than %s", x.ID, p["base"], actionTime)
+			"%s of base %s took longer than %s", x.ID, p["base"], actionTime)
 	case errors.As(err, &daemon) && daemon.Code == http.StatusBadRequest:
 		return invalid("%s", daemon.Message)
 	case errors.As(err, &daemon) && p["base"] != "":
@@ -191,7 +191,7 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	return err
 }
 
-// reserve excludes other actions on a target until release is called.
+// reserve prevents other actions on a target until release is called.
 func (a *actions) reserve(target, id string) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,11 +200,11 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 		if strings.HasPrefix(target, kindBase+"/") {
 			code = errcode.ModuleControllerBaseInstanceUnderOperation
 		}
-		return nil, refuse(code, http.StatusConflict, "%s of %s goes on: try again when it has ended", other, target)
+		return nil, refuse(code, http.StatusConflict, "%s of %s is in progress; try again when it has ended", other, target)
 	}
 	if len(a.busy) >= maxActions {
 		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable,
-			"%d actions go on already: try again", len(a.busy))
+			"%d actions are in progress; try again later", len(a.busy))
 	}
 	a.busy[target] = id
 	return func() {
@@ -231,9 +231,9 @@ func (x *act) complete(p params) (params, error) {
 		case value == "" && q.Optional:
 			continue
 		case value == "":
-			return nil, invalid("%s needs the parameter %s", x.ID, q.Name)
+			return nil, invalid("%s requires the parameter %s", x.ID, q.Name)
 		case len(q.Choices) > 0 && !slices.Contains(q.Choices, value):
-			return nil, invalid("%s is none of: %s", q.Name, strings.Join(q.Choices, ", "))
+			return nil, invalid("%s must be one of: %s", q.Name, strings.Join(q.Choices, ", "))
 		}
 		if q.Number {
 			if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 1_000_000 {
@@ -245,7 +245,7 @@ func (x *act) complete(p params) (params, error) {
 	return full, nil
 }
 
-// number returns a numeric parameter that complete has checked; 0 = it was not given.
+// number returns a numeric parameter that complete has checked; 0 if it is missing.
 func (p params) number(name string) int {
 	n, _ := strconv.Atoi(p[name])
 	return n

@@ -24,60 +24,59 @@ import (
 //go:generate go run ./internal/bundle
 
 const (
-	// messageEvery is the least time between two messages.
+	// messageEvery is the minimum time between two messages.
 	messageEvery = 100 * time.Millisecond
-	// restEvery is how often it is looked at what time alone may change.
+	// restEvery is the interval of checks for changes that depend only on time.
 	restEvery = time.Second
-	// keepFor is how long the past is kept, keepBytes how much of it, compressed.
+	// keepFor and keepBytes limit the stored history by age and by compressed size.
 	keepFor, keepBytes = time.Hour, 64 << 20
-	// endTime is how long answers may take that go on when the board ends.
+	// endTime is the timeout of open responses when the board ends.
 	endTime = 2 * time.Second
 )
 
-// Options of a Board. It looks at one thing: at a sandbox (Sandbox, with its API), at a cluster (API
-// alone), or at a run (Run).
+// Options of a Board. It shows a sandbox (Sandbox, with its API), a cluster (only API), or a run (Run).
 type Options struct {
-	// Sandbox that is looked at. Default: none.
+	// Sandbox to show. Default: none.
 	Sandbox *sandbox.Sandbox
-	// API of the sandbox or the cluster. Default: none, of a run.
+	// API of the sandbox or the cluster. Default: none, for a run.
 	API kubernetes.Interface
-	// Run that is shown. Default: none.
+	// Run to show. Default: none.
 	Run *scenario.Run
-	// Title is the name of the sandbox or the context. Default: that of the sandbox or the scenario.
+	// Title is the name of the sandbox or the context. Default: the name of the sandbox or the scenario.
 	Title string
-	// Flags are words that tell kubectl and koupsandbox which cluster or sandbox is meant, for the
-	// commands that the page shows: such as --context prod. Default: none.
+	// Flags select the cluster or the sandbox in the commands that the page shows, for example --context prod.
+	// Default: none.
 	Flags []string
-	// Scenarios are the files of scenarios that the page may run. Default: none.
+	// Scenarios are the files of scenarios that the page can run. Default: none.
 	Scenarios []string
-	// AllowActions lets the page act on a cluster. Of a sandbox it always may.
+	// AllowActions allows actions on a cluster. Actions on a sandbox are always allowed.
 	AllowActions bool
-	// Listener that the page is served at. Start closes it. Required.
+	// Listener of the server. Start closes it. Required.
 	Listener net.Listener
-	// Hosts by which the page may be called beside this machine's own names. Default: none.
+	// Hosts are allowed host names in addition to the names of this machine. Default: none.
 	Hosts []string
-	// Reviews has users log in with their own bearer tokens, of which API decides. Default: there is
-	// one user, who opens the URL that Opened is called with.
+	// Reviews requires users to log in with their own bearer tokens, which API reviews. Default: one user
+	// logs in with the URL that is passed to Opened.
 	Reviews bool
-	// Opened is called with a URL that begins one session, first before New returns, and again when
-	// the one before was used. Required without Reviews.
+	// Opened is called with a URL that starts one session: before New returns, and after each use of the
+	// previous URL. Required without Reviews.
 	Opened func(url string)
-	// Logger for what goes wrong, and for what users do. Default: nothing is logged.
+	// Logger for errors and for actions of users. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Board serves the page. Make it with New.
+// Board serves the page. Create it with New.
 type Board struct {
 	o      Options
 	epoch  string
-	daemon daemon // of the sandbox; nil if there is none
-	world  *world
+	daemon daemon // of the sandbox, or nil
+	state  *boardState
 	feed   *feed.Feed
 	guard  *access.Guard
 	acts   *actions
 }
 
-// New returns a Board that looks at nothing yet.
+// New returns a Board. It reads nothing before Start.
 func New(o Options) (*Board, error) {
 	if o.Sandbox == nil {
 		return newBoard(o, nil)
@@ -96,16 +95,16 @@ func newBoard(o Options, d daemon) (*Board, error) {
 	switch {
 	case o.Run != nil:
 		row = boardOf(o.Run)
-		keep.KeepFor, keep.KeepBytes = 0, 0 // it is all there already
+		keep.KeepFor, keep.KeepBytes = 0, 0 // the history of a run is complete and has no limits
 	case d != nil:
 		row.Source = SourceSandbox
 	case o.API == nil:
-		return nil, errors.New("a board needs something to look at: a sandbox, a cluster or a run")
+		return nil, errors.New("the board needs a sandbox, a cluster or a run to show")
 	}
 	b.acts = newActions(b)
 	row.Actions = b.acts.offered()
-	b.world, b.feed = newWorld(row), feed.New(keep)
-	b.world.alone = d == nil && o.Run == nil
+	b.state, b.feed = newBoardState(row), feed.New(keep)
+	b.state.noDaemon = d == nil && o.Run == nil
 	return b, b.admit()
 }
 
@@ -114,7 +113,7 @@ func (b *Board) now() time.Time { return time.Now() }
 func (b *Board) admit() error {
 	address, ok := b.o.Listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return fmt.Errorf("a board cannot be served at %s", b.o.Listener.Addr())
+		return fmt.Errorf("the board cannot listen on %s; use a TCP address", b.o.Listener.Addr())
 	}
 	o := access.Options{Port: address.Port, Hosts: b.o.Hosts}
 	if b.o.Reviews {
@@ -131,10 +130,10 @@ func (b *Board) admit() error {
 	return nil
 }
 
-// Start looks and serves until ctx ends, and returns nil then.
+// Start runs the board until ctx ends, and then returns nil.
 func (b *Board) Start(ctx context.Context) error {
 	if b.o.Run != nil {
-		if err := replay(b.o.Run, b.world, b.feed); err != nil {
+		if err := replay(b.o.Run, b.state, b.feed); err != nil {
 			return err
 		}
 	}
@@ -144,7 +143,7 @@ func (b *Board) Start(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer stop()
-	b.look(ctx, &looking)
+	b.startSources(ctx, &looking)
 	server := &http.Server{Handler: b.handler(), ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	ended := make(chan error, 1)
@@ -157,7 +156,7 @@ func (b *Board) Start(ctx context.Context) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
-		_ = server.Close() // they had their time
+		_ = server.Close() // the timeout of open responses is over
 	}
 	b.acts.wait()
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
@@ -166,8 +165,8 @@ func (b *Board) Start(ctx context.Context) error {
 	return nil
 }
 
-// look starts the sources of the world, and its publication.
-func (b *Board) look(ctx context.Context, looking *sync.WaitGroup) {
+// startSources starts the sources of the state and its publication.
+func (b *Board) startSources(ctx context.Context, looking *sync.WaitGroup) {
 	if b.o.Run != nil {
 		return
 	}
@@ -175,11 +174,11 @@ func (b *Board) look(ctx context.Context, looking *sync.WaitGroup) {
 	if b.daemon == nil {
 		close(known)
 	} else {
-		s := &daemonSource{world: b.world, daemon: b.daemon, now: b.now, known: known}
+		s := &daemonSource{state: b.state, daemon: b.daemon, now: b.now, known: known}
 		looking.Go(func() { s.run(ctx) })
 	}
 	if b.o.API != nil {
-		f := &follower{world: b.world, client: b.o.API, now: b.now}
+		f := &follower{state: b.state, client: b.o.API, now: b.now}
 		looking.Go(func() { f.follow(ctx, known) })
 	}
 	looking.Go(func() { b.publish(ctx) })
@@ -191,14 +190,14 @@ func (b *Board) publish(ctx context.Context) {
 	defer rest.Stop()
 	for {
 		select {
-		case <-b.world.changed:
+		case <-b.state.changed:
 		case <-rest.C:
 		case <-ctx.Done():
 			return
 		}
-		now, u := b.world.flush(b.now())
+		now, u := b.state.flush(b.now())
 		if err := b.feed.Put(now, u); err != nil {
-			b.o.Logger.Error("a change is not shown", "err", err)
+			b.o.Logger.Error("publishing a change failed", "err", err)
 		}
 		wait(ctx, messageEvery)
 	}

@@ -26,15 +26,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// fakeDaemon is a sandbox of which a test tells what happens. It notes what it is asked to do.
+// fakeDaemon is a sandbox whose events come from the test. It records the requested actions.
 type fakeDaemon struct {
-	daemon // nil: what no test uses panics, and shows as a mistake of the board
+	daemon // nil: methods that no test uses panic
 	events chan events.Event
 
 	mu    sync.Mutex
 	calls []string
 	fails error
-	waits chan struct{} // if it is there, actions wait for it
+	waits chan struct{} // if not nil, actions block until it is closed
 }
 
 func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink func(events.Event)) error {
@@ -97,8 +97,8 @@ func (d *fakeDaemon) StartTraffic(_ context.Context, group string, s traffic.Spe
 	return d.call("traffic %q %s %s/%s %s %d", group, s.Name, s.Namespace, s.Service, s.Module, *s.Rate)
 }
 
-func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffic.End, error) {
-	e := &traffic.End{}
+func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffic.StreamResult, error) {
+	e := &traffic.StreamResult{}
 	e.Sent, e.Lost = 10, 1
 	return e, d.call("stop %q %s", group, name)
 }
@@ -144,7 +144,7 @@ func serve(t *testing.T, o Options, d daemon) *served {
 	return s
 }
 
-// askTime bounds each question, streams too: what never comes fails its test.
+// askTime is the timeout of each request, including streams.
 const askTime = 20 * time.Second
 
 func (s *served) ask(t *testing.T, method, path, body string) *http.Response {
@@ -337,9 +337,9 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	}
 }
 
-// A run is shown as it was: whatever moment the chunks are read to, the rows are those that
-// events.State has, which the judge used.
-func TestARunIsShownAsItsEventsSay(t *testing.T) {
+// The chunks of a run contain its history: at each time that is read, the rows are those that
+// events.State has, which evaluated the checks.
+func TestRunIsShownAsItsEvents(t *testing.T) {
 	run, err := ReadReport("../scenario/report/testdata/sample.json", "rolling-update")
 	if err != nil {
 		t.Fatal(err)
@@ -368,7 +368,7 @@ func TestARunIsShownAsItsEventsSay(t *testing.T) {
 	}
 	if b := live.tables.Board["board"]; b.Source != SourceReport || b.Verdict != "passed" ||
 		b.Ended != millis(run.Started.Add(run.Elapsed)) || b.Actions != nil {
-		t.Errorf("the board says %+v", b)
+		t.Errorf("board row: %+v", b)
 	}
 }
 
@@ -412,7 +412,7 @@ func compare(t *testing.T, run *scenario.Run, x *stream) {
 			return
 		}
 	}
-	t.Fatalf("no moment of the run is like what is shown: %+v", x.tables)
+	t.Fatalf("no time of the run has the shown tables: %+v", x.tables)
 }
 
 func TestActions(t *testing.T) {
@@ -438,7 +438,7 @@ func TestActions(t *testing.T) {
 		"restart a base": {"base.restart", `{"base":"base-1","newIdentity":"true"}`, nil, 200, "",
 			[]string{"restart base-1 true"}},
 		"more bases": {"base.add", `{"count":"2"}`, nil, 200,
-			`{"message":"2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
+			`{"message":"…2…","command":"koupsandbox base add 2 --name koup"}`, []string{"add 2"}},
 		"a component": {"component.pause", `{"component":"broker"}`, nil, 200, "", []string{"pause broker"}},
 		"requests": {"traffic.start", `{"namespace":"default","service":"stock","module":"biz1"}`, nil, 200, "",
 			[]string{`traffic "" board default/stock biz1 20`}},
@@ -487,7 +487,7 @@ func TestActions(t *testing.T) {
 			x.until("an entry of the log", func() bool { return len(x.log) > 0 })
 			if e := x.log[0]; e.Kind != LogAction || e.User == "" || e.Name != c.action || e.Time == 0 ||
 				e.Bad != (c.status != 200) || (e.Code != "") != e.Bad {
-				t.Errorf("the log says %+v", e)
+				t.Errorf("log entry: %+v", e)
 			}
 		})
 	}
@@ -555,8 +555,8 @@ func TestNoSessionNoData(t *testing.T) {
 	}
 }
 
-func TestABoardNeedsSomethingToLookAt(t *testing.T) {
-	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "something to look at") {
+func TestBoardNeedsSomethingToShow(t *testing.T) {
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "to show") {
 		t.Errorf("error %v", err)
 	}
 }

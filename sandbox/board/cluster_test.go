@@ -59,7 +59,7 @@ func aPod(node string) *corev1.Pod {
 	}
 }
 
-// Of a cluster only the Kubernetes API tells, and what it may not tell the page says.
+// Without a daemon, only the Kubernetes API is read. Notices report missing permissions.
 func TestACluster(t *testing.T) {
 	client := fake.NewClientset(aNode("base-1", corev1.ConditionTrue), aPod("vnode.id-base-1"))
 	client.PrependReactor("list", "daemonsets", func(kubetesting.Action) (bool, runtime.Object, error) {
@@ -86,7 +86,7 @@ func TestACluster(t *testing.T) {
 		t.Errorf("notices %+v", x.tables.Notice)
 	}
 	if b := x.tables.Board["board"]; b.Source != SourceCluster || !b.CanWhy || b.Actions != nil {
-		t.Errorf("the board says %+v", b)
+		t.Errorf("board row: %+v", b)
 	}
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), aNode2("base-1", corev1.ConditionUnknown),
 		metav1.UpdateOptions{}); err != nil {
@@ -130,18 +130,18 @@ func TestFindings(t *testing.T) {
 	}{
 		"all is well": {events: append(equal, module("c", "1", "ACTIVATED")), of: &everywhere,
 			after: time.Minute},
-		"two of three are away": {events: []events.Event{event("a", "disconnected"), event("b", "down")},
+		"two of three unreachable": {events: []events.Event{event("a", "disconnected"), event("b", "down")},
 			want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
-		"one of three is away": {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
+		"one of three unreachable": {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
 		"one is broken": {events: []events.Event{module("b", "1", "BROKEN")},
 			want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
-		"an installation goes on": {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
+		"an installation is in progress": {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
 		"an installation never ends": {events: []events.Event{module("b", "1", "RESOLVED")},
 			after: api.InstallTimeout + time.Second, want: errcode.ModuleControllerBaseInstanceOperationTimeOut,
 			bases: []string{"b"}},
-		"one lacks what all have": {events: equal, of: &everywhere, after: time.Minute,
+		"module missing on one base": {events: equal, of: &everywhere, after: time.Minute,
 			want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
-		"one has another version": {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere,
+		"another version on one base": {events: append(equal, module("c", "2", "ACTIVATED")), of: &everywhere,
 			after: time.Minute, want: errcode.KouplelessBoardBaselineInconsistency, bases: []string{"c"}},
 		"one lacks it for a moment": {events: equal, of: &everywhere},
 		"one lacks it during a release": {events: equal,
@@ -152,14 +152,14 @@ func TestFindings(t *testing.T) {
 				Modules: []events.ModuleRef{{Name: "biz1", Version: "1"}}, Desired: 2}, after: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(BoardRow{})
-			w.settle()
+			w := newBoardState(BoardRow{})
+			w.endInitialEvents()
 			for _, base := range []string{"a", "b", "c"} {
 				w.nodeChanged(aNode(base, corev1.ConditionTrue), false, began)
 			}
 			for _, e := range append(append([]events.Event{}, connected...), c.events...) {
 				e.Time = began
-				w.note(e)
+				w.addEvent(e)
 			}
 			if c.of != nil {
 				w.workloadChanged(*c.of, true, false)
@@ -184,11 +184,11 @@ func TestFindings(t *testing.T) {
 				t.Fatalf("found %+v, want %s on %v", got, c.want, c.bases)
 			}
 			for _, base := range []string{"a", "b", "c"} {
-				w.note(events.Event{Time: began, Base: &events.BaseEvent{Base: base, Change: "removed"}})
+				w.addEvent(events.Event{Time: began, Base: &events.BaseEvent{Base: base, Change: "removed"}})
 			}
 			w.flush(began.Add(time.Hour))
 			if len(w.findings) != 0 {
-				t.Errorf("when the bases are gone there is still %+v", w.findings)
+				t.Errorf("findings after the bases were removed: %+v", w.findings)
 			}
 		})
 	}
@@ -213,7 +213,7 @@ func TestWhatReleasesLeaveBehind(t *testing.T) {
 		want int64
 	}{
 		{row(100), 0},
-		{row(100, "biz1:1"), 0}, // its use is told later
+		{row(100, "biz1:1"), 0}, // the use is reported later
 		{row(150, "biz1:1"), 0},
 		{row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
 		{row(210, "biz1:2"), 60},

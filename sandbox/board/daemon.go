@@ -21,7 +21,7 @@ type daemon interface {
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
-	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
+	StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error)
 	SetFault(ctx context.Context, i fault.Injection) (string, error)
 	ClearFaults(ctx context.Context, r sandbox.FaultSelector) error
 	Act(ctx context.Context, r sandbox.ActRequest) error
@@ -31,26 +31,26 @@ type daemon interface {
 }
 
 const (
-	// againAfter is how long the board waits before it asks a daemon again that did not answer.
+	// againAfter is the time between two attempts to connect to the daemon.
 	againAfter = time.Second
-	// trafficEvery and statusEvery are how often the figures are read that no stream tells.
+	// trafficEvery and statusEvery are the intervals of queries for data that is not in the event stream.
 	trafficEvery = time.Second
 	statusEvery  = 5 * time.Second
 )
 
 const aboutSandbox = "sandbox"
 
-// daemonSource adds the events and figures of a sandbox to a world.
+// daemonSource adds the events and statistics of a sandbox to a boardState.
 type daemonSource struct {
-	world  *world
+	state  *boardState
 	daemon daemon
 	now    func() time.Time
 
 	once  sync.Once
-	known chan struct{} // closed when the bases that there are, are known
+	known chan struct{} // closed when the existing bases are known
 }
 
-// run follows the daemon until ctx ends. It connects again when the daemon does not answer.
+// run reads the events of the daemon until ctx ends. It reconnects if the daemon does not answer.
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()
@@ -67,7 +67,7 @@ func (s *daemonSource) run(ctx context.Context) {
 				synced = true
 				s.back(mentioned)
 			}
-			s.world.note(e)
+			s.state.addEvent(e)
 			if synced {
 				s.once.Do(func() { close(s.known) })
 			}
@@ -78,20 +78,20 @@ func (s *daemonSource) run(ctx context.Context) {
 		if err == nil {
 			err = errors.New("it has ended")
 		}
-		s.world.notice(aboutSandbox, "the sandbox does not answer, so all of this is as it was last: "+err.Error(),
+		s.state.notice(aboutSandbox, "the sandbox does not answer; the data may be out of date: "+err.Error(),
 			s.now())
-		s.world.ended(s.now())
+		s.state.ended(s.now())
 		wait(ctx, againAfter)
 	}
 }
 
-// back records that the daemon answers. Bases that it did not mention were removed.
+// back records that the daemon answers. Bases that are not in mentioned were removed.
 func (s *daemonSource) back(mentioned map[string]bool) {
-	s.world.notice(aboutSandbox, "", s.now())
-	s.world.ended(time.Time{})
-	for _, name := range s.world.bases() {
+	s.state.notice(aboutSandbox, "", s.now())
+	s.state.ended(time.Time{})
+	for _, name := range s.state.bases() {
 		if !mentioned[name] {
-			s.world.note(events.Event{Time: s.now(), Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
+			s.state.addEvent(events.Event{Time: s.now(), Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 		}
 	}
 }
@@ -109,11 +109,11 @@ func wait(ctx context.Context, d time.Duration) {
 func (s *daemonSource) status(ctx context.Context) {
 	status, err := s.daemon.Status(ctx, false)
 	if err != nil {
-		return // the stream of events tells that the daemon is away
+		return // the event stream reports that the daemon is unreachable
 	}
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	w := s.world
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	w := s.state
 	if w.board.Version != status.Version {
 		w.board.Version = status.Version
 		w.mark(kindBoard, kindBoard)
@@ -124,7 +124,7 @@ func (s *daemonSource) status(ctx context.Context) {
 	}
 	for _, c := range status.Components {
 		delete(left, c.Name)
-		// Resident memory in whole MiB, else each look would be a change.
+		// Resident memory is rounded to MiB, so that not every query is a change.
 		row := ComponentRow{Name: c.Name, State: c.State, Since: millis(c.StartedAt), Message: c.Reason, PID: c.PID,
 			RSS: int64(c.RSS) >> 20 << 20} //nolint:gosec // memory that fits a machine fits
 		if w.processes[c.Name] != row {
@@ -140,23 +140,23 @@ func (s *daemonSource) status(ctx context.Context) {
 
 func (s *daemonSource) traffic(ctx context.Context) {
 	there := map[string]bool{}
-	for _, group := range s.world.groups() {
+	for _, group := range s.state.groups() {
 		all, err := s.daemon.Traffic(ctx, group)
 		if err != nil {
 			return
 		}
 		for _, summary := range all {
 			there[streamKey(group, summary.Name)] = true
-			s.world.streamChanged(group, summary, s.now())
+			s.state.streamChanged(group, summary, s.now())
 		}
 	}
-	s.world.streamsLeft(there, s.now())
+	s.state.streamsLeft(there, s.now())
 }
 
 func streamKey(group, name string) string { return group + "/" + name }
 
 // streamsLeft ends the streams that the daemon no longer lists.
-func (w *world) streamsLeft(there map[string]bool, now time.Time) {
+func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, s := range w.streams {
@@ -169,7 +169,7 @@ func (w *world) streamsLeft(there map[string]bool, now time.Time) {
 }
 
 // groups returns the groups of all bases. The empty group has the bases of the sandbox itself.
-func (w *world) groups() []string {
+func (w *boardState) groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := []string{""}
@@ -181,8 +181,8 @@ func (w *world) groups() []string {
 	return all
 }
 
-// streamChanged adds the figures of a stream. Rates are those since the previous figures.
-func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
+// streamChanged adds the statistics of a stream. Rates are calculated since the previous statistics.
+func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := streamKey(group, s.Name)
@@ -207,7 +207,7 @@ func (w *world) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mark(kindStream, key)
 }
 
-// streamFigures is a stream of requests, with the time of its figures and the number of answers of each version at that time.
+// streamFigures are the statistics of a stream at a time, with the number of responses of each version.
 type streamFigures struct {
 	row      StreamRow
 	at       time.Time
@@ -232,14 +232,14 @@ func streamRow(group string, s traffic.Summary) StreamRow {
 	return row
 }
 
-func (w *world) bases() []string {
+func (w *boardState) bases() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
 }
 
-// ended records when the sandbox ended; the zero time = it runs.
-func (w *world) ended(now time.Time) {
+// ended records the end of the sandbox; the zero time means that it runs.
+func (w *boardState) ended(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.board.Ended == 0 || now.IsZero() && w.board.Ended != 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// tell adds an event to the log, except Pods, endpoints and routine queries. w.mu is held.
-func (w *world) tell(e events.Event) {
+// logEvent adds an event to the log, except changes of Pods and endpoints, and periodic queries. w.mu is held.
+func (w *boardState) logEvent(e events.Event) {
 	entry := LogEntry{Time: millis(e.Time), Base: e.BaseName()}
 	switch {
 	case e.Command != nil:
@@ -43,7 +43,7 @@ func (w *world) tell(e events.Event) {
 	case e.Step != nil:
 		s := e.Step
 		if s.State == events.StepBegan && s.Message == "" {
-			return // its end tells more
+			return // the end of the step has more details
 		}
 		entry.Kind, entry.Name, entry.State, entry.Text = LogStep, s.Name, string(s.State), s.Message
 		entry.Bad = s.State == events.StepFailed
@@ -54,7 +54,7 @@ func (w *world) tell(e events.Event) {
 	default:
 		return
 	}
-	w.write(entry)
+	w.appendLog(entry)
 }
 
 func inMillis(d time.Duration) float64 {

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// settleTime is how long bases may differ: releases reach one after the other.
+	// settleTime is how long bases may differ, since a release reaches one base after the other.
 	settleTime = 5 * time.Second
-	// timedOut ends the reasons of Pods that tell of an operation that took too long.
+	// timedOut is the suffix of the Pod reasons for operations that timed out.
 	timedOut = "TimedOut"
-	// shown is how many bases a finding names.
+	// shown is the maximum number of bases in a finding.
 	shown = 50
 )
 
-// problem is the result of one look.
+// problem is a problem that a check has found.
 type problem struct {
 	code          errcode.Code
 	about         string
 	text, chinese string
-	after         time.Duration // it has to last, before it is a finding
+	after         time.Duration // how long it must last to become a finding
 	bases         []string
 	workloads     []string
 }
 
-// finding is a problem that was found. It is shown after problem.after.
+// finding is a problem with its start time. It is shown after problem.after.
 type finding struct {
 	row   FindingRow
 	shown bool
 }
 
-// find looks for problems in everything, and updates the findings. w.mu is held.
-func (w *world) find(now time.Time) {
+// find checks for problems and updates the findings. w.mu is held.
+func (w *boardState) find(now time.Time) {
 	for name := range w.leases {
-		w.alive(name, now)
+		w.updateLiveness(name, now)
 	}
 	if !w.synced {
 		return
@@ -61,7 +61,7 @@ func (w *world) find(now time.Time) {
 			continue
 		}
 		if !f.shown {
-			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text,
+			w.appendLog(LogEntry{Time: millis(now), Kind: LogFinding, Bad: true, Code: row.Code, Text: row.Text,
 				State: "found"})
 		}
 		f.row, f.shown = row, true
@@ -74,7 +74,7 @@ func (w *world) find(now time.Time) {
 		delete(w.findings, key)
 		if f.shown {
 			w.mark(kindFinding, key)
-			w.write(LogEntry{Time: millis(now), Kind: LogFinding, Code: f.row.Code, Text: f.row.Text, State: "gone"})
+			w.appendLog(LogEntry{Time: millis(now), Kind: LogFinding, Code: f.row.Code, Text: f.row.Text, State: "gone"})
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (p problem) row(since int64) FindingRow {
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
 // unreachable reports a mass outage.
-func (w *world) unreachable() []problem {
+func (w *boardState) unreachable() []problem {
 	var away []string
 	all := 0
 	for b := range w.state.Bases.All() {
@@ -111,21 +111,21 @@ func (w *world) unreachable() []problem {
 	}
 	return []problem{{
 		code:    errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
-		text:    fmt.Sprintf("%d of %d bases cannot be reached", len(away), all),
+		text:    fmt.Sprintf("%d of %d bases are unreachable", len(away), all),
 		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
 		bases:   away,
 	}}
 }
 
-func (w *world) failed() []problem {
+func (w *boardState) failed() []problem {
 	return w.byModule(func(_ string, m *events.ModuleStatus) bool { return m.State == events.ModuleBroken }, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases",
 		chinese: "%s 在 %d 个基座上安装失败或已损坏",
 	})
 }
 
-// slow reports operations that take too long, or that timed out.
-func (w *world) slow(now time.Time) []problem {
+// slow reports operations that are slow or have timed out.
+func (w *boardState) slow(now time.Time) []problem {
 	gaveUp := map[string]bool{}
 	for p := range w.state.Pods.All() {
 		if strings.HasSuffix(p.Reason, timedOut) {
@@ -142,8 +142,8 @@ func (w *world) slow(now time.Time) []problem {
 	})
 }
 
-// byModule returns a problem for each version of a module for which has is true on a base.
-func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
+// byModule returns a problem for each version of a module for which has returns true on a base.
+func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
 	on := map[events.ModuleRef][]string{}
 	for b := range w.state.Bases.All() {
 		for i := range b.Modules {
@@ -162,9 +162,9 @@ func (w *world) byModule(has func(base string, m *events.ModuleStatus) bool, p p
 	return list
 }
 
-// inconsistent reports bases that differ from other bases of the same application, version and group. It compares their own
-// modules, and those of workloads with a Pod on each base.
-func (w *world) inconsistent() (list []problem) {
+// inconsistent reports bases whose modules differ from other bases of the same application, version and group.
+// It compares pre-installed modules and those of workloads with a Pod on each base.
+func (w *boardState) inconsistent() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
 		n, hasNode := w.nodes[b.Name]
@@ -175,7 +175,7 @@ func (w *world) inconsistent() (list []problem) {
 	}
 	for what, bases := range groups {
 		baseline := w.baseline(len(bases))
-		kinds := map[string][]string{} // bases by what they have
+		kinds := map[string][]string{} // bases by their modules
 		for _, b := range bases {
 			var has []string
 			for _, m := range b.Modules {
@@ -195,9 +195,9 @@ func (w *world) inconsistent() (list []problem) {
 	return list
 }
 
-// baseline returns the modules of workloads: true for those that every base must have, false for others and for those that are
-// being released.
-func (w *world) baseline(bases int) map[string]bool {
+// baseline returns the modules of workloads. The value is true for modules that every base must have, and false
+// for others and for those in a rollout.
+func (w *boardState) baseline(bases int) map[string]bool {
 	all := map[string]bool{}
 	for _, row := range w.workloads {
 		for _, m := range row.Modules {

@@ -27,23 +27,23 @@ type object interface {
 	metav1.Object
 }
 
-// follower adds the objects of the Kubernetes API to a world.
+// follower adds the objects of the Kubernetes API to a boardState.
 type follower struct {
-	world   *world
+	state   *boardState
 	client  kubernetes.Interface
 	now     func() time.Time
 	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // by Service
 	watches sync.WaitGroup
 }
 
-// client is the common part of the typed clients of all kinds.
+// client has the common methods of the typed clients of all kinds.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow adds Nodes first, and then all other objects, until ctx ends. Objects that cannot be read become a notice, and are
-// read again later.
+// follow adds first Nodes and then all other objects, until ctx ends. Objects that cannot be read result in a
+// notice, and are read again later.
 func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	defer f.watches.Wait()
 	f.slices = map[string]map[types.UID]*discoveryv1.EndpointSlice{}
@@ -52,7 +52,7 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	case <-ctx.Done():
 		return
 	}
-	w := f.world
+	w := f.state
 	nodes := start(ctx, f, "Nodes", f.client.CoreV1().Nodes(), labels.Component+"="+labels.Vnode,
 		func(o *corev1.Node, gone bool) { w.nodeChanged(o, gone, f.now()) })
 	if !await(ctx, nodes) {
@@ -78,13 +78,13 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 				t := templateOf(o)
 				w.revisionChanged(o.Name, controllerRevision(o, t), isModule(t), gone)
 			}),
-		// Either spelling of the label: no Pod matches both.
+		// A Pod has one of the two spellings of the label, never both.
 		start(ctx, f, "Pods", f.client.CoreV1().Pods(""), labels.Component+"="+labels.Module, told),
 		start(ctx, f, "Pods", f.client.CoreV1().Pods(""),
 			labels.OlderComponent+"="+labels.Module+","+labels.Component+"!="+labels.Module, told),
 		start(ctx, f, "EndpointSlices", f.client.DiscoveryV1().EndpointSlices(""), "", f.slice),
 	}
-	if w.alone {
+	if w.noDaemon {
 		all = append(all, start(ctx, f, "Leases of controllers", f.client.CoordinationV1().Leases(""),
 			labels.Component+"="+labels.ControllerLease,
 			func(o *coordinationv1.Lease, gone bool) { w.leaseChanged(o, gone, f.now()) }))
@@ -92,13 +92,13 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	if !await(ctx, all...) {
 		return
 	}
-	// Events are about what is known by now.
+	// Events refer to objects that are known at this point.
 	start(ctx, f, "Events", f.client.CoreV1().Events(""), "", func(o *corev1.Event, gone bool) {
 		if !gone {
 			w.eventChanged(o)
 		}
 	})
-	w.settle()
+	w.endInitialEvents()
 	<-ctx.Done()
 }
 
@@ -114,8 +114,8 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// start follows the objects of a kind. The channel that it returns is closed when the existing objects are known, or when
-// they cannot be read.
+// start watches the objects of a kind. The returned channel is closed when the existing objects are known, or
+// cannot be read.
 func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string,
 	changed func(T, bool)) <-chan struct{} {
 	filled := make(chan struct{})
@@ -127,10 +127,10 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 	}
 	failed := func(err error) {
 		if err == nil || ctx.Err() != nil {
-			f.world.notice(about, "", f.now())
+			f.state.notice(about, "", f.now())
 			return
 		}
-		f.world.notice(about, unreadable(what, err), f.now())
+		f.state.notice(about, unreadable(what, err), f.now())
 		fill()
 	}
 	lw := &cache.ListWatch{
@@ -187,9 +187,9 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 func unreadable(what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return what + " are not shown: the board may not read them"
+		return what + " are not shown: the board has no permission to read them"
 	case errors.Is(err, context.DeadlineExceeded):
-		return what + " are not shown: the Kubernetes API does not answer in time"
+		return what + " are not shown: the Kubernetes API server did not answer in time"
 	}
 	return fmt.Sprintf("%s may be out of date: %s", what, err)
 }
@@ -210,5 +210,5 @@ func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
 	for _, s := range f.slices[key] {
 		all = append(all, s)
 	}
-	f.world.endpointsChanged(o.Namespace, service, all, f.now())
+	f.state.endpointsChanged(o.Namespace, service, all, f.now())
 }

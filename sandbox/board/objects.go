@@ -17,20 +17,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// node is the part of the Node of a base that events do not have.
+// node has the data of a base's Node that events do not contain.
 type node struct {
 	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
 
 	state              events.NodeState
 	cordoned, pressure bool
-	// metaspace is its limit in bytes, 0 = none; free is what the scheduler may give away.
+	// metaspace is the limit in bytes, 0 = none; free is the allocatable part.
 	metaspace, free int64
 }
 
-// pod is the part of a Pod that events.PodState does not have.
+// pod has the data of a Pod that events.PodState does not contain.
 type pod struct {
 	namespace string
-	memory    int64 // that it requests
+	memory    int64 // memory request
 }
 
 // unlimited is the memory capacity of a Node whose base has no metaspace limit.
@@ -40,7 +40,7 @@ const unlimited = 1 << 40
 const tunnelSuffix = "_tunnel_provider"
 
 // nodeChanged adds a Node. It ignores Nodes that do not belong to a base.
-func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
+func (w *boardState) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if labels.Value(o.Labels, labels.Component) != labels.Vnode {
 		return
 	}
@@ -57,7 +57,7 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	case known:
 		delete(w.nodes, n.base)
 		n.state = ""
-	default: // another Node has replaced it
+	default: // replaced by another Node
 		n.state = ""
 	}
 	w.mark(kindBase, n.base)
@@ -66,13 +66,13 @@ func (w *world) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	}
 	w.apply(events.Event{Time: now,
 		Node: &events.NodeEvent{Name: n.name, Base: n.base, Identity: n.identity, State: n.state, Message: n.message}})
-	if w.alone && (known || !gone) {
+	if w.noDaemon && (known || !gone) {
 		w.baseByNode(n, gone, now)
 	}
 }
 
 // baseByNode derives the state of a base from its Node, if there is no daemon.
-func (w *world) baseByNode(n node, gone bool, now time.Time) {
+func (w *boardState) baseByNode(n node, gone bool, now time.Time) {
 	changes := []events.BaseChange{events.BaseReady, events.BaseConnected}
 	switch {
 	case gone:
@@ -98,7 +98,7 @@ func nodeOf(o *corev1.Node) node {
 		holder:   o.Annotations[labels.Holder],
 		cordoned: o.Spec.Unschedulable, state: events.NodeUnknown,
 	}
-	// The controller gives each Node a zone of its own name, which is none.
+	// A zone with the name of the Node is set by the controller if the base has no zone.
 	n.zone = n.group
 	if z := o.Labels[corev1.LabelTopologyZone]; z != "" && !strings.HasPrefix(o.Name, z) {
 		n.zone = z
@@ -129,7 +129,7 @@ func nodeOf(o *corev1.Node) node {
 	return n
 }
 
-func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
+func (w *boardState) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.state.PodEvent(o, gone)
@@ -142,7 +142,7 @@ func (w *world) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 		w.pods[e.UID] = pod{namespace: o.Namespace, memory: memoryOf(o)}
 	}
 	w.apply(events.Event{Time: now, Pod: e})
-	if w.alone {
+	if w.noDaemon {
 		w.modulesByPod(o, gone, now)
 	}
 }
@@ -167,7 +167,7 @@ func memoryOf(o *corev1.Pod) (sum int64) {
 }
 
 // modulesByPod derives the modules of a base from a Pod, if there is no daemon.
-func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
+func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	p := events.PodStateOf(o)
 	base := w.state.BaseOf(o.Spec.NodeName)
 	if base == "" {
@@ -194,7 +194,7 @@ func (w *world) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 }
 
 // wanted reports whether a Pod on a base has a version of a module.
-func (w *world) wanted(base string, m events.ModuleRef) bool {
+func (w *boardState) wanted(base string, m events.ModuleRef) bool {
 	for p := range w.state.PodsOn(base) {
 		if slices.Contains(p.Modules, m) {
 			return true
@@ -203,7 +203,7 @@ func (w *world) wanted(base string, m events.ModuleRef) bool {
 	return false
 }
 
-// moduleState returns the state of a module by its container; empty = unknown.
+// moduleState returns the state of a module from its container; empty if unknown.
 func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	for _, c := range o.Status.ContainerStatuses {
 		switch {
@@ -223,7 +223,7 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 }
 
 // endpointsChanged adds all slices of a Service. It ignores Services without an endpoint on a base.
-func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
+func (w *boardState) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := &events.EndpointsEvent{Service: namespace + "/" + service, Endpoints: []events.Endpoint{}}
@@ -235,7 +235,7 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 			}
 			endpoint.Pod = ""
 			if p.TargetRef != nil {
-				endpoint.Pod = string(p.TargetRef.UID) // names are unique in a namespace only
+				endpoint.Pod = string(p.TargetRef.UID) // Pod names are unique only in a namespace
 			}
 			e.Endpoints = append(e.Endpoints, endpoint)
 		}
@@ -246,7 +246,7 @@ func (w *world) endpointsChanged(namespace, service string, slices []*discoveryv
 	w.apply(events.Event{Time: now, Endpoints: e})
 }
 
-func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) {
+func (w *boardState) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := cmp.Or(ptr.Deref(o.Spec.HolderIdentity, ""), o.Name)
@@ -259,11 +259,11 @@ func (w *world) leaseChanged(o *coordinationv1.Lease, gone bool, now time.Time) 
 		w.leases[name] = o.Spec.RenewTime.Add(time.Duration(ptr.Deref(o.Spec.LeaseDurationSeconds, 15)) * time.Second)
 	}
 	w.processes[name] = ComponentRow{Message: "env " + o.Labels[labels.Env]}
-	w.alive(name, now)
+	w.updateLiveness(name, now)
 }
 
-// alive updates the state of a controller by its Lease. w.mu is held.
-func (w *world) alive(name string, now time.Time) {
+// updateLiveness updates the state of a controller by its Lease. w.mu is held.
+func (w *boardState) updateLiveness(name string, now time.Time) {
 	state := events.ComponentRunning
 	if now.After(w.leases[name]) {
 		state = events.ComponentExited
@@ -274,7 +274,7 @@ func (w *world) alive(name string, now time.Time) {
 }
 
 // eventChanged logs an Event about a base, a module Pod or its workload.
-func (w *world) eventChanged(o *corev1.Event) {
+func (w *boardState) eventChanged(o *corev1.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := o.InvolvedObject
@@ -301,5 +301,5 @@ func (w *world) eventChanged(o *corev1.Event) {
 			return
 		}
 	}
-	w.write(entry)
+	w.appendLog(entry)
 }

@@ -15,14 +15,14 @@ import (
 
 const maxReport = 1 << 30
 
-// ReadReport reads a JSON report, as scenario run --json writes it, and returns the run to show: that
-// of the scenario or namespace that is named; or the first that has not passed, else the first.
+// ReadReport reads a JSON report of scenario run --json and returns the run with the given scenario or
+// namespace. If run is empty, it returns the first run that has not passed, or the first run.
 func ReadReport(path, run string) (*scenario.Run, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading a report: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close() //nolint:errcheck // only read
 	var r scenario.Report
 	if err := json.NewDecoder(io.LimitReader(f, maxReport)).Decode(&r); err != nil {
 		return nil, fmt.Errorf(
@@ -58,7 +58,7 @@ func boardOf(run *scenario.Run) BoardRow {
 }
 
 // replay adds a whole run to a feed, as if the board had observed it.
-func replay(run *scenario.Run, w *world, f *feed.Feed) error {
+func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 	w.namespace, w.synced = run.Namespace, true
 	at := run.Started
 	put := func(until time.Time) error {
@@ -80,7 +80,7 @@ func replay(run *scenario.Run, w *world, f *feed.Feed) error {
 			}
 			at = e.Time
 		}
-		w.note(e)
+		w.addEvent(e)
 	}
 	end := run.Started.Add(run.Elapsed)
 	for len(seconds) > 0 && seconds[0].at.Before(end) {
@@ -99,7 +99,7 @@ type second struct {
 	row StreamRow
 }
 
-// secondsOf returns the rows of all streams, in the order of time.
+// secondsOf returns the rows of all streams, sorted by time.
 func secondsOf(run *scenario.Run) (all []second) {
 	for i := range run.Traffic {
 		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)
@@ -134,7 +134,7 @@ func ratesOf(s traffic.Second) map[string]float64 {
 	return rates
 }
 
-func (w *world) setStream(row StreamRow) {
+func (w *boardState) setStream(row StreamRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := streamKey(row.Group, row.Name)

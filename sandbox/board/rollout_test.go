@@ -103,7 +103,7 @@ func rollouts() *fake.Clientset {
 	)
 }
 
-// What Kubernetes knows of a rollout is shown: limits, batches, what is held back, revisions.
+// The rows of a rollout have its limits, batches, paused Pods and revisions.
 func TestRolloutsAreShown(t *testing.T) {
 	x := serve(t, Options{API: rollouts(), Title: "prod"}, nil).stream(t)
 	x.until("all workloads and revisions",
@@ -141,7 +141,7 @@ func TestRolloutsAreShown(t *testing.T) {
 	}
 }
 
-// Releases are held, approved and taken back on all kinds of workloads.
+// Rollouts of all kinds of workloads can be paused, approved and undone.
 func TestActionsOnRollouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		action, params string
@@ -157,7 +157,7 @@ func TestActionsOnRollouts(t *testing.T) {
 		"approve a Deployment": {"resume", `{"kind":"deployment","namespace":"default","name":"stock"}`, 200,
 			`{"message":"…deployment/stock…","command":"kubectl rollout resume deployment/stock -n default --context prod"}`, false, 3, [3]string{"2", "2", "2"}},
 		"a DaemonSet has no pause": {"pause", `{"kind":"daemonset","namespace":"default","name":"stock"}`, 400,
-			`{"error":"…daemonset…partition","code":"OtherUpstream.InvalidParameter"}`, false, 3,
+			`{"error":"…daemonset…partition…","code":"OtherUpstream.InvalidParameter"}`, false, 3,
 			[3]string{"2", "2", "2"}},
 		"approve a batch": {"partition", `{"kind":"statefulset","namespace":"default","name":"stock","partition":"1"}`,
 			200,
@@ -173,8 +173,8 @@ func TestActionsOnRollouts(t *testing.T) {
 			`{"message":"daemonset/stock…1","command":"kubectl rollout undo daemonset/stock -n default --to-revision 1 --context prod"}`, false, 3, [3]string{"2", "1", "2"}},
 		"take a StatefulSet back": {"undo", `{"kind":"statefulset","namespace":"default","name":"stock"}`, 200,
 			`{"message":"statefulset/stock…1","command":"kubectl rollout undo statefulset/stock -n default --to-revision 1 --context prod"}`, false, 3, [3]string{"2", "2", "1"}},
-		"a Job is none": {"undo", `{"kind":"job","namespace":"default","name":"stock"}`, 400,
-			`{"error":"\"job\"…","code":"OtherUpstream.InvalidParameter"}`, false, 3, [3]string{"2", "2", "2"}},
+		"unsupported kind Job": {"undo", `{"kind":"job","namespace":"default","name":"stock"}`, 400,
+			`{"error":"…\"job\"…","code":"OtherUpstream.InvalidParameter"}`, false, 3, [3]string{"2", "2", "2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := rollouts()

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// millis returns a time as it is sent; the zero time is 0.
+// millis returns a time in milliseconds; the zero time is 0.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -18,8 +18,8 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// row returns the row of a key, or nil. w.mu is held.
-func (w *world) row(kind, key string) any {
+// row returns the row with a key, or nil. w.mu is held.
+func (w *boardState) row(kind, key string) any {
 	switch kind {
 	case kindBoard:
 		return w.board
@@ -69,7 +69,7 @@ func found[T any](rows map[string]T, key string) any {
 	return row
 }
 
-func (w *world) baseRow(name string) *BaseRow {
+func (w *boardState) baseRow(name string) *BaseRow {
 	b := w.state.Bases.Get(name)
 	n, hasNode := w.nodes[name]
 	if (b == nil || b.Removed) && !hasNode {
@@ -115,7 +115,7 @@ func healthOf(row *BaseRow) (Health, BaseProblem) {
 }
 
 // addNode adds the Node of a base.
-func (w *world) addNode(row *BaseRow, n node) {
+func (w *boardState) addNode(row *BaseRow, n node) {
 	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, n.state, n.cordoned, n.holder
 	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
 	row.Identity = cmp.Or(row.Identity, n.identity)
@@ -136,8 +136,8 @@ func (w *world) addNode(row *BaseRow, n node) {
 	row.Leak = u.leak(row)
 }
 
-// addRun adds the Node of a base of a run, and its set as the zone: SET-N.
-func (w *world) addRun(row *BaseRow, b *events.BaseStatus) {
+// addRun adds the Node of a base of a run, and its set as the zone.
+func (w *boardState) addRun(row *BaseRow, b *events.BaseStatus) {
 	if at := strings.LastIndex(row.Name, "-"); at > 0 {
 		row.Zone = row.Name[:at]
 	}
@@ -146,13 +146,13 @@ func (w *world) addRun(row *BaseRow, b *events.BaseStatus) {
 	}
 }
 
-// reason describes the problems of a base, the worst first; empty = none.
-func (w *world) reason(row *BaseRow, n node) string {
+// reason describes the problems of a base, most important first; empty = none.
+func (w *boardState) reason(row *BaseRow, n node) string {
 	var parts []string
 	switch row.State {
 	case events.BaseStateReady:
 	case events.BaseStateUnknown:
-		parts = append(parts, "nothing is known of its process")
+		parts = append(parts, "the state of its process is unknown")
 	default:
 		parts = append(parts, string(row.State))
 	}
@@ -160,7 +160,7 @@ func (w *world) reason(row *BaseRow, n node) string {
 		parts = append(parts, events.Join(": ", "Node "+string(row.NodeState), n.message))
 	}
 	if row.Pressure {
-		parts = append(parts, "more than 90% of the metaspace are in use")
+		parts = append(parts, "more than 90% of the metaspace is in use")
 	}
 	for _, m := range row.Modules {
 		if m.State == events.ModuleBroken {
@@ -177,7 +177,7 @@ func (w *world) reason(row *BaseRow, n node) string {
 	return strings.Join(append(parts, pods...), "; ")
 }
 
-func (w *world) podRow(uid string) *PodRow {
+func (w *boardState) podRow(uid string) *PodRow {
 	p := w.state.Pods.Get(uid)
 	if p == nil {
 		return nil
@@ -192,7 +192,7 @@ func (w *world) podRow(uid string) *PodRow {
 	}
 }
 
-func (w *world) serviceRow(key string) *ServiceRow {
+func (w *boardState) serviceRow(key string) *ServiceRow {
 	s := w.state.Services.Get(key)
 	if s == nil || len(s.Endpoints) == 0 {
 		return nil
@@ -216,24 +216,24 @@ func (w *world) serviceRow(key string) *ServiceRow {
 	return row
 }
 
-func (w *world) componentRow(name string) *ComponentRow {
+func (w *boardState) componentRow(name string) *ComponentRow {
 	row, known := w.processes[name]
 	if c := w.state.Components.Get(name); c != nil {
 		known = true
 		row.Name, row.State, row.Since, row.Message = c.Name, c.State, millis(c.Since), cmp.Or(c.Message, row.Message)
 	}
-	if _, renewed := w.leases[name]; !known || w.alone && !renewed {
+	if _, renewed := w.leases[name]; !known || w.noDaemon && !renewed {
 		return nil
 	}
 	for _, n := range w.nodes {
-		if w.alone && n.holder == name {
+		if w.noDaemon && n.holder == name {
 			row.Bases++
 		}
 	}
 	return &row
 }
 
-func (w *world) faultRow(key string) *FaultRow {
+func (w *boardState) faultRow(key string) *FaultRow {
 	f := w.state.Faults.Get(key)
 	if f == nil {
 		return nil
@@ -247,21 +247,21 @@ func stepRow(s *events.StepStatus) StepRow {
 		Message: s.Message}
 }
 
-// use follows the metaspace of a base.
+// use is the metaspace history of a base.
 type use struct {
-	started int64  // the process of the base
-	modules string // that are on it, if all of them are active
-	last    int64  // in use while they were
+	started int64  // start time of the process
+	modules string // modules with their versions, if all are active
+	last    int64  // metaspace in use with these modules
 	before  map[string]int64
 }
 
-// leak returns how much more metaspace is in use than with the same modules before. The use of a new module is reported late,
-// so only the last value with the same modules counts.
+// leak returns the increase of used metaspace compared with earlier times with the same modules. The use of a
+// new module is reported late, so only the last value with the same modules is kept.
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {
 		if m.State != events.ModuleActivated {
-			return 0 // on its way from one to the other
+			return 0 // a module is being replaced
 		}
 		names = append(names, m.Name)
 	}
@@ -285,7 +285,7 @@ func (u *use) leak(row *BaseRow) int64 {
 	return 0
 }
 
-// namesOf leaves out the versions.
+// namesOf removes the versions.
 func namesOf(modules string) string {
 	parts := strings.Split(modules, ",")
 	for i, p := range parts {

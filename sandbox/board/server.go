@@ -20,14 +20,14 @@ import (
 //go:embed web/dist
 var dist embed.FS
 
-// pingEvery is the interval of comments that keep a stream open.
+// pingEvery is the interval of comments that keep an event stream open.
 const pingEvery = 15 * time.Second
 
 // handler serves the page and its data.
 func (b *Board) handler() http.Handler {
 	page, err := fs.Sub(dist, "web/dist")
 	if err != nil {
-		panic(err) // the name is a constant
+		panic(err) // the name is constant
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", b.guard.Public(fresh(gzhttp.GzipHandler(http.FileServerFS(page)))))
@@ -36,7 +36,7 @@ func (b *Board) handler() http.Handler {
 		"GET /api/events": b.events, "GET /api/history": b.history, "GET /api/history/{id}": b.chunk,
 		"GET /api/why": b.why, "POST /api/actions/{id}": b.acts.serve,
 		"/api/": func(w http.ResponseWriter, r *http.Request) {
-			access.Deny(w, http.StatusNotFound, "there is no "+r.URL.Path)
+			access.Deny(w, http.StatusNotFound, "unknown path "+r.URL.Path)
 		},
 	} {
 		mux.Handle(pattern, b.guard.Data(serve))
@@ -44,11 +44,11 @@ func (b *Board) handler() http.Handler {
 	return mux
 }
 
-// fresh has browsers ask whether the page is still the same.
+// fresh requires browsers to revalidate the page.
 func fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			access.Deny(w, http.StatusMethodNotAllowed, "a page can only be read")
+			access.Deny(w, http.StatusMethodNotAllowed, "the page supports only GET and HEAD")
 			return
 		}
 		w.Header().Set("Cache-Control", "no-cache")
@@ -56,7 +56,7 @@ func fresh(next http.Handler) http.Handler {
 	})
 }
 
-// events is the stream: everything that is, and then what changes.
+// events sends server-sent events: a snapshot, and then changes.
 func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	first, subscriber, err := b.feed.Subscribe(b.now())
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case m, goesOn := <-subscriber.Messages():
 			if !goesOn {
-				return // it read too slowly: the browser connects again, and gets everything anew
+				return // the client reads too slowly; the browser reconnects and gets a new snapshot
 			}
 			err = send(m)
 		case <-ping.C:
@@ -100,31 +100,31 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// history lists the parts of the past.
+// history lists the chunks of history.
 func (b *Board) history(w http.ResponseWriter, _ *http.Request) {
 	answer(w, History{Epoch: b.epoch, Chunks: b.feed.Chunks()})
 }
 
-// chunk serves a part of the past.
+// chunk serves a chunk of history.
 func (b *Board) chunk(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {
-		access.Deny(w, http.StatusBadRequest, "the id of a chunk is a number")
+		access.Deny(w, http.StatusBadRequest, "the chunk ID must be a number")
 		return
 	}
 	content, compressed, ok := b.feed.Chunk(id)
 	if !ok {
-		access.Deny(w, http.StatusNotFound, "this part of the past is not kept any more")
+		access.Deny(w, http.StatusNotFound, "this chunk of history was deleted")
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	if compressed {
 		w.Header().Set("Content-Encoding", "gzip")
 	}
-	_, _ = w.Write(content) // whoever asked may be gone
+	_, _ = w.Write(content) // the client may have disconnected
 }
 
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }

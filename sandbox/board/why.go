@@ -13,13 +13,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// whyTime bounds an answer.
+// whyTime is the timeout of an answer.
 const whyTime = 30 * time.Second
 
-// why explains the present state of an object.
+// why explains the current state of an object.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
-		access.Deny(w, http.StatusConflict, "a run that has ended cannot be asked; its report has the evidence")
+		access.Deny(w, http.StatusConflict, "why is not available for a finished run; see the evidence in its report")
 		return
 	}
 	q := r.URL.Query()
@@ -51,7 +51,7 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	answer(w, b.explained(explained, object))
 }
 
-// explained is an answer with the commands that show the same; object is what kubectl calls the
+// explained returns an answer with commands that show the same information. object is the kubectl name of the
 // target.
 func (b *Board) explained(a why.Answer, object string) Why {
 	t := a.Target
@@ -77,12 +77,12 @@ func (b *Board) explained(a why.Answer, object string) Why {
 	return out
 }
 
-// koupsandbox is a command line that means the same sandbox or cluster as the board.
+// koupsandbox returns a koupsandbox command for the sandbox or cluster of the board.
 func (b *Board) koupsandbox(words ...string) string {
 	return shellescape.QuoteCommand(slices.Concat([]string{"koupsandbox"}, words, b.o.Flags))
 }
 
-// kubectl is such a command line too.
+// kubectl returns a kubectl command for the sandbox or cluster of the board.
 func (b *Board) kubectl(words ...string) string {
 	flags := b.o.Flags
 	if b.o.Sandbox != nil {

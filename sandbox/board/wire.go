@@ -6,19 +6,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// All times on the wire are milliseconds since 1970, in UTC; all durations are milliseconds.
-// web/src/wire.ts has the same types and is written from this file; a test holds the two together.
+// All times in messages are milliseconds since 1970 in UTC, and all durations are milliseconds. web/src/wire.ts
+// has the same types and is generated from this file; a test compares both.
 
-// Snapshot is the complete state at a moment. It is the first message of every stream, and the first line of every chunk
-// of history. It replaces the tables of the page.
+// Snapshot is the complete state at a time. It is the first message of every stream and the first line of every
+// chunk of history. It replaces the tables of the page.
 type Snapshot struct {
-	// Seq numbers the messages of one server. It grows by one.
+	// Seq is the number of the message. It increases by one for each message of a server.
 	Seq  int64 `json:"seq"`
 	Time int64 `json:"time"`
 	// Epoch identifies this run of the server. If it changes, the page discards everything that it knows.
 	Epoch  string `json:"epoch"`
 	Tables Tables `json:"tables"`
-	// Log has the newest entries, the oldest first. It is empty in a chunk of history.
+	// Log has the newest entries, oldest first. It is empty in a chunk of history.
 	Log []LogEntry `json:"log,omitempty"`
 }
 
@@ -26,11 +26,11 @@ type Snapshot struct {
 type Changes struct {
 	Seq  int64 `json:"seq"`
 	Time int64 `json:"time"`
-	// Set has new rows, and rows that replace the row of the same key.
+	// Set has new rows, and rows that replace a row with the same key.
 	Set Tables `json:"set,omitzero"`
 	// Del has the keys of deleted rows, by kind.
 	Del map[string][]string `json:"del,omitempty"`
-	// Log has new entries, the oldest first.
+	// Log has new entries, oldest first.
 	Log []LogEntry `json:"log,omitempty"`
 }
 
@@ -77,18 +77,18 @@ type BoardRow struct {
 	Source Source `json:"source"`
 	// Title is the name of the sandbox, the context or the scenario.
 	Title string `json:"title"`
-	// Since is the first moment that can be shown.
+	// Since is the start of the history.
 	Since int64 `json:"since"`
-	// Ended is when the run or the sandbox ended; 0 = it has not.
+	// Ended is the end of the run or the sandbox; 0 while it runs.
 	Ended int64 `json:"ended,omitempty"`
 	// Version of Kubernetes; empty = unknown.
 	Version string `json:"version,omitempty"`
-	// Verdict of a run, and why it failed.
+	// Verdict is the result of a run, and Reason its failure.
 	Verdict string `json:"verdict,omitempty"`
 	Failure string `json:"failure,omitempty"`
 	// User of the session; empty = there is only one user.
 	User string `json:"user,omitempty"`
-	// CanWhy reports whether /api/why answers.
+	// CanWhy reports whether /api/why is available.
 	CanWhy bool `json:"canWhy,omitempty"`
 	// Actions that are available; none = the board is read-only.
 	Actions []Action `json:"actions,omitempty"`
@@ -96,7 +96,7 @@ type BoardRow struct {
 
 // Action is an action of the page: POST /api/actions/ID.
 type Action struct {
-	// ID such as fault.set. The page has texts for the IDs that it knows, and shows Title for others.
+	// ID such as fault.set. The page has texts for known IDs, and shows Title for others.
 	ID string `json:"id"`
 	// On is the kind of row that the action acts on; board = none.
 	On    string `json:"on"`
@@ -134,7 +134,7 @@ type ActionResult struct {
 // Health is the health of a base, a workload or a component.
 type Health string
 
-// The healths.
+// The values of Health.
 const (
 	HealthGood Health = "good"
 	HealthBusy Health = "busy"
@@ -142,7 +142,7 @@ const (
 	HealthBad  Health = "bad"
 )
 
-// BaseProblem is the main problem of a base that runs.
+// BaseProblem is the main problem of a running base.
 type BaseProblem string
 
 // The problems.
@@ -157,35 +157,36 @@ type BaseRow struct {
 	Name   string           `json:"name"`
 	State  events.BaseState `json:"state"`
 	Health Health           `json:"health"`
-	// Problem is empty if there is none, or if the base does not run.
+	// Problem is empty if there is none, or if the base is not running.
 	Problem BaseProblem `json:"problem,omitempty"`
 	// Reason describes all problems, the worst first.
 	Reason   string `json:"reason,omitempty"`
 	Identity string `json:"identity,omitempty"`
-	// Zone is the topology zone, or the group of the base.
+	// Zone is the topology zone of the base, or its group.
 	Zone string `json:"zone,omitempty"`
-	// BaseName and Version of the application. Bases with the same should have the same modules.
+	// BaseName and Version of the application. Bases with equal values should have equal modules.
 	BaseName string `json:"baseName,omitempty"`
 	Version  string `json:"version,omitempty"`
 	IP       string `json:"ip,omitempty"`
 	// Tunnel is mqtt or http.
 	Tunnel string `json:"tunnel,omitempty"`
-	// Node is the name of its Node; empty = none.
+	// Node is the name of its Node; empty if it does not exist.
 	Node      string           `json:"node,omitempty"`
 	NodeState events.NodeState `json:"nodeState,omitempty"`
 	// Cordoned reports whether the Node is unschedulable.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Controller that serves the base; empty = none, or unknown.
+	// Controller that serves the base; empty if none or unknown.
 	Controller string `json:"controller,omitempty"`
-	// Metaspace in bytes: the limit (0 = none, or unknown), and the larger of its use and the requests of Pods. Pressure
-	// reports whether more than 90 % are in use.
+	// Metaspace in bytes: the limit (0 if none or unknown), and the larger of its use and the requests of Pods.
+	// Pressure reports whether more than 90 % is in use.
 	MetaspaceMax  int64 `json:"metaspaceMax,omitempty"`
 	MetaspaceUsed int64 `json:"metaspaceUsed,omitempty"`
 	Pressure      bool  `json:"pressure,omitempty"`
-	// Leak is how many bytes more are in use than with the same modules before, since the process started.
+	// Leak is the increase of used metaspace in bytes, compared with earlier times with the same modules in the
+	// same process.
 	Leak    int64          `json:"leak,omitempty"`
 	Modules []ModuleOnBase `json:"modules"`
-	// Started is when its process started; 0 = unknown.
+	// Started is the start time of its process; 0 if unknown.
 	Started int64 `json:"started,omitempty"`
 }
 
@@ -194,13 +195,13 @@ type ModuleOnBase struct {
 	Name    string             `json:"name"`
 	Version string             `json:"version"`
 	State   events.ModuleState `json:"state"`
-	// Since is when the version was first on the base.
+	// Since is the time when the version was first reported.
 	Since int64 `json:"since"`
-	// Own reports whether no command installed the module.
+	// Own reports whether the module was installed without a command.
 	Own bool `json:"own,omitempty"`
 }
 
-// PodRow is a Pod of modules.
+// PodRow is a module Pod.
 type PodRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -210,7 +211,7 @@ type PodRow struct {
 	// Revision is the Hash of its revision; empty = none.
 	Revision string `json:"revision,omitempty"`
 	Node     string `json:"node,omitempty"`
-	// Base of the Pod; empty = none so far.
+	// Base of the Pod; empty if it is not scheduled.
 	Base     string             `json:"base,omitempty"`
 	Modules  []events.ModuleRef `json:"modules"`
 	Phase    string             `json:"phase"`
@@ -219,7 +220,7 @@ type PodRow struct {
 	Reason   string             `json:"reason,omitempty"`
 	Deleting bool               `json:"deleting,omitempty"`
 	Created  int64              `json:"created"`
-	// ReadySince is when the Pod began to serve; 0 = it does not serve.
+	// ReadySince is the time when the Pod became Ready; 0 if it is not Ready.
 	ReadySince int64 `json:"readySince,omitempty"`
 }
 
@@ -228,12 +229,12 @@ type WorkloadState string
 
 // The states of a rollout.
 const (
-	// WorkloadStuck: Kubernetes has given up; see WorkloadRow.Stuck.
+	// WorkloadStuck means that Kubernetes has stopped the rollout; see WorkloadRow.Stuck.
 	WorkloadStuck   WorkloadState = "stuck"
 	WorkloadPaused  WorkloadState = "paused"
 	WorkloadRolling WorkloadState = "rolling"
 	WorkloadReady   WorkloadState = "ready"
-	// WorkloadWaiting: there is no rollout, and not all Pods are Ready.
+	// WorkloadWaiting means that no rollout is in progress, but not all Pods are Ready.
 	WorkloadWaiting WorkloadState = "waiting"
 )
 
@@ -249,27 +250,28 @@ type WorkloadRow struct {
 	Updated   int `json:"updated"`
 	Ready     int `json:"ready"`
 	Available int `json:"available"`
-	// Total is the number of Pods of all revisions, and Unavailable of those that are missing or not available.
+	// Total is the number of Pods of all revisions, and Unavailable the number of Pods that are missing or not
+	// available.
 	Total       int           `json:"total"`
 	Unavailable int           `json:"unavailable,omitempty"`
 	State       WorkloadState `json:"state"`
 	// Strategy with its limits, such as "RollingUpdate, +25% −0".
 	Strategy string `json:"strategy"`
-	// Partition of a StatefulSet: Pods with a smaller number keep their revision.
+	// Partition of a StatefulSet: Pods with a lower number keep their revision.
 	Partition int `json:"partition,omitempty"`
-	// Revision is the number of the present template; 0 = unknown.
+	// Revision is the number of the current template; 0 if unknown.
 	Revision int `json:"revision,omitempty"`
 	// Peer reports whether it requests a module on each base, and Paused whether the rollout waits for a user.
 	Peer   bool `json:"peer,omitempty"`
 	Paused bool `json:"paused,omitempty"`
-	// Stuck is why Kubernetes has given up the rollout; empty = it has not.
+	// Stuck is the reason why Kubernetes has stopped the rollout; otherwise empty.
 	Stuck string `json:"stuck,omitempty"`
 }
 
-// RevisionRow is a present or earlier template of a workload: a ReplicaSet or a ControllerRevision.
+// RevisionRow is a current or earlier template of a workload: a ReplicaSet or a ControllerRevision.
 type RevisionRow struct {
 	Workload string `json:"workload"`
-	// Number grows with each revision.
+	// Number increases with each revision.
 	Number int `json:"number"`
 	// Hash is PodRow.Revision of its Pods.
 	Hash    string             `json:"hash"`
@@ -277,11 +279,11 @@ type RevisionRow struct {
 	Created int64              `json:"created"`
 }
 
-// ServiceRow is a Service by its endpoints.
+// ServiceRow is a Service with its endpoints.
 type ServiceRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Module of its Pods; empty = unknown.
+	// Module of its Pods; empty if unknown.
 	Module string `json:"module,omitempty"`
 	Ready  int    `json:"ready"`
 	Total  int    `json:"total"`
@@ -293,10 +295,10 @@ type ServiceRow struct {
 type ComponentRow struct {
 	Name  string                `json:"name"`
 	State events.ComponentState `json:"state"`
-	// Since is when it entered its state.
+	// Since is the time of its last state change.
 	Since   int64  `json:"since"`
 	Message string `json:"message,omitempty"`
-	// PID of its process, and resident memory in bytes; 0 = unknown.
+	// PID of its process, and resident memory in bytes; 0 if unknown.
 	PID int   `json:"pid,omitempty"`
 	RSS int64 `json:"rss,omitempty"`
 	// Bases that a module controller serves.
@@ -307,26 +309,26 @@ type ComponentRow struct {
 type FaultRow struct {
 	ID     string               `json:"id"`
 	Target v1alpha1.FaultTarget `json:"target"`
-	// Base that the fault acts on; empty = none, or several.
+	// Base that the fault affects; empty if none or several.
 	Base string `json:"base,omitempty"`
 	// Text is the kind with its details.
 	Text  string `json:"text"`
 	Since int64  `json:"since"`
-	// Fired is how often it was triggered.
+	// Fired is the number of times that the fault was triggered.
 	Fired int `json:"fired,omitempty"`
 }
 
-// StreamRow is a stream of requests to modules. A row comes each second while it runs.
+// StreamRow is a stream of requests to modules. It is updated each second while it runs.
 type StreamRow struct {
 	Group string `json:"group"`
 	Name  string `json:"name"`
 	// Route is gateway, kube-proxy or bases.
 	Route string `json:"route,omitempty"`
-	// Sent and Lost since the beginning, and Open without a response.
+	// Sent and Lost since the start, and Open requests without a response.
 	Sent int `json:"sent"`
 	Lost int `json:"lost"`
 	Open int `json:"open,omitempty"`
-	// Rates per second: of requests, lost requests, and responses of each version.
+	// Rates per second: requests, lost requests, and responses of each version.
 	Rate     float64            `json:"rate"`
 	LostRate float64            `json:"lostRate"`
 	Versions map[string]float64 `json:"versions,omitempty"`
@@ -334,7 +336,7 @@ type StreamRow struct {
 	Results map[events.RequestResult]int `json:"results,omitempty"`
 	P50     float64                      `json:"p50,omitempty"`
 	P99     float64                      `json:"p99,omitempty"`
-	// Ended is when it ended; 0 = it has not.
+	// Ended is the end of the stream; 0 while it runs.
 	Ended int64 `json:"ended,omitempty"`
 }
 
@@ -348,7 +350,7 @@ type StepRow struct {
 	Message string           `json:"message,omitempty"`
 }
 
-// FindingRow is a problem that the board has found.
+// FindingRow is a problem that the board has detected.
 type FindingRow struct {
 	// Code such as KouplelessBoard.BaselineInconsistency.
 	Code string `json:"code"`
@@ -359,15 +361,15 @@ type FindingRow struct {
 	Advice        string `json:"advice,omitempty"`
 	AdviceChinese string `json:"adviceChinese,omitempty"`
 	Since         int64  `json:"since"`
-	// Bases, Pods and Workloads that are affected, as keys of their tables; at most 50 of each.
+	// Bases, Pods and Workloads that are affected, as keys of their tables; at most 50 each.
 	Bases     []string `json:"bases,omitempty"`
 	Pods      []string `json:"pods,omitempty"`
 	Workloads []string `json:"workloads,omitempty"`
 }
 
-// NoticeRow is something that the board cannot read.
+// NoticeRow reports data that the board cannot read.
 type NoticeRow struct {
-	// Text describes in English what cannot be read, and why.
+	// Text describes the data and the error, in English.
 	Text  string `json:"text"`
 	Since int64  `json:"since"`
 }
@@ -377,12 +379,12 @@ type LogKind string
 
 // The kinds of entries.
 const (
-	// LogCommand is a command that a base answered.
+	// LogCommand is a command that a base has answered.
 	LogCommand LogKind = "command"
 	LogEvent   LogKind = "event"
 	LogRequest LogKind = "request"
 	LogFault   LogKind = "fault"
-	// LogAction is an action of a user of a board.
+	// LogAction is an action of a user of the board.
 	LogAction LogKind = "action"
 	LogStep   LogKind = "step"
 	// LogBase is a change of the process or the connection of a base.
@@ -414,7 +416,7 @@ type LogEntry struct {
 	// Code of a response or a finding; empty = success.
 	Code string `json:"code,omitempty"`
 	Text string `json:"text,omitempty"`
-	// Took is the duration of a command, or of a request until its result was known.
+	// Took is the duration of a command, or of a request until its result.
 	Took float64 `json:"took,omitempty"`
 	User string  `json:"user,omitempty"`
 }
@@ -424,15 +426,15 @@ type Why struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Ready reports whether everything is in its desired state.
+	// Ready reports whether everything is in the desired state.
 	Ready bool `json:"ready"`
-	// Reason names the situation, Cause describes it, and Advice is what to do.
+	// Reason is the code of the situation, Cause its description, and Advice the fix.
 	Reason string `json:"reason"`
 	Cause  string `json:"cause"`
 	Advice string `json:"advice,omitempty"`
-	// Evidence, the most important first.
+	// Evidence, most important first.
 	Evidence []WhyEvidence `json:"evidence"`
-	// Commands print the same on a command line.
+	// Commands show the same information on the command line.
 	Commands []string `json:"commands"`
 }
 
@@ -441,11 +443,11 @@ type WhyEvidence struct {
 	// About is the subject, such as base, conditions or events.
 	About string `json:"about"`
 	Text  string `json:"text"`
-	// At is the time of the statement; 0 = it holds now.
+	// At is the time of the statement; 0 for the current state.
 	At int64 `json:"at,omitempty"`
 }
 
-// History lists the chunks of the past, the oldest first. The last one grows.
+// History lists the chunks of history, oldest first. Only the last chunk grows.
 type History struct {
 	Epoch  string       `json:"epoch"`
 	Chunks []feed.Chunk `json:"chunks"`

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// Kinds of workloads, as rows and actions spell them.
+// Kinds of workloads in rows and actions.
 const (
 	kindDeployment  = "deployment"
 	kindDaemonSet   = "daemonset"
@@ -51,7 +51,7 @@ func (row *WorkloadRow) status(rolling, paused bool) {
 	}
 }
 
-// strategyOf describes a strategy with the number of Pods that a rolling update may have too many and too few.
+// strategyOf describes a strategy, with the maximum surge and unavailability of a rolling update.
 func strategyOf(strategy string, surge, unavailable *intstr.IntOrString) string {
 	var limits []string
 	if surge != nil {
@@ -126,14 +126,14 @@ func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 	return row
 }
 
-// numberOf is the revision of a Deployment or ReplicaSet; 0 = none yet.
+// numberOf returns the revision number of a Deployment or ReplicaSet; 0 if it has none.
 func numberOf(o metav1.Object) int {
-	n, _ := strconv.Atoi(o.GetAnnotations()[revision.Annotation]) // not numbered yet
+	n, _ := strconv.Atoi(o.GetAnnotations()[revision.Annotation]) // 0 without the annotation
 	return n
 }
 
-// workloadChanged adds a workload whose Pods have modules, or had.
-func (w *world) workloadChanged(row WorkloadRow, module, gone bool) {
+// workloadChanged adds a workload whose Pods have or had modules.
+func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := row.Kind + "/" + row.Namespace + "/" + row.Name
@@ -158,24 +158,24 @@ func replicaSetRevision(o *appsv1.ReplicaSet) RevisionRow {
 		Modules: templateModules(o.Spec.Template), Created: millis(o.CreationTimestamp.Time)}
 }
 
-// controllerRevision is a revision of a DaemonSet or StatefulSet. Pods of the former have its hash,
-// those of the latter its name.
+// controllerRevision returns a revision of a DaemonSet or StatefulSet. Pods of a DaemonSet have the hash of the
+// revision, Pods of a StatefulSet its name.
 func controllerRevision(o *appsv1.ControllerRevision, t corev1.PodTemplateSpec) RevisionRow {
 	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision),
 		Hash:    cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
 		Modules: templateModules(t), Created: millis(o.CreationTimestamp.Time)}
 }
 
-// templateOf reads the template out of a ControllerRevision; an empty one, if it has none.
+// templateOf returns the template in a ControllerRevision, or an empty template.
 func templateOf(o *appsv1.ControllerRevision) corev1.PodTemplateSpec {
 	var d struct {
 		Spec struct{ Template corev1.PodTemplateSpec }
 	}
-	_ = json.Unmarshal(o.Data.Raw, &d) // of somebody else's controller: no template of modules
+	_ = json.Unmarshal(o.Data.Raw, &d) // a ControllerRevision of another controller has no template
 	return d.Spec.Template
 }
 
-// workloadOfRevision is the key of the workload that a revision belongs to; empty = to none.
+// workloadOfRevision returns the key of the workload of a revision; empty if it has none.
 func workloadOfRevision(o metav1.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -184,13 +184,13 @@ func workloadOfRevision(o metav1.Object) string {
 	return strings.ToLower(owner.Kind) + "/" + o.GetNamespace() + "/" + owner.Name
 }
 
-// revisionOfPod is the Hash of the revision that a Pod with these labels was made of.
+// revisionOfPod returns the Hash of the revision of a Pod with these labels.
 func revisionOfPod(of map[string]string) string {
 	return cmp.Or(of[appsv1.DefaultDeploymentUniqueLabelKey], of[appsv1.ControllerRevisionHashLabelKey])
 }
 
 // revisionChanged adds a revision of a workload whose Pods have modules.
-func (w *world) revisionChanged(name string, row RevisionRow, module, gone bool) {
+func (w *boardState) revisionChanged(name string, row RevisionRow, module, gone bool) {
 	if row.Workload == "" || !module {
 		return
 	}
@@ -210,8 +210,8 @@ func (w *world) revisionChanged(name string, row RevisionRow, module, gone bool)
 	}
 }
 
-// newest is the highest number of the revisions of a workload; 0 = none is known. w.mu is held.
-func (w *world) newest(workload string) (number int) {
+// newest returns the highest revision number of a workload; 0 if unknown. w.mu is held.
+func (w *boardState) newest(workload string) (number int) {
 	for _, r := range w.revisions {
 		if r.Workload == workload {
 			number = max(number, r.Number)

@@ -22,7 +22,7 @@ type Options struct {
 	// Speed. Required.
 	Config *v1alpha1.Sandbox
 	// Programs of the sandboxes. Required.
-	Programs sandbox.Programs
+	Binaries sandbox.Binaries
 	// Name is the prefix of the names of the sandboxes. Default: fuzz.
 	Name string
 	// Seed of the first schedule. The seeds of the others follow it. Default: random.

@@ -33,7 +33,7 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 			}
 		}
 	}
-	meant := plain.Meant(t.Name, g.names(ctx, t.Kind))
+	meant := plain.DidYouMean(t.Name, g.names(ctx, t.Kind))
 	if meant == "" {
 		meant = "; see: kubectl get " + string(t.Kind) + "s -A"
 	}
@@ -92,7 +92,7 @@ func (g *gatherer) node(ctx context.Context) error {
 	node, err := g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		meant := plain.Meant(name, g.names(ctx, KindNode))
+		meant := plain.DidYouMean(name, g.names(ctx, KindNode))
 		if meant == "" {
 			meant = "; see: kubectl get nodes"
 		}

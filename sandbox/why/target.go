@@ -53,7 +53,7 @@ func ParseTarget(text, namespace string) (Target, error) {
 		all := []string{string(KindPod), string(KindNode), string(KindDeployment), string(KindDaemonSet),
 			string(KindStatefulSet)}
 		return Target{}, fmt.Errorf("unsupported kind %q; supported: %s%s", kind, strings.Join(all, ", "),
-			plain.Meant(kind, all))
+			plain.DidYouMean(kind, all))
 	}
 	if name == "" || strings.Contains(name, "/") && k != KindNode {
 		return Target{}, fmt.Errorf("invalid target %q; use %s/NAME", text, k)

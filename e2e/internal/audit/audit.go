@@ -53,14 +53,14 @@ func Wrap(bin, folder string, without ...string) error {
 	for _, flag := range without {
 		patterns = append(patterns, "--"+flag+"=*")
 	}
-	script := fmt.Sprintf(wrapper, folder, filepath.Join(bin, sandbox.ControlPlaneProgram), strings.Join(patterns, "|"),
+	script := fmt.Sprintf(wrapper, folder, filepath.Join(bin, sandbox.ControlPlaneBinary), strings.Join(patterns, "|"),
 		maxSize)
 	err := os.MkdirAll(folder, 0o700)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, "policy.yaml"), fmt.Appendf(nil, policy, deploy.User), 0o600)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, sandbox.ControlPlaneProgram), []byte(script),
+		err = os.WriteFile(filepath.Join(folder, sandbox.ControlPlaneBinary), []byte(script),
 			0o700) //nolint:gosec // a program
 	}
 	if err != nil {

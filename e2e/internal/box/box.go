@@ -24,12 +24,12 @@ import (
 
 // The names of binaries.
 const (
-	Program           = "koupsandbox"
-	ControllerProgram = sandbox.ControllerProgram
+	Program          = "koupsandbox"
+	ControllerBinary = sandbox.ControllerBinary
 )
 
-// FindPrograms returns the directory of the binaries: $E2E_BIN, or bin in the repository at the path root.
-func FindPrograms(root string) (string, error) {
+// FindBinaries returns the directory of the binaries: $E2E_BIN, or bin in the repository at the path root.
+func FindBinaries(root string) (string, error) {
 	bin := os.Getenv("E2E_BIN")
 	if bin == "" {
 		var err error
@@ -38,7 +38,7 @@ func FindPrograms(root string) (string, error) {
 			return "", fmt.Errorf("finding the repository: %w", err)
 		}
 	}
-	for _, name := range []string{Program, ControllerProgram, sandbox.ControlPlaneProgram} {
+	for _, name := range []string{Program, ControllerBinary, sandbox.ControlPlaneBinary} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return "", fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
 		}

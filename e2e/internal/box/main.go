@@ -30,7 +30,7 @@ func repository() string {
 
 // New returns a sandbox with its own home, which Remove deletes, and a name that begins with kind.
 func New(kind string) (*Box, error) {
-	programs, err := FindPrograms(repository())
+	programs, err := FindBinaries(repository())
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (b *Box) Client() (kubernetes.Interface, error) {
 
 // Heartbeats returns the URL at which the sandbox's controller receives heartbeats over HTTP.
 func (b *Box) Heartbeats() (string, error) {
-	addr, err := Logged(b.Log(ControllerProgram), `msg="receiving heartbeats over HTTP" addr=`)
+	addr, err := Logged(b.Log(ControllerBinary), `msg="receiving heartbeats over HTTP" addr=`)
 	if err != nil {
 		return "", err
 	}

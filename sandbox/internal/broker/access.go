@@ -14,26 +14,26 @@ import (
 const (
 	// ControllerUser is the user name of the module controller.
 	ControllerUser = "controller"
-	// BaseUser is the user name that all bases share; a base is told from another
-	// by its client id, which is <prefix>@@@<identity> (protocol 3.1).
+	// BaseUser is the user name of all bases. A base is identified by its client ID, <prefix>@@@<identity>
+	// (protocol 3.1).
 	BaseUser = "base"
 
 	idSeparator = "@@@"
 )
 
-// Passwords are the secrets of a broker's two users.
+// Passwords are the passwords of the two users of a broker.
 type Passwords struct {
 	Controller string `json:"controller"`
 	Base       string `json:"base"`
 }
 
-// NewPasswords makes a pair that cannot be guessed.
+// NewPasswords returns two random passwords.
 func NewPasswords() Passwords {
 	return Passwords{Controller: rand.Text(), Base: rand.Text()}
 }
 
-// access is the hook that decides who may do what. It does not allocate, as
-// mochi asks it for every message and every receiver.
+// access is the hook for authentication and authorization. It does not allocate, because mochi calls it for
+// every message and every receiver.
 type access struct {
 	mqtt.HookBase
 	passwords Passwords
@@ -41,10 +41,10 @@ type access struct {
 	log       *slog.Logger
 }
 
-// ID names the hook.
+// ID returns the name of the hook.
 func (a *access) ID() string { return "access" }
 
-// Provides tells mochi which questions the hook answers.
+// Provides reports whether the hook handles an event.
 func (a *access) Provides(question byte) bool {
 	return bytes.IndexByte([]byte{mqtt.OnConnectAuthenticate, mqtt.OnACLCheck}, question) >= 0
 }
@@ -58,24 +58,24 @@ func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool 
 		want = a.passwords.Controller
 	case BaseUser:
 		if _, ok := identityOf(cl.ID); !ok {
-			a.log.Warn("base turned away: its client id is not <prefix>@@@<identity> with an identity free of / + #",
+			a.log.Warn("base rejected: its client ID is not <prefix>@@@<identity> with an identity without / + #",
 				"clientID", cl.ID)
 			return false
 		}
 		want = a.passwords.Base
 	default:
-		a.log.Warn("client turned away: unknown user", "clientID", cl.ID, "user", string(pk.Connect.Username))
+		a.log.Warn("client rejected: unknown user", "clientID", cl.ID, "user", string(pk.Connect.Username))
 		return false
 	}
 	if subtle.ConstantTimeCompare(pk.Connect.Password, []byte(want)) != 1 {
-		a.log.Warn("client turned away: wrong password", "clientID", cl.ID, "user", string(pk.Connect.Username))
+		a.log.Warn("client rejected: wrong password", "clientID", cl.ID, "user", string(pk.Connect.Username))
 		return false
 	}
 	return true
 }
 
-// OnACLCheck decides on publishing (write) and on subscribing and receiving. For
-// a subscription the topic is its filter.
+// OnACLCheck reports whether a client may publish to a topic (write), or subscribe to it and receive from it.
+// For a subscription, topic is the topic filter.
 func (a *access) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 	rest, ok := strings.CutPrefix(topic, a.root)
 	if !ok {

@@ -16,37 +16,37 @@ const (
 	// queueTCP is the maximum number of queued messages of a client over TCP, such as the controller. The answers
 	// of 10,000 bases to one round of queries must fit. Mochi reserves 8 bytes for each.
 	queueTCP = 1 << 16
-	// queueMemory is the same for a base of this process, which receives the commands of the controller.
+	// queueMemory is the same limit for a base in this process, which only receives commands of the controller.
 	queueMemory = 1 << 8
 	// maxInflight is the maximum number of unacknowledged messages of a client; further messages are dropped.
 	// Mochi copies and sorts all of them every second.
 	maxInflight = 1 << 15
-	// readBufferMemory fits a usual command; a longer one takes two reads.
+	// readBufferMemory is large enough for a typical command. A longer command takes several reads.
 	readBufferMemory = 512
 	// largestPacket is the maximum size of an MQTT packet in bytes. The bundled controller reads up to 1 MiB.
 	largestPacket = 8 << 20
-	// statisticsSeconds is the interval of mochi's $SYS topics, which no user may read.
+	// statisticsSeconds is the update interval of mochi's $SYS topics, which no user can read.
 	statisticsSeconds = 60
 )
 
 // Options of a Broker.
 type Options struct {
 	ListenOptions
-	// Env is the environment in the topics, koupleless_<env>/...; it is lower-cased (protocol 3.4). Required.
+	// Env is the environment in the topics, koupleless_<env>/..., in lower case (protocol 3.4). Required.
 	Env string
-	// Passwords of the two users. Default: new ones.
+	// Passwords of the two users. Default: random passwords.
 	Passwords Passwords
 }
 
 // Broker is an MQTT broker. All methods may be called concurrently.
 type Broker struct {
 	*listener
-	server    *mqtt.Server
-	lobby     *lobby
-	passwords Passwords
+	server       *mqtt.Server
+	memoryServer *memoryServer
+	passwords    Passwords
 }
 
-// New opens the port. Connections are accepted after Start.
+// New opens the port. The broker accepts connections after Start.
 func New(o Options) (*Broker, error) {
 	l, err := listen(o.ListenOptions)
 	if err != nil {
@@ -61,12 +61,12 @@ func New(o Options) (*Broker, error) {
 	limits.MaximumInflight = maxInflight
 	limits.ReceiveMaximum = math.MaxUint16
 	limits.MaximumPacketSize = largestPacket
-	// Mochi logs every message that it drops, thousands a second. The counters of Stats show them.
+	// Mochi logs thousands of dropped messages per second. Stats has their number instead.
 	server := mqtt.New(&mqtt.Options{Capabilities: limits, Logger: slog.New(slog.DiscardHandler),
 		SysTopicResendInterval: statisticsSeconds})
 
-	// Mochi sizes the queue and the buffer of a client by the options of its server. All state of a server is
-	// behind pointers, so that a copy with other options is the same server.
+	// Mochi takes the queue and buffer sizes of a client from the options of its server. All state of a server is
+	// behind pointers, so a copy with other options shares the state.
 	small := *server.Options
 	smallLimits := *limits
 	smallLimits.MaximumClientWritesPending = queueMemory
@@ -77,51 +77,51 @@ func New(o Options) (*Broker, error) {
 
 	hook := &access{passwords: passwords, root: "koupleless_" + strings.ToLower(o.Env) + "/", log: l.log}
 	earlier := &takeover{clients: server.Clients}
-	lobby := newLobby(&forMemory, hook, earlier)
+	memoryServer := newMemoryServer(&forMemory, hook, earlier)
 	l.serve = func(_ context.Context, conn net.Conn, memory bool) {
 		var err error
 		if memory {
-			err = lobby.establish(conn)
+			err = memoryServer.establish(conn)
 		} else {
 			err = server.EstablishConnection("", conn)
 		}
-		l.log.Debug("client gone", "err", err)
+		l.log.Debug("client disconnected", "err", err)
 	}
 	if err := errors.Join(server.AddHook(hook, nil), server.AddHook(earlier, nil)); err != nil {
 		return nil, errors.Join(fmt.Errorf("preparing the broker: %w", err), l.tcp.Close())
 	}
-	return &Broker{listener: l, server: server, lobby: lobby, passwords: passwords}, nil
+	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }
 
-// Start serves until ctx ends; then it cuts all connections and returns nil. It can be called once.
+// Start runs the broker until ctx ends. It then closes all connections and returns nil. It can be called once.
 func (b *Broker) Start(ctx context.Context) error {
 	if err := b.server.Serve(); err != nil {
 		return fmt.Errorf("running the broker: %w", err)
 	}
 	b.run(ctx)
-	b.lobby.close()
+	b.memoryServer.close()
 	if err := b.server.Close(); err != nil {
 		return fmt.Errorf("closing the broker: %w", err)
 	}
 	return nil
 }
 
-// Passwords returns the secrets of the two users.
+// Passwords returns the passwords of the two users.
 func (b *Broker) Passwords() Passwords { return b.passwords }
 
 // Stats are counters since the start of the broker.
 type Stats struct {
-	Clients          int64 `json:"clients"`          // connected now
-	Subscriptions    int64 `json:"subscriptions"`    // now
-	MessagesReceived int64 `json:"messagesReceived"` // published to the broker
-	MessagesSent     int64 `json:"messagesSent"`     // sent by the broker
-	Dropped          int64 `json:"dropped"`          // not delivered, for any reason
-	Inflight         int64 `json:"inflight"`         // sent with QoS 1 and not acknowledged yet
-	Retained         int64 `json:"retained"`         // kept for later subscribers; a controller should keep none
+	Clients          int64 `json:"clients"`          // connected clients
+	Subscriptions    int64 `json:"subscriptions"`    // current subscriptions
+	MessagesReceived int64 `json:"messagesReceived"` // messages that clients have published
+	MessagesSent     int64 `json:"messagesSent"`     // messages sent to clients
+	Dropped          int64 `json:"dropped"`          // messages that were not delivered
+	Inflight         int64 `json:"inflight"`         // unacknowledged messages with QoS 1
+	Retained         int64 `json:"retained"`         // retained messages; a controller should retain none
 }
 
-// Trouble is nil: nothing lies between the broker and its clients.
-func (b *Broker) Trouble() error { return nil }
+// Err returns nil, because clients connect to the broker directly.
+func (b *Broker) Err() error { return nil }
 
 // Stats returns the counters.
 func (b *Broker) Stats() *Stats {

@@ -44,7 +44,7 @@ func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
 	}
 }
 
-// run starts a broker that ends with the test.
+// run starts a broker that is stopped at the end of the test.
 func run(t testing.TB, o broker.Options) *broker.Broker {
 	t.Helper()
 	b, end := start(t, o)
@@ -68,7 +68,7 @@ func options(b *broker.Broker, l login) *paho.ClientOptions {
 		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
 }
 
-// inMemory are the options of a base of this process.
+// inMemory returns the options of a base that connects in memory.
 func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptions {
 	return options(b, base(b, identity)).SetCustomOpenConnectionFn(
 		func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
@@ -91,7 +91,7 @@ func connect(t testing.TB, o *paho.ClientOptions) paho.Client {
 	return c
 }
 
-func TestWhoMayConnect(t *testing.T) {
+func TestAuthentication(t *testing.T) {
 	b := run(t, broker.Options{})
 	good := b.Passwords()
 	for _, tc := range []struct {
@@ -104,10 +104,10 @@ func TestWhoMayConnect(t *testing.T) {
 		{"controller with the password of bases", login{"koupleless@@@c", broker.ControllerUser, good.Base}, false},
 		{"base without password", login{"koupleless@@@b1", broker.BaseUser, ""}, false},
 		{"unknown user", login{"koupleless@@@b1", "root", good.Controller}, false},
-		{"nobody", login{"x", "", ""}, false},
+		{"anonymous", login{"x", "", ""}, false},
 		{"base without prefix", login{"b1", broker.BaseUser, good.Base}, false},
 		{"base without identity", login{"koupleless@@@", broker.BaseUser, good.Base}, false},
-		{"identity that is a wildcard", base(b, "+"), false},
+		{"wildcard identity", base(b, "+"), false},
 		{"identity that is a deep wildcard", base(b, "#"), false},
 		{"identity with a slash", base(b, "a/b"), false},
 	} {
@@ -116,13 +116,13 @@ func TestWhoMayConnect(t *testing.T) {
 			err := done(c.Connect())
 			defer c.Disconnect(0)
 			if (err == nil) != tc.ok {
-				t.Errorf("connecting gave %v", err)
+				t.Errorf("connecting returned %v", err)
 			}
 		})
 	}
 }
 
-func TestWhoMaySubscribe(t *testing.T) {
+func TestSubscribePermissions(t *testing.T) {
 	b := run(t, broker.Options{})
 	for _, tc := range []struct {
 		login  login
@@ -161,13 +161,13 @@ func TestWhoMaySubscribe(t *testing.T) {
 	}
 }
 
-// A message that a base may not send cuts its connection, as MQTT 3.1.1 has no
-// other way to say so, and reaches nobody.
-func TestWhoMayPublish(t *testing.T) {
+// If a base publishes to a topic without permission, the broker closes the connection, since MQTT 3.1.1 has no error
+// code for this case. The message is not delivered.
+func TestPublishPermissions(t *testing.T) {
 	b := run(t, broker.Options{})
-	heard := make(chan string, 10)
+	received := make(chan string, 10)
 	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(
-		func(_ paho.Client, m paho.Message) { heard <- m.Topic() }))
+		func(_ paho.Client, m paho.Message) { received <- m.Topic() }))
 	check.Must(t, done(listener.Subscribe("koupleless_dev/#", 1, nil)))
 	for _, tc := range []struct {
 		topic string
@@ -186,33 +186,32 @@ func TestWhoMayPublish(t *testing.T) {
 			c.Publish(tc.topic, 1, false, "x")
 			var got string
 			select {
-			case got = <-heard:
+			case got = <-received:
 			case <-lost:
 			case <-time.After(patience):
-				t.Fatal("neither heard nor refused")
+				t.Fatal("the message was neither received nor rejected")
 			}
 			want := ""
 			if tc.ok {
 				want = tc.topic
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("heard (-want +got):\n%s", diff)
+				t.Errorf("received (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Nothing is lost when many bases answer at once and the controller is slow to
-// begin with; bases come through memory.
-func TestBurstIsDeliveredWhole(t *testing.T) {
+// No message is lost when many bases publish concurrently while the controller is slow. The bases connect in memory.
+func TestBurstIsDeliveredCompletely(t *testing.T) {
 	b := run(t, broker.Options{})
 	const bases, each = 100, 100
-	var heard atomic.Int64
+	var received atomic.Int64
 	all, hold := make(chan struct{}), make(chan struct{})
 	c := connect(t, options(b, controller(b)))
 	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1, func(paho.Client, paho.Message) {
 		<-hold
-		if heard.Add(1) == bases*each {
+		if received.Add(1) == bases*each {
 			close(all)
 		}
 	})); err != nil {
@@ -233,7 +232,7 @@ func TestBurstIsDeliveredWhole(t *testing.T) {
 	select {
 	case <-all:
 	case <-time.After(patience):
-		t.Fatalf("heard %d of %d messages; %+v", heard.Load(), bases*each, b.Stats())
+		t.Fatalf("received %d of %d messages; %+v", received.Load(), bases*each, b.Stats())
 	}
 	stats := b.Stats()
 	want := &broker.Stats{Clients: bases + 1, Subscriptions: 1, MessagesReceived: bases * each,
@@ -263,7 +262,7 @@ func TestLargePacket(t *testing.T) {
 			t.Error("the connection was lost without a reason")
 		}
 	case <-time.After(patience):
-		t.Error("a packet of over 8 MiB was taken")
+		t.Error("a packet of more than 8 MiB was accepted")
 	}
 	if err := done(other.Publish("koupleless_dev/other/base/heart", 1, false, "x")); err != nil {
 		t.Errorf("another client: %v", err)
@@ -283,41 +282,41 @@ func TestTLS(t *testing.T) {
 	o.Servers = nil
 	connect(t, o.AddBroker("ssl://"+b.Addr()).SetTLSConfig(&tls.Config{RootCAs: roots}))
 	if plain := paho.NewClient(options(b, controller(b))); done(plain.Connect()) == nil {
-		t.Error("a connection without TLS was taken")
+		t.Error("a connection without TLS was accepted")
 	}
 }
 
-// A broker that is started again with the same address and passwords is the same to its clients.
-func TestRestartOnTheSameAddress(t *testing.T) {
+// After a restart with the same address and passwords, clients can connect again.
+func TestRestartOnSameAddress(t *testing.T) {
 	first, end := start(t, broker.Options{})
 
-	// A client, a connection that never sends anything, and a base in memory.
+	// A client, a connection that sends nothing, and an in-memory base.
 	lost := make(chan struct{})
 	connect(t, options(first, controller(first)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
-	silent, err := net.Dial("tcp", first.Addr())
+	idle, err := net.Dial("tcp", first.Addr())
 	check.Must(t, err)
-	defer func() { _ = silent.Close() }()
+	defer func() { _ = idle.Close() }()
 	memory, err := first.Dial(t.Context())
 	check.Must(t, err)
 	same := broker.Options{Env: "dev", ListenOptions: broker.ListenOptions{Addr: first.Addr()},
 		Passwords: first.Passwords()}
 	if _, err := broker.New(same); err == nil || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("a second broker on the same address gave %v", err)
+		t.Errorf("a second broker on the same address returned %v", err)
 	}
 	end()
 	<-lost
 	if _, err := memory.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the connection in memory gave %v", err)
+		t.Errorf("the in-memory connection returned %v", err)
 	}
 	if _, err := first.Dial(t.Context()); err == nil {
-		t.Error("a broker that has ended took a connection")
+		t.Error("a stopped broker accepted a connection")
 	}
 	again := run(t, same)
 	connect(t, options(again, controller(first)))
 }
 
-// The broker ends while clients disconnect. Mochi's own way to close listeners can block then.
-func TestTheBrokerEndsWhileClientsLeave(t *testing.T) {
+// The broker stops while clients disconnect. Closing mochi listeners could block in this case.
+func TestBrokerStopsWhileClientsDisconnect(t *testing.T) {
 	b, end := start(t, broker.Options{})
 	var leave sync.WaitGroup
 	begin := make(chan struct{})
@@ -333,7 +332,7 @@ func TestTheBrokerEndsWhileClientsLeave(t *testing.T) {
 	leave.Wait()
 }
 
-func TestEndWhilePaused(t *testing.T) {
+func TestStopWhilePaused(t *testing.T) {
 	b, end := start(t, broker.Options{})
 	lost := make(chan struct{})
 	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))

@@ -17,45 +17,46 @@ import (
 )
 
 const (
-	// answerTime is how long the broker may take for one answer.
+	// answerTime is the timeout of one response of the broker.
 	answerTime = 10 * time.Second
-	// AloneFor is the time without messages after which an environment is treated as unused. It is longer than the period
-	// of heartbeats, which is 10 s (protocol 3).
-	AloneFor = 12 * time.Second
+	// IdleWait is the time without messages after which an environment is treated as unused. It is longer than
+	// the heartbeat interval of 10 s (protocol 3).
+	IdleWait = 12 * time.Second
 )
 
 // CheckOptions of External.Check.
 type CheckOptions struct {
-	// Env is the environment that the sandbox is going to use. Required.
+	// Env is the environment of the sandbox. Required.
 	Env string
-	// ClientPrefix begins the client id, as it does those of controller and bases.
+	// ClientPrefix is the prefix of the client IDs of this sandbox.
 	ClientPrefix string
-	// AloneFor is how long nobody else may be heard in Env. Default: 0, it is not
-	// looked whether somebody is.
-	AloneFor time.Duration
+	// IdleWait is the time to wait for messages of other clients in Env, whose presence is an error. Default:
+	// 0, other clients are allowed.
+	IdleWait time.Duration
 }
 
-// Check does at the broker what the controller and bases do: it connects, subscribes, publishes and receives. With
-// AloneFor, it also waits that long for messages of other clients. It retains no message. The error contains the fix.
+// Check performs the operations of the controller and of bases at the broker: it connects, subscribes,
+// publishes and receives. With IdleWait, it also waits that long for messages of other clients. It retains no
+// message. The error contains the fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	// The id has the maximum length of a client id in a sandbox: controllers in an existing cluster have the
-	// longest client ids.
+	// The ID has the maximum length of a client ID in a sandbox: controllers in an existing cluster have the
+	// longest client IDs.
 	name := "koupsandbox-check-" + rand.Text() + "-" + rand.Text()[:6]
-	c := &check{External: e, CheckOptions: o, conn: &witness{Conn: conn}, name: name,
+	c := &check{External: e, CheckOptions: o, conn: &recordingConn{Conn: conn}, name: name,
 		id:   cmp.Or(o.ClientPrefix, "koupleless") + idSeparator + name,
-		root: "koupleless_" + strings.ToLower(o.Env) + "/", heard: make(chan paho.Message, 100),
+		root: "koupleless_" + strings.ToLower(o.Env) + "/", messages: make(chan paho.Message, 100),
 		done: make(chan struct{})}
 	defer close(c.done)
-	options := paho.NewClientOptions().AddBroker("tcp://" + e.Addr). // which is dialled already
+	options := paho.NewClientOptions().AddBroker("tcp://" + e.Addr). // already connected
 										SetCustomOpenConnectionFn(
 			func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
 		SetClientID(c.id).SetProtocolVersion(4).
 		SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
-		SetDefaultPublishHandler(c.hear)
+		SetDefaultPublishHandler(c.receive)
 	if e.Username != "" {
 		options.SetUsername(e.Username).SetPassword(e.Password)
 	}
@@ -67,34 +68,34 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	if err := c.subscribe(ctx); err != nil {
 		return err
 	}
-	if err := c.echo(ctx); err != nil || o.AloneFor == 0 {
+	if err := c.echo(ctx); err != nil || o.IdleWait == 0 {
 		return err
 	}
-	return c.alone(ctx)
+	return c.checkUnused(ctx)
 }
 
-// check is one Check under way.
+// check is the state of one Check.
 type check struct {
 	*External
 	CheckOptions
-	conn   *witness
-	client paho.Client
-	name   string // of a base that there is not
-	id     string // the MQTT client id
-	root   string
-	heard  chan paho.Message
-	done   chan struct{}
+	conn     *recordingConn
+	client   paho.Client
+	name     string // identity of a base that does not exist
+	id       string // MQTT client ID
+	root     string
+	messages chan paho.Message
+	done     chan struct{}
 }
 
-// hear is called in the connection's reading goroutine.
-func (c *check) hear(_ paho.Client, m paho.Message) {
+// receive is called in the goroutine that reads from the connection.
+func (c *check) receive(_ paho.Client, m paho.Message) {
 	select {
-	case c.heard <- m:
+	case c.messages <- m:
 	case <-c.done:
 	}
 }
 
-// answer waits for the broker's answer.
+// answer waits for the response of the broker.
 func (c *check) answer(ctx context.Context, token paho.Token) error {
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
@@ -120,28 +121,30 @@ func (c *check) connect(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if ended := c.conn.why(); ended != nil {
+	if ended := c.conn.readError(); ended != nil {
 		return c.explain(ended)
 	}
-	return fmt.Errorf("the broker %s does not complete the MQTT connection: %w", c.URL, err)
+	return fmt.Errorf("the broker %s did not complete the MQTT connection: %w", c.URL, err)
 }
 
-// refused returns the error of a CONNACK, by its code in MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
+// refused returns the error for the code of a CONNACK of MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
 // 3.2.2.2].
 func (c *check) refused(code byte) error {
 	switch code {
 	case packets.ErrRefusedBadProtocolVersion, 0x84:
-		return fmt.Errorf("the broker %s refuses MQTT 3.1.1, which controller and bases speak: allow that version in the broker's settings", c.URL)
+		return fmt.Errorf("the broker %s rejected MQTT 3.1.1, which controllers and bases use; "+
+			"enable this version in the broker's settings", c.URL)
 	case packets.ErrRefusedIDRejected, 0x85:
-		return fmt.Errorf("the broker %s refuses the MQTT client id %q (%d bytes): controller and bases use ids of this length with the characters @ and -; "+
-			"allow them in the broker's settings (the length limit of client ids, and their patterns)", c.URL, c.id,
-			len(c.id))
+		return fmt.Errorf("the broker %s rejected the MQTT client ID %q (%d bytes); controllers and bases use IDs of "+
+			"this length with the characters @ and -: allow them in the broker's settings (limits and patterns of "+
+			"client IDs)", c.URL, c.id, len(c.id))
 	case packets.ErrRefusedBadUsernameOrPassword, packets.ErrRefusedNotAuthorised, 0x86, 0x87:
 		if c.Username == "" {
-			return fmt.Errorf(
-				"the broker %s refuses clients without a user name: set --broker-username, and the password with --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
+			return fmt.Errorf("the broker %s requires a user name; set --broker-username, and the password with "+
+				"--broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
 		}
-		return fmt.Errorf("the broker %s refuses the user %q: check user name and password (--broker-username, --broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.URL, c.Username)
+		return fmt.Errorf("the broker %s rejected the user %q; check the user name and the password (--broker-username, "+
+			"--broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.URL, c.Username)
 	}
 	reason := map[byte]string{
 		packets.ErrRefusedServerUnavailable: "it is unavailable", 0x88: "it is unavailable", 0x89: "it is busy",
@@ -149,30 +152,30 @@ func (c *check) refused(code byte) error {
 		0x97: "a quota is exceeded", 0x9c: "use another server", 0x9d: "the server has moved",
 		0x9f: "too many connections in a short time",
 	}[code]
-	return fmt.Errorf("the broker %s refuses the connection with the MQTT code %#02x (%s): look at the broker's log",
-		c.URL, code, cmp.Or(reason, "no known reason"))
+	return fmt.Errorf("the broker %s refused the connection with the MQTT code %#02x (%s); see the broker's log",
+		c.URL, code, cmp.Or(reason, "unknown code"))
 }
 
-func (c *check) rights(what string) error {
-	who := fmt.Sprintf("the user %q", c.Username)
+func (c *check) permissionError(operation string) error {
+	user := fmt.Sprintf("the user %q", c.Username)
 	if c.Username == "" {
-		who = "a client without a name"
+		user = "an anonymous client"
 	}
-	return fmt.Errorf("the broker %s does not let %s %s: grant reading and writing of %s#, or name an environment "+
-		"where that is granted with --env", c.URL, who, what, c.root)
+	return fmt.Errorf("the broker %s does not allow %s to %s; grant read and write permission for %s#, or select "+
+		"another environment with --env", c.URL, user, operation, c.root)
 }
 
-// subscribe subscribes to the topics of the controller and of bases. With AloneFor, it subscribes to all topics
-// of the environment, because other controllers retain their commands. It sends one packet for all topics.
-// Mochi refuses a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client,
-// although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
+// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics
+// of the environment, because other controllers may retain commands. It sends one packet for all topics: mochi
+// rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client, although
+// the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
 func (c *check) subscribe(ctx context.Context) error {
 	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
 	filters := map[string]byte{}
 	for _, filter := range required {
 		filters[filter] = 1
 	}
-	if c.AloneFor > 0 {
+	if c.IdleWait > 0 {
 		filters[c.root+"+/+"] = 1
 	}
 	token := c.client.SubscribeMultiple(filters, nil).(*paho.SubscribeToken)
@@ -181,7 +184,7 @@ func (c *check) subscribe(ctx context.Context) error {
 	for _, filter := range required {
 		// failure code of MQTT 3.1.1 [MQTT-3.9.3-2] and MQTT 5 [section 3.9.3]
 		if code, answered := granted[filter]; answered && code >= 0x80 {
-			return c.rights("subscribe to " + filter)
+			return c.permissionError("subscribe to " + filter)
 		}
 	}
 	if err != nil {
@@ -190,8 +193,8 @@ func (c *check) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// echo publishes as a base and as a controller, and waits for both messages: a broker may accept a message without
-// permission, and drop it. Controllers and bases ignore these kinds of messages.
+// echo publishes as a base and as a controller, and waits for both messages, because a broker may accept a
+// message without permission and drop it. Controllers and bases ignore these types of messages.
 func (c *check) echo(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {
@@ -200,15 +203,15 @@ func (c *check) echo(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			return c.rights("publish to " + topic)
+			return c.permissionError("publish to " + topic)
 		}
 	}
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
 	for len(missing) > 0 {
 		select {
-		case m := <-c.heard:
-			if err := c.stranger(m); err != nil {
+		case m := <-c.messages:
+			if err := c.foreignMessage(m); err != nil {
 				return err
 			}
 			delete(missing, m.Topic())
@@ -216,21 +219,21 @@ func (c *check) echo(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-timer.C:
 			for topic := range missing {
-				return c.rights("hear what is published to " + topic)
+				return c.permissionError("receive messages on " + topic)
 			}
 		}
 	}
 	return nil
 }
 
-// alone returns an error if it receives a message of another client in the environment.
-func (c *check) alone(ctx context.Context) error {
-	timer := time.NewTimer(c.AloneFor)
+// checkUnused returns an error if it receives a message of another client in the environment.
+func (c *check) checkUnused(ctx context.Context) error {
+	timer := time.NewTimer(c.IdleWait)
 	defer timer.Stop()
 	for {
 		select {
-		case m := <-c.heard:
-			if err := c.stranger(m); err != nil {
+		case m := <-c.messages:
+			if err := c.foreignMessage(m); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -241,35 +244,34 @@ func (c *check) alone(ctx context.Context) error {
 	}
 }
 
-// stranger is the error for a message of somebody else's.
-func (c *check) stranger(m paho.Message) error {
-	if c.AloneFor == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
+// foreignMessage returns an error if another client has sent the message.
+func (c *check) foreignMessage(m paho.Message) error {
+	if c.IdleWait == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
 		return nil
 	}
-	what := "there is a message on "
+	message := "message"
 	if m.Retained() {
-		what = "there is a retained message on "
+		message = "retained message"
 	}
-	return fmt.Errorf("the environment %q of the broker %s is somebody else's: %s%s; leave --env out to get one of "+
-		"the sandbox's own, choose another, or join it with --broker-consent",
-		c.Env, c.URL, what, m.Topic())
+	return fmt.Errorf("the environment %q of the broker %s is used by other clients: found a %s on %s; omit --env to "+
+		"generate an environment, choose another one, or join this one with --broker-consent",
+		c.Env, c.URL, message, m.Topic())
 }
 
-// witness records the first bytes that came from a connection and how reading ended, which paho does not
-// report.
-type witness struct {
+// recordingConn records the first bytes that were read and the read error, which paho does not report.
+type recordingConn struct {
 	net.Conn
 	mu    sync.Mutex
-	first []byte // up to the code of a CONNACK
+	first []byte // up to the code of the CONNACK
 	err   error
 }
 
-func (w *witness) Read(p []byte) (int, error) {
+func (w *recordingConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.mu.Lock()
 	w.first = append(w.first, p[:min(n, connackCode+1-len(w.first))]...)
 	w.mu.Unlock()
-	if err != nil && !errors.Is(err, net.ErrClosed) { // which is paho's own doing
+	if err != nil && !errors.Is(err, net.ErrClosed) { // paho has not closed the connection itself
 		w.mu.Lock()
 		w.err = err
 		w.mu.Unlock()
@@ -280,7 +282,7 @@ func (w *witness) Read(p []byte) (int, error) {
 // connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
 const connackCode = 3
 
-func (w *witness) connack() (code byte, found bool) {
+func (w *recordingConn) connack() (code byte, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.first) <= connackCode || w.first[0]>>4 != packets.Connack {
@@ -289,7 +291,7 @@ func (w *witness) connack() (code byte, found bool) {
 	return w.first[connackCode], true
 }
 
-func (w *witness) why() error {
+func (w *recordingConn) readError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err

@@ -1,7 +1,6 @@
-// Package broker is the MQTT broker of a sandbox: mochi-mqtt on the loopback
-// address, with one password for the module controller and one for the bases; or
-// a relay to a broker that the user has.
+// Package broker is the MQTT broker of a sandbox. It is mochi-mqtt on the loopback address, with one password
+// for module controllers and one for bases, or a relay to an external broker.
 //
-// Bases that live in the process of the broker connect through memory: the same
-// MQTT packets, but no socket, so that 10,000 of them need no open files.
+// Bases in the process of the broker connect in memory: with the same MQTT packets, but without sockets, so
+// that 10,000 bases need no file descriptors.
 package broker

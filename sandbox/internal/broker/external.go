@@ -15,22 +15,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// External is a broker that the user has.
+// External is an external broker.
 type External struct {
-	// Username and Password for it; without a user name there is none of the two.
+	// Username and Password of the broker; both are empty for an anonymous client.
 	Username, Password string
 
-	// CA, Cert and Key are what the settings name, in PEM; each may be empty.
+	// CA, Cert and Key are the contents of the configured files, in PEM; each may be empty.
 	CA, Cert, Key []byte
 
-	// URL is the one that the user wrote, Addr its host:port.
+	// URL is the configured URL, Addr its host:port.
 	URL, Addr string
 
 	tls *tls.Config // nil without TLS
 }
 
-// NewExternal reads what the settings name: certificates, and the password's file
-// unless a password is given. Nothing is dialled.
+// NewExternal reads the configured certificates, and the password file unless password is set. It does not
+// connect.
 func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	at, err := v1alpha1.ParseBrokerURL(b.URL)
 	if err != nil {
@@ -44,7 +44,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 		}
 		e.Password = strings.TrimRight(string(text), "\r\n")
 	}
-	if e.Username == "" { // then it is for nobody
+	if e.Username == "" { // a password needs a user name
 		e.Password = ""
 	}
 	if !at.TLS {
@@ -63,7 +63,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 		e.tls.RootCAs = x509.NewCertPool()
 		if !e.tls.RootCAs.AppendCertsFromPEM(e.CA) {
 			return nil, fmt.Errorf(
-				"reading the broker's CA certificate: %s holds no PEM certificate; check spec.broker.caFile", b.CAFile)
+				"reading the broker's CA certificate: %s has no PEM certificate; check spec.broker.caFile", b.CAFile)
 		}
 	}
 	if b.CertFile != "" {
@@ -84,7 +84,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	return e, nil
 }
 
-// ClientURL is where it is, as clients of MQTT spell it that know tcp and ssl.
+// ClientURL returns the URL of the broker with the scheme tcp or ssl, which MQTT client libraries use.
 func (e *External) ClientURL() string {
 	if e.tls != nil {
 		return "ssl://" + e.Addr
@@ -92,8 +92,7 @@ func (e *External) ClientURL() string {
 	return "tcp://" + e.Addr
 }
 
-// Dial connects, with TLS if the URL says so. The error is one sentence that says
-// what to do.
+// Dial connects, with TLS if the URL requires it. The error contains the fix.
 func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	var d interface {
 		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
@@ -108,7 +107,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// explain says what an error of the connection means for who wrote the settings.
+// explain adds a fix to a connection error.
 func (e *External) explain(err error) error {
 	var (
 		unknown  x509.UnknownAuthorityError
@@ -118,28 +117,28 @@ func (e *External) explain(err error) error {
 		op       *net.OpError
 		notFound *net.DNSError
 	)
-	advice := "is it up, and is spec.broker.url right?"
+	advice := "check that the broker runs, and that spec.broker.url is right"
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		advice = "nothing listens at that address: start the broker, or check spec.broker.url"
+		advice = "nothing listens at this address: start the broker, or check spec.broker.url"
 	case errors.As(err, &notFound):
 		advice = "the host does not exist: check spec.broker.url"
 	case errors.As(err, &unknown):
-		advice = "its certificate is of an authority that is not trusted here: name that one's file in spec.broker.caFile"
+		advice = "the certificate authority is not trusted: set spec.broker.caFile to its certificate"
 	case errors.As(err, &name):
-		advice = "its certificate is for another name: write that one in spec.broker.url"
+		advice = "the certificate is for another name: use this name in spec.broker.url"
 	case errors.As(err, &invalid):
-		advice = "its certificate is not valid: renew it"
+		advice = "the certificate is not valid: renew it"
 	case errors.As(err, &notTLS):
-		advice = "it speaks no TLS there: use mqtt:// in spec.broker.url, or its port with TLS"
+		advice = "the port does not use TLS: use mqtt:// in spec.broker.url, or the TLS port"
 	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert
-		advice = "it refuses the TLS connection: if it wants a client certificate, name yours in spec.broker.certFile and keyFile"
+		advice = "the broker rejected the TLS connection: if it requires a client certificate, set spec.broker.certFile and keyFile"
 	case e.tls != nil && endedEarly(err):
-		advice = "it ends the TLS handshake: if it speaks no TLS there, use mqtt:// in spec.broker.url"
+		advice = "the broker closed the connection in the TLS handshake: if the port does not use TLS, use mqtt:// in spec.broker.url"
 	case endedEarly(err):
-		advice = "it ends the connection without an answer: if it speaks TLS there, use mqtts:// in spec.broker.url"
+		advice = "the broker closed the connection without a response: if the port uses TLS, use mqtts:// in spec.broker.url"
 	}
-	return fmt.Errorf("the broker %s cannot be reached (%w): %s", e.URL, err, advice)
+	return fmt.Errorf("the broker %s is unreachable (%w); %s", e.URL, err, advice)
 }
 
 func endedEarly(err error) bool {

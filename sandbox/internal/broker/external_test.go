@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// certificate makes one that signs itself, and the file to trust it by.
+// certificate returns a self-signed certificate and the path of its CA file.
 func certificate(t *testing.T, host string) (*tls.Config, string) {
 	t.Helper()
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
@@ -42,8 +42,8 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// theirs is a broker as a user has one, and the settings that lead there.
-func theirs(t *testing.T, o broker.Options) (*broker.Broker, v1alpha1.Broker) {
+// externalBroker starts an external broker and returns the settings for it.
+func externalBroker(t *testing.T, o broker.Options) (*broker.Broker, v1alpha1.Broker) {
 	t.Helper()
 	b := run(t, o)
 	return b, v1alpha1.Broker{URL: "mqtt://" + b.Addr(), Username: broker.ControllerUser,
@@ -57,7 +57,7 @@ func external(t *testing.T, b v1alpha1.Broker) *broker.External {
 	return e
 }
 
-func TestExternalFilesThatAreWrong(t *testing.T) {
+func TestNewExternalReportsInvalidSettings(t *testing.T) {
 	for want, b := range map[string]v1alpha1.Broker{
 		"spec.broker.passwordFile": {URL: "mqtt://h", Username: "u", PasswordFile: "nowhere"},
 		"spec.broker.caFile":       {URL: "mqtts://h", CAFile: "nowhere"},
@@ -67,28 +67,27 @@ func TestExternalFilesThatAreWrong(t *testing.T) {
 	} {
 		if _, err := broker.NewExternal(b, ""); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "u:p") {
-			t.Errorf("%+v gave %v, want %q", b, err, want)
+			t.Errorf("%+v: got error %v, want %q", b, err, want)
 		}
 	}
 }
 
-// Each thing that can be wrong with the user's broker is one sentence that says what
-// to do.
-func TestCheckRefuses(t *testing.T) {
-	good, plain := theirs(t, broker.Options{})
+// The error for each problem of an external broker contains the fix.
+func TestCheckErrorsContainFix(t *testing.T) {
+	good, plain := externalBroker(t, broker.Options{})
 	serving, ca := certificate(t, "127.0.0.1")
-	_, secure := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
+	_, secure := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
 	secure.URL = strings.Replace(secure.URL, "mqtt:", "mqtts:", 1)
 	elsewhere, elsewhereCA := certificate(t, "broker.example")
-	_, renamed := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: elsewhere}})
+	_, renamed := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: elsewhere}})
 	renamed.URL, renamed.CAFile = strings.Replace(renamed.URL, "mqtt:", "mqtts:", 1), elsewhereCA
 	picky := serving.Clone()
 	picky.ClientAuth = tls.RequireAnyClientCert
-	_, wantsMine := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: picky}})
+	_, wantsMine := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: picky}})
 	wantsMine.URL, wantsMine.CAFile = strings.Replace(wantsMine.URL, "mqtt:", "mqtts:", 1), ca
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
-	_ = closed.Close() // so that nothing listens there
+	_ = closed.Close() // the port has no listener now
 	with := func(b v1alpha1.Broker, change func(*v1alpha1.Broker)) v1alpha1.Broker {
 		change(&b)
 		return b
@@ -98,21 +97,21 @@ func TestCheckRefuses(t *testing.T) {
 		broker     v1alpha1.Broker
 		env        string
 	}{
-		{"nothing there", "start the broker",
+		{"no listener", "start the broker",
 			v1alpha1.Broker{URL: "mqtt://" + closed.Addr().String()}, "dev"},
-		{"no TLS there", "mqtt://",
+		{"no TLS on the port", "mqtt://",
 			with(plain, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtt:", "mqtts:", 1) }), "dev"},
-		{"TLS there", "mqtts://",
+		{"TLS on the port", "mqtts://",
 			with(secure, func(b *v1alpha1.Broker) { b.URL = strings.Replace(b.URL, "mqtts:", "mqtt:", 1) }), "dev"},
-		{"authority", "spec.broker.caFile", secure, "dev"},
-		{"name", "another name", renamed, "dev"},
+		{"certificate authority", "spec.broker.caFile", secure, "dev"},
+		{"host name", "another name", renamed, "dev"},
 		{"client certificate", "spec.broker.certFile", wantsMine, "dev"},
 		{"password", "--broker-password-file",
 			with(plain, func(b *v1alpha1.Broker) { b.PasswordFile = write(t, "password", "wrong") }), "dev"},
-		{"no login", "--broker-username",
+		{"no user name", "--broker-username",
 			with(plain, func(b *v1alpha1.Broker) { b.Username, b.PasswordFile = "", "" }), "dev"},
-		{"rights", "koupleless_prod/+/base/+", plain, "prod"},
-		{"rights to publish", `"base"`,
+		{"subscribe permission", "koupleless_prod/+/base/+", plain, "prod"},
+		{"publish permission", `"base"`,
 			with(plain, func(b *v1alpha1.Broker) {
 				b.Username, b.PasswordFile = broker.BaseUser, write(t, "password", good.Passwords().Base)
 			}), "dev"},
@@ -120,7 +119,7 @@ func TestCheckRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			err := external(t, tc.broker).Check(t.Context(), broker.CheckOptions{Env: tc.env})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the check gave %v, want %q", err, tc.want)
+				t.Errorf("Check returned %v, want %q", err, tc.want)
 			}
 		})
 	}
@@ -131,13 +130,12 @@ func TestCheckRefuses(t *testing.T) {
 		}
 	}
 	if stats := good.Stats(); stats.Retained != 0 {
-		t.Errorf("the checks have left %d retained messages", stats.Retained)
+		t.Errorf("%d retained messages after the checks", stats.Retained)
 	}
 }
 
-// Each code of a CONNACK, of MQTT 3.1.1 and of MQTT 5, has its own sentence. A refused subscription is not
-// treated as granted.
-func TestCheckReadsCodes(t *testing.T) {
+// Each CONNACK code of MQTT 3.1.1 and MQTT 5 has its own error. A rejected subscription is an error.
+func TestCheckErrorsForReturnCodes(t *testing.T) {
 	var refuse atomic.Int32 // the code of the CONNACK; 0 = the code of the SUBACK is refuseSubscribe
 	var refuseSubscribe atomic.Int32
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -191,7 +189,7 @@ func TestCheckReadsCodes(t *testing.T) {
 		for _, code := range tc.codes {
 			refuse.Store(code)
 			if got := check(); !strings.Contains(got, tc.want) {
-				t.Errorf("CONNACK %#x gave %q, want %q", code, got, tc.want)
+				t.Errorf("CONNACK %#x: got %q, want %q", code, got, tc.want)
 			}
 		}
 	}
@@ -199,13 +197,13 @@ func TestCheckReadsCodes(t *testing.T) {
 	for _, code := range []int32{0x80, 0x87, 0x97} {
 		refuseSubscribe.Store(code)
 		if got, want := check(), "koupleless_dev/+/base/+"; !strings.Contains(got, want) {
-			t.Errorf("SUBACK %#x gave %q, want %q", code, got, want)
+			t.Errorf("SUBACK %#x: got %q, want %q", code, got, want)
 		}
 	}
 }
 
-// An environment in which somebody else is heard, or has left something, is refused.
-func TestCheckFindsSomebodyElse(t *testing.T) {
+// An environment in which other else is received, or has left something, is refused.
+func TestCheckFindsOtherClients(t *testing.T) {
 	for _, tc := range []struct {
 		name, topic string
 		retained    bool
@@ -214,14 +212,14 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 		{"a retained command", "koupleless_dev/b1/installBiz", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b, settings := theirs(t, broker.Options{})
-			somebody := connect(t, options(b, controller(b)))
+			b, settings := externalBroker(t, broker.Options{})
+			other := connect(t, options(b, controller(b)))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			go func() { // as often as it takes until the check listens
+			go func() { // repeats until Check has subscribed
 				defer close(ended)
 				for first := true; ctx.Err() == nil && (first || !tc.retained); first = false {
-					if err := done(somebody.Publish(tc.topic, 1, tc.retained, "{}")); err != nil {
+					if err := done(other.Publish(tc.topic, 1, tc.retained, "{}")); err != nil {
 						t.Error(err)
 						return
 					}
@@ -230,27 +228,27 @@ func TestCheckFindsSomebodyElse(t *testing.T) {
 			if tc.retained {
 				<-ended
 			}
-			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", AloneFor: patience})
+			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", IdleWait: patience})
 			cancel()
 			<-ended
 			if err == nil || !strings.Contains(err.Error(), tc.topic) ||
 				strings.Contains(err.Error(), "retained") != tc.retained ||
 				!strings.Contains(err.Error(), "--broker-consent") {
-				t.Errorf("the check gave %v", err)
+				t.Errorf("Check returned %v", err)
 			}
 			if err := external(t, settings).Check(t.Context(), broker.CheckOptions{Env: "dev"}); err != nil {
 				t.Errorf("with consent: %v", err)
 			}
 		})
 	}
-	_, settings := theirs(t, broker.Options{})
+	_, settings := externalBroker(t, broker.Options{})
 	if err := external(t, settings).Check(t.Context(),
-		broker.CheckOptions{Env: "dev", AloneFor: time.Millisecond}); err != nil {
-		t.Errorf("alone: %v", err)
+		broker.CheckOptions{Env: "dev", IdleWait: time.Millisecond}); err != nil {
+		t.Errorf("without other clients: %v", err)
 	}
 }
 
-// relay runs a relay that ends with the test.
+// relay starts a relay that is stopped at the end of the test.
 func relay(t *testing.T, to *broker.External, addr string) (r *broker.Relay, end func()) {
 	t.Helper()
 	r, err := broker.NewRelay(to, broker.ListenOptions{Addr: addr})
@@ -269,7 +267,7 @@ func relay(t *testing.T, to *broker.External, addr string) (r *broker.Relay, end
 	return r, end
 }
 
-// throughRelay are the options of a client that comes as the controller does, or as a base.
+// throughRelay returns the options of a client that connects like the controller or, in memory, like a base.
 func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, memory bool) *paho.ClientOptions {
 	t.Helper()
 	o := options(b, login{"koupleless@@@" + name, broker.ControllerUser, b.Passwords().Controller})
@@ -281,17 +279,16 @@ func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, 
 	return o
 }
 
-// What passes a relay arrives; what is cut or stalled is so for those behind the
-// relay alone.
+// The relay forwards messages. Closing or pausing it affects only its own clients.
 func TestRelay(t *testing.T) {
 	serving, ca := certificate(t, "127.0.0.1")
-	b, settings := theirs(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
+	b, settings := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
 	settings.URL, settings.CAFile = strings.Replace(settings.URL, "mqtt:", "mqtts:", 1), ca
 	to := external(t, settings)
 	r, end := relay(t, to, "")
 	if _, err := broker.NewRelay(to, broker.ListenOptions{Addr: r.Addr()}); err == nil ||
 		!strings.Contains(err.Error(), "in use") {
-		t.Errorf("a second relay on the same address gave %v", err)
+		t.Errorf("a second relay on the same address returned %v", err)
 	}
 
 	other := options(b, controller(b))
@@ -300,54 +297,54 @@ func TestRelay(t *testing.T) {
 	trusting.InsecureSkipVerify = true //nolint:gosec // of this test's own broker
 	outside := connect(t, other.AddBroker("ssl://"+b.Addr()).SetTLSConfig(trusting))
 
-	heard := make(chan string, 10)
+	received := make(chan string, 10)
 	lost := make(chan string, 2)
 	for name, memory := range map[string]bool{"tcp": false, "memory": true} {
 		c := connect(t, throughRelay(t, b, r, name, memory).SetConnectionLostHandler(
 			func(paho.Client, error) { lost <- name }))
 		if err := done(c.Subscribe("koupleless_dev/b1/"+name, 1,
-			func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
+			func(_ paho.Client, m paho.Message) { received <- string(m.Payload()) })); err != nil {
 			t.Fatal(err)
 		}
 	}
-	say := func(text string) {
+	send := func(text string) {
 		t.Helper()
 		for _, name := range []string{"tcp", "memory"} {
 			check.Must(t, done(outside.Publish("koupleless_dev/b1/"+name, 1, false, name+" "+text)))
 		}
 	}
-	hear := func(text string) {
+	expect := func(text string) {
 		t.Helper()
 		want := map[string]bool{"tcp " + text: true, "memory " + text: true}
 		for len(want) > 0 {
 			select {
-			case got := <-heard:
+			case got := <-received:
 				if !want[got] {
-					t.Fatalf("heard %q, want one of %v", got, want)
+					t.Fatalf("received %q, want one of %v", got, want)
 				}
 				delete(want, got)
 			case <-time.After(patience):
-				t.Fatalf("not heard: %v", want)
+				t.Fatalf("not received: %v", want)
 			}
 		}
 	}
-	say("one")
-	hear("one")
+	send("one")
+	expect("one")
 
 	r.Pause()
-	say("two") // the broker itself continues
+	send("two") // the broker itself is not paused
 	waiting := paho.NewClient(throughRelay(t, b, r, "late", true)).Connect()
 	select {
-	case got := <-heard:
-		t.Errorf("heard %q through a relay that is paused", got)
+	case got := <-received:
+		t.Errorf("received %q through the paused relay", got)
 	case <-waiting.Done():
-		t.Error("a relay that is paused let a handshake through")
+		t.Error("a handshake completed through the paused relay")
 	case <-time.After(50 * time.Millisecond):
 	}
 	r.Resume()
-	hear("two")
+	expect("two")
 	if err := done(waiting); err != nil {
-		t.Errorf("connecting in the pause: %v", err)
+		t.Errorf("connection during the pause: %v", err)
 	}
 
 	end()
@@ -355,43 +352,43 @@ func TestRelay(t *testing.T) {
 		select {
 		case <-lost:
 		case <-time.After(patience):
-			t.Fatal("a connection was not cut")
+			t.Fatal("a connection was not closed")
 		}
 	}
 	if _, err := r.Dial(t.Context()); err == nil {
-		t.Error("a relay that has ended dials")
+		t.Error("a stopped relay accepted a connection")
 	}
 	if !outside.IsConnectionOpen() {
-		t.Error("another client of the broker was cut off")
+		t.Error("another client of the broker was disconnected")
 	}
 	again, _ := relay(t, to, r.Addr())
 	connect(t, throughRelay(t, b, again, "tcp", false))
-	if err := again.Trouble(); err != nil {
-		t.Errorf("trouble: %v", err)
+	if err := again.Err(); err != nil {
+		t.Errorf("Err returned %v", err)
 	}
 }
 
-// A relay says why the broker cannot be reached, and that it can again.
-func TestRelayInTrouble(t *testing.T) {
+// Err returns why the broker is unreachable, and nil after it has recovered.
+func TestRelayReportsUnreachableBroker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
-	_ = l.Close() // so that nothing listens there for now
+	_ = l.Close() // the port has no listener now
 	r, _ := relay(t, external(t, v1alpha1.Broker{URL: "mqtt://" + l.Addr().String()}), "")
-	if err := r.Trouble(); err != nil {
-		t.Errorf("trouble before the first connection: %v", err)
+	if err := r.Err(); err != nil {
+		t.Errorf("Err before the first connection: %v", err)
 	}
 	near, err := net.Dial("tcp", r.Addr())
 	check.Must(t, err)
 	if _, err := near.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a connection to nowhere gave %v", err)
+		t.Errorf("a connection to the unreachable broker returned %v", err)
 	}
 	_ = near.Close()
-	if err := r.Trouble(); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("trouble: %v", err)
+	if err := r.Err(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("Err returned %v", err)
 	}
 	b := run(t, broker.Options{ListenOptions: broker.ListenOptions{Addr: l.Addr().String()}})
 	connect(t, throughRelay(t, b, r, "base", true))
-	if err := r.Trouble(); err != nil {
-		t.Errorf("trouble after it came up: %v", err)
+	if err := r.Err(); err != nil {
+		t.Errorf("Err after the broker started: %v", err)
 	}
 }

@@ -21,46 +21,45 @@ import (
 // Component is the name of a Link in `status`.
 const Component = "broker"
 
-// Login is a user of the broker.
+// Login has the credentials of a user of the broker.
 type Login struct{ User, Password string }
 
 // LinkOptions of a Link.
 type LinkOptions struct {
-	// Host and Port to listen on; port 0 = any free one, which it keeps. Required.
+	// Host and Port to listen on. Port 0 is a free port, which stays the same after Open. Required.
 	Host string
 	Port int
 	// Env is the environment in the topics. Required.
 	Env string
-	// ClientPrefix begins client ids; it is noted for bases from outside. Required.
+	// ClientPrefix is the prefix of client IDs. It is written to InfoFile for external bases. Required.
 	ClientPrefix string
-	// Serving issues the certificate for hosts, and names the file of the authority to trust. nil =
-	// plain TCP.
+	// Serving issues the certificate for hosts, and returns the path of the CA certificate. nil = plain TCP.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// To is the broker of the user's that the link leads to. nil = a broker of the sandbox's own.
+	// To is the external broker that the link leads to. nil = an embedded broker.
 	To *External
-	// Bypassed says that controllers and bases reach that one themselves, and only what is on this
-	// machine comes this way: nothing is done to it as a component. Default: all come this way.
-	Bypassed bool
-	// View disturbs the connections, through all lives of the broker. Default: nothing does.
+	// Direct means that controllers and bases connect to the external broker directly, and only clients on this
+	// machine use the link. The component can then not be stopped or paused. Default: all clients use the link.
+	Direct bool
+	// View applies faults to the connections, also after restarts of the broker. Default: no faults.
 	View *mqttfault.Injector
-	// Note is the file that tells bases from outside how to reach the broker. Required.
-	Note string
-	// Logger for what the broker has to say. Required.
+	// InfoFile is the file with the address and credentials of the broker, for external bases. Required.
+	InfoFile string
+	// Logger of the broker. Required.
 	Logger *slog.Logger
-	// Changed is told of every new state. It must not block, nor call the Link. Required.
+	// Changed is called for every new state. It must not block or call the Link. Required.
 	Changed func(state supervise.State, why string)
 }
 
-// server is what a Link leads through.
+// server is a Broker or a Relay.
 type server interface {
 	Start(ctx context.Context) error
 	Addr() string
 	Dial(ctx context.Context) (net.Conn, error)
 	Pause()
 	Resume()
-	// Trouble says why the broker cannot be reached; nil if it can.
-	Trouble() error
-	// Stats are nil where they are not ours to read.
+	// Err returns why the broker is unreachable, or nil.
+	Err() error
+	// Stats returns nil if the counters are not available.
 	Stats() *Stats
 }
 
@@ -69,13 +68,14 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is the broker of the sandbox, or a relay to an external broker. Scenarios stop and start it like a process; this
-// does not affect an external broker itself. Address and logins do not change. All methods may be called concurrently.
+// Link is the embedded broker, or a relay to an external broker. Scenarios stop and start it like a process,
+// which does not affect an external broker. Address and logins do not change. All methods may be called
+// concurrently.
 type Link struct {
 	o                LinkOptions
 	controller, base Login
 	caFile           string
-	note             map[string]any
+	info             map[string]any
 	open             func(addr string) (server, error)
 
 	mu        sync.Mutex
@@ -88,7 +88,7 @@ type Link struct {
 
 var _ supervise.ComponentSet = (*Link)(nil)
 
-// run is one life of the broker, or of the relay to it.
+// run is one run of the broker or the relay.
 type run struct {
 	server server
 	cancel context.CancelFunc
@@ -96,7 +96,7 @@ type run struct {
 	err    error // read after done
 }
 
-// NewLink makes a link that is down. It may write the file of an authority, and opens no port.
+// NewLink returns a link that is down. It may write the CA certificate to a file. It opens no port.
 func NewLink(o LinkOptions) (*Link, error) {
 	l := &Link{o: o, addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port))}
 	var serving *tls.Config
@@ -112,14 +112,14 @@ func NewLink(o LinkOptions) (*Link, error) {
 		l.caFile = caFile
 		serving = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	l.note = map[string]any{"tls": serving != nil, "caFile": l.caFile, "clientPrefix": o.ClientPrefix, "env": o.Env}
-	if e := o.To; e != nil { // whose password stays where the user keeps it
+	l.info = map[string]any{"tls": serving != nil, "caFile": l.caFile, "clientPrefix": o.ClientPrefix, "env": o.Env}
+	if e := o.To; e != nil { // its password is not copied to InfoFile
 		l.controller = Login{e.Username, e.Password}
 		l.base = l.controller
 		l.open = func(addr string) (server, error) {
 			return NewRelay(e, ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger})
 		}
-		l.note["url"], l.note["username"] = e.URL, e.Username
+		l.info["url"], l.info["username"] = e.URL, e.Username
 		return l, nil
 	}
 	passwords := NewPasswords()
@@ -128,37 +128,37 @@ func NewLink(o LinkOptions) (*Link, error) {
 		return New(Options{ListenOptions: ListenOptions{Addr: addr, TLS: serving, View: o.View, Logger: o.Logger},
 			Env: o.Env, Passwords: passwords})
 	}
-	l.note["passwords"] = passwords
+	l.info["passwords"] = passwords
 	return l, nil
 }
 
-// Open starts the link for the first time and notes in a file how to reach it.
+// Open starts the link for the first time, and writes InfoFile.
 func (l *Link) Open(ctx context.Context) error {
 	if err := l.start(ctx); err != nil {
 		if port := l.o.Port; port != 0 {
-			err = fmt.Errorf("%w; choose another spec.broker.port than %d, or 0 for any free one", err, port)
+			err = fmt.Errorf("%w; set spec.broker.port to another port than %d, or to 0 for a free port", err, port)
 		}
 		return err
 	}
-	l.note["addr"] = l.Addr()
-	text, err := json.MarshalIndent(l.note, "", "  ")
+	l.info["addr"] = l.Addr()
+	text, err := json.MarshalIndent(l.info, "", "  ")
 	if err == nil {
-		err = state.WriteFile(l.o.Note, text)
+		err = state.WriteFile(l.o.InfoFile, text)
 	}
 	if err != nil {
-		return fmt.Errorf("noting the broker's address: %w", err)
+		return fmt.Errorf("writing the broker's address: %w", err)
 	}
 	return nil
 }
 
-// Addr is the host:port where it listens; the port is known after Open.
+// Addr returns the host:port on which the link listens; the port is known after Open.
 func (l *Link) Addr() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.addr
 }
 
-// URL is that of the user's broker; empty with one of the sandbox's own.
+// URL returns the URL of the external broker; empty for an embedded broker.
 func (l *Link) URL() string {
 	if l.o.To == nil {
 		return ""
@@ -166,16 +166,16 @@ func (l *Link) URL() string {
 	return l.o.To.URL
 }
 
-// CAFile names the authority to trust; empty without TLS.
+// CAFile returns the path of the CA certificate; empty without TLS.
 func (l *Link) CAFile() string { return l.caFile }
 
-// Controller is the login of the module controllers.
+// Controller returns the login of the module controllers.
 func (l *Link) Controller() Login { return l.controller }
 
-// Base is the login of the bases.
+// Base returns the login of the bases.
 func (l *Link) Base() Login { return l.base }
 
-// start starts the broker, or opens the relay to it; one that runs stays as it is.
+// start starts the broker or the relay unless it is running.
 func (l *Link) start(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,8 +186,8 @@ func (l *Link) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.addr = s.Addr() // which it keeps from now on
-	// The broker's life ends with Close, not with the command that asked for it.
+	l.addr = s.Addr() // the next run uses the same port
+	// The broker ends with Close, not with the command that has started it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &run{server: s, cancel: cancel, done: make(chan struct{})}
 	l.running, l.paused, l.startedAt, l.exit = r, false, time.Now(), ""
@@ -199,8 +199,7 @@ func (l *Link) start(ctx context.Context) error {
 	return nil
 }
 
-// Close cuts all connections and ends the broker, or the relay to it; closing one that is down is
-// fine.
+// Close closes all connections and stops the broker or the relay. A link that is down stays down.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,12 +209,12 @@ func (l *Link) Close() error {
 	}
 	r.cancel()
 	<-r.done
-	l.running, l.exit = nil, l.said("stopped", "cut")
+	l.running, l.exit = nil, l.reason("stopped", "cut")
 	l.o.Changed(supervise.Exited, l.exit)
 	return r.err
 }
 
-// pause halts the broker, or lets it go on: connections stay and nothing passes.
+// pause pauses or resumes the broker. While it is paused, connections stay open and no data passes.
 func (l *Link) pause(paused bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,7 +233,7 @@ func (l *Link) pause(paused bool) error {
 	return nil
 }
 
-// Dial connects a base of this process.
+// Dial connects a base in this process.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	r := l.running
@@ -245,12 +244,12 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	return r.server.Dial(ctx)
 }
 
-// said chooses the word for what was done to the broker, or to the relay.
-func (l *Link) said(own, relay string) string {
+// reason returns the text for the state of an embedded broker, or of the relay.
+func (l *Link) reason(own, relay string) string {
 	if l.o.To == nil {
 		return own
 	}
-	return fmt.Sprintf("the way to %s is %s; the broker itself is not touched", l.URL(), relay)
+	return fmt.Sprintf("the connection to %s is %s; the broker itself is not affected", l.URL(), relay)
 }
 
 // Components implements supervise.Part.
@@ -263,9 +262,9 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	case l.running == nil:
 		c.State, c.Ready, c.PID, c.Reason, c.Exit = supervise.Exited, false, 0, l.exit, l.exit
 	case l.paused:
-		c.State, c.Ready, c.Reason = supervise.Paused, false, l.said("paused", "stalled")
+		c.State, c.Ready, c.Reason = supervise.Paused, false, l.reason("paused", "stalled")
 	default:
-		if err := l.running.server.Trouble(); err != nil {
+		if err := l.running.server.Err(); err != nil {
 			c.Ready, c.Reason = false, err.Error()
 		}
 	}
@@ -287,9 +286,9 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
 	}
-	if l.o.Bypassed {
+	if l.o.Direct {
 		return supervise.Refuse(
-			"%s cannot be told to %s: controllers and bases are in the cluster and reach %s themselves", name, action,
+			"cannot %[2]s %[1]s: controllers and bases run in the cluster and connect to %[3]s directly", name, action,
 			l.URL())
 	}
 	switch action {
@@ -306,7 +305,7 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 	}
 }
 
-// Stats are the counters of a broker of the sandbox's own that runs, else nil.
+// Stats returns the counters of a running embedded broker, and otherwise nil.
 func (l *Link) Stats() *Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,21 +14,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
-// errDown is returned when the broker accepts no connections.
+// errDown is returned while the broker accepts no connections.
 var errDown = errors.New("the broker is down")
 
-// acceptPause is the pause after a failed Accept, for example when too many files are open.
+// acceptPause is the pause after a failed Accept, for example if too many files are open.
 const acceptPause = 100 * time.Millisecond
 
 // ListenOptions are the options of a listener.
 type ListenOptions struct {
-	// Addr to listen on. Default: 127.0.0.1:0, any free port.
+	// Addr to listen on. Default: 127.0.0.1:0, a free port.
 	Addr string
-	// TLS of the TCP listener. Default: nil, plain TCP.
+	// TLS of the TCP listener. Default: plain TCP.
 	TLS *tls.Config
 	// View applies faults to the connections. Default: no faults.
 	View *mqttfault.Injector
-	// Logger of the broker. Default: nothing is logged.
+	// Logger of the listener. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -39,7 +39,7 @@ type listener struct {
 	valve *valve.Valve
 	view  *mqttfault.Injector
 	log   *slog.Logger
-	life  context.Context // ends with run
+	life  context.Context // ends when run ends
 	end   context.CancelFunc
 
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ type listener struct {
 	wg     sync.WaitGroup
 }
 
-// listen opens the port. Nothing is accepted before run.
+// listen opens the port. Connections are accepted when run starts.
 func listen(o ListenOptions) (*listener, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -68,7 +68,7 @@ func listen(o ListenOptions) (*listener, error) {
 	return l, nil
 }
 
-// run accepts connections until ctx ends. Then it closes all of them.
+// run accepts connections until ctx ends, and then closes all connections.
 func (l *listener) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
 	for {
@@ -77,7 +77,7 @@ func (l *listener) run(ctx context.Context) {
 			break
 		}
 		if err != nil {
-			l.log.Warn("connections cannot be accepted", "addr", l.Addr(), "err", err)
+			l.log.Warn("accepting connections failed", "addr", l.Addr(), "err", err)
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -93,7 +93,7 @@ func (l *listener) run(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// admit serves a connection, without blocking.
+// admit serves a connection in another goroutine.
 func (l *listener) admit(conn net.Conn, memory bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,11 +116,11 @@ func (l *listener) admit(conn net.Conn, memory bool) error {
 	return nil
 }
 
-// Addr is the host:port of the TCP port.
+// Addr returns the host:port of the TCP listener.
 func (l *listener) Addr() string { return l.tcp.Addr().String() }
 
-// Dial connects a base of this process, without blocking. The connection is plain MQTT, with or without
-// TLS on the port. Dial fails after the broker has ended.
+// Dial connects a base in this process, without blocking. The connection is plain MQTT, also if the port uses
+// TLS. Dial fails after run has ended.
 func (l *listener) Dial(context.Context) (net.Conn, error) {
 	base, broker := net.Pipe()
 	if err := l.admit(broker, true); err != nil {
@@ -129,9 +129,9 @@ func (l *listener) Dial(context.Context) (net.Conn, error) {
 	return base, nil
 }
 
-// Pause holds back everything until Resume: connections stay and new ones are accepted, but nothing is
-// answered, like a broker whose process is stopped.
+// Pause stops all data until Resume: connections stay open and new ones are accepted, but nothing is answered,
+// as if the process of the broker were stopped.
 func (l *listener) Pause() { l.valve.Set(true) }
 
-// Resume delivers what was held back.
+// Resume delivers the data that was held back.
 func (l *listener) Resume() { l.valve.Set(false) }

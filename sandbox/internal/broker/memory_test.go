@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// dial opens a connection in memory that ends with the test.
+// dial opens an in-memory connection that is closed at the end of the test.
 func dial(t testing.TB, b *broker.Broker) net.Conn {
 	t.Helper()
 	conn, err := b.Dial(t.Context())
@@ -25,8 +25,8 @@ func dial(t testing.TB, b *broker.Broker) net.Conn {
 	return conn
 }
 
-// say writes what encode encodes.
-func say(t testing.TB, conn net.Conn, encode func(*bytes.Buffer) error) {
+// send encodes and writes a packet.
+func send(t testing.TB, conn net.Conn, encode func(*bytes.Buffer) error) {
 	t.Helper()
 	var buf bytes.Buffer
 	check.Must(t, encode(&buf))
@@ -35,8 +35,8 @@ func say(t testing.TB, conn net.Conn, encode func(*bytes.Buffer) error) {
 	}
 }
 
-// hear reads as many bytes as want has, and compares.
-func hear(t testing.TB, conn net.Conn, want ...byte) {
+// expect reads len(want) bytes and compares them with want.
+func expect(t testing.TB, conn net.Conn, want ...byte) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(conn, got); err != nil {
@@ -47,8 +47,8 @@ func hear(t testing.TB, conn net.Conn, want ...byte) {
 	}
 }
 
-// hearEnd reads until the broker has ended the connection.
-func hearEnd(t testing.TB, conn net.Conn) {
+// expectEnd reads until the broker has ended the connection.
+func expectEnd(t testing.TB, conn net.Conn) {
 	t.Helper()
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Fatalf("read %d bytes and %v instead of the end", n, err)
@@ -81,44 +81,44 @@ func subscription(id uint16, filter string) func(*bytes.Buffer) error {
 	return pk.SubscribeEncode
 }
 
-func TestWhoMayConnectThroughMemory(t *testing.T) {
+func TestInMemoryAuthentication(t *testing.T) {
 	b := run(t, broker.Options{})
 	good := b.Passwords()
 	for _, tc := range []struct {
 		name   string
 		login  login
 		change func(*packets.Packet)
-		answer byte // of MQTT 3.1.1
+		answer byte // return code of MQTT 3.1.1
 	}{
 		{"base", base(b, "b1"), nil, 0},
 		{"base with the password of the controller", login{"koupleless@@@b1", broker.BaseUser, good.Controller}, nil,
 			5},
-		{"identity that is a wildcard", base(b, "+"), nil, 5},
+		{"wildcard identity", base(b, "+"), nil, 5},
 		{"unknown user", login{"koupleless@@@b1", "root", good.Base}, nil, 5},
-		{"session that lasts", base(b, "b1"), func(pk *packets.Packet) { pk.Connect.Clean = false }, 1},
+		{"persistent session", base(b, "b1"), func(pk *packets.Packet) { pk.Connect.Clean = false }, 1},
 		{"will", base(b, "b1"), func(pk *packets.Packet) {
 			pk.Connect.WillFlag, pk.Connect.WillTopic, pk.Connect.WillPayload = true, "koupleless_dev/b1/base/heart", []byte("x")
 		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			conn := dial(t, b)
-			say(t, conn, hello(tc.login, tc.change))
-			hear(t, conn, packets.Connack<<4, 2, 0, tc.answer)
+			send(t, conn, hello(tc.login, tc.change))
+			expect(t, conn, packets.Connack<<4, 2, 0, tc.answer)
 			if tc.answer != 0 {
-				hearEnd(t, conn)
+				expectEnd(t, conn)
 			}
 		})
 	}
-	t.Run("who says something else first", func(t *testing.T) {
+	t.Run("first packet is not CONNECT", func(t *testing.T) {
 		conn := dial(t, b)
-		say(t, conn, message(1, "koupleless_dev/b1/base/heart"))
-		hearEnd(t, conn)
+		send(t, conn, message(1, "koupleless_dev/b1/base/heart"))
+		expectEnd(t, conn)
 	})
 }
 
-// A client in memory gets the answers that MQTT asks for in their order, even if it does not wait for them,
-// and is counted as one that comes through TCP.
-func TestAClientInMemory(t *testing.T) {
+// An in-memory client gets the responses of MQTT in order, even if it does not wait for them. It is included in the
+// counters like a TCP client.
+func TestInMemoryClient(t *testing.T) {
 	b := run(t, broker.Options{})
 	conn := dial(t, b)
 	var sent bytes.Buffer
@@ -129,23 +129,23 @@ func TestAClientInMemory(t *testing.T) {
 		check.Must(t, encode(&sent))
 	}
 	go func() { _, _ = conn.Write(sent.Bytes()) }()
-	hear(t, conn, packets.Connack<<4, 2, 0, 0)
-	hear(t, conn, packets.Suback<<4, 3, 0, 1, 1)
-	hear(t, conn, packets.Puback<<4, 2, 0, 2)
-	hear(t, conn, packets.Puback<<4, 2, 0, 3)
+	expect(t, conn, packets.Connack<<4, 2, 0, 0)
+	expect(t, conn, packets.Suback<<4, 3, 0, 1, 1)
+	expect(t, conn, packets.Puback<<4, 2, 0, 2)
+	expect(t, conn, packets.Puback<<4, 2, 0, 3)
 	if s := b.Stats(); s.Clients != 1 || s.Subscriptions != 1 || s.MessagesReceived != 2 {
 		t.Errorf("%+v after one client, one subscription and two messages", *s)
 	}
-	say(t, conn, (&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
+	send(t, conn, (&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
 		ProtocolVersion: 4}).DisconnectEncode)
-	hearEnd(t, conn)
+	expectEnd(t, conn)
 	for until := time.Now().Add(patience); ; runtime.Gosched() {
 		s := b.Stats()
 		if s.Clients == 0 && s.Subscriptions == 0 {
 			break
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%+v are left of a client that has gone", *s)
+			t.Fatalf("counters after the client disconnected: %+v", *s)
 		}
 	}
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// pauseSeen is how long nothing must pass for a pause to be believed.
+// pauseSeen is how long the test checks that no data passes during a pause.
 const pauseSeen = 200 * time.Millisecond
 
-// While the broker is paused connections stay and nothing passes; afterwards
-// everything that waited does, and who connected in the meantime is in.
+// While the broker is paused, connections stay open and no data passes. After the pause, waiting messages are
+// delivered and waiting connections are accepted.
 func TestPause(t *testing.T) {
 	b := run(t, broker.Options{})
-	heard := make(chan string, 10)
+	received := make(chan string, 10)
 	lost := make(chan error, 10)
 	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
 	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1,
-		func(_ paho.Client, m paho.Message) { heard <- string(m.Payload()) })); err != nil {
+		func(_ paho.Client, m paho.Message) { received <- string(m.Payload()) })); err != nil {
 		t.Fatal(err)
 	}
 	lasting := func(id string) *paho.ClientOptions {
@@ -35,14 +35,14 @@ func TestPause(t *testing.T) {
 	third := paho.NewClient(options(b, base(b, "b3")))
 	comingTCP := third.Connect()
 	select {
-	case m := <-heard:
+	case m := <-received:
 		t.Errorf("%q passed", m)
 	case <-said.Done():
-		t.Error("a message was acknowledged")
+		t.Error("a message was acknowledged during the pause")
 	case <-coming.Done():
-		t.Errorf("a client in memory got in: %v", coming.Error())
+		t.Errorf("an in-memory client connected during the pause: %v", coming.Error())
 	case <-comingTCP.Done():
-		t.Errorf("a client got in over TCP: %v", comingTCP.Error())
+		t.Errorf("a TCP client connected during the pause: %v", comingTCP.Error())
 	case err := <-lost:
 		t.Errorf("a connection was lost: %v", err)
 	case <-time.After(pauseSeen):
@@ -53,12 +53,12 @@ func TestPause(t *testing.T) {
 	}
 	defer second.Disconnect(0)
 	defer third.Disconnect(0)
-	if m := <-heard; m != "while paused" {
-		t.Errorf("heard %q", m)
+	if m := <-received; m != "while paused" {
+		t.Errorf("received %q", m)
 	}
 	check.Must(t, done(second.Publish("koupleless_dev/b2/base/heart", 1, false, "afterwards")))
-	if m := <-heard; m != "afterwards" {
-		t.Errorf("heard %q", m)
+	if m := <-received; m != "afterwards" {
+		t.Errorf("received %q", m)
 	}
 	select {
 	case err := <-lost:

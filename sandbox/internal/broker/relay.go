@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// dialTime limits a connection attempt to the external broker.
+// dialTime is the timeout of a connection to the external broker.
 const dialTime = 30 * time.Second
 
-// Relay takes the place of the embedded broker when an external broker is used: it forwards each connection to
-// that broker. Closing or pausing the relay looks to controllers and bases like a broker failure, without
-// affecting the other clients of the broker. All methods may be called concurrently.
+// Relay replaces the embedded broker if an external broker is used: it forwards each connection to that broker.
+// Closing or pausing the relay looks to controllers and bases like a broker failure, without affecting the
+// other clients of the broker. All methods may be called concurrently.
 type Relay struct {
 	*listener
 	to *External
 
 	mu      sync.Mutex
-	trouble error // of the last dial
+	dialErr error // of the last dial
 }
 
-// NewRelay opens the port. Connections are accepted after Start.
+// NewRelay opens the port. The relay accepts connections after Start.
 func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	l, err := listen(o)
 	if err != nil {
@@ -34,19 +34,19 @@ func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	return r, nil
 }
 
-// Start serves until ctx ends; then it cuts all connections and returns nil. It can be called once.
+// Start runs the relay until ctx ends. It then closes all connections and returns nil. It can be called once.
 func (r *Relay) Start(ctx context.Context) error {
 	r.run(ctx)
 	return nil
 }
 
-// forward joins a connection to a connection to the broker until either ends.
+// forward copies data between a client and the broker until either side closes its connection.
 func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	dialling, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	far, err := r.to.Dial(dialling)
 	if ctx.Err() == nil {
-		r.note(err)
+		r.recordDial(err)
 	}
 	if err != nil {
 		return
@@ -61,25 +61,25 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	back.Wait()
 }
 
-// note records whether the broker can be reached.
-func (r *Relay) note(err error) {
+// recordDial records the result of a connection attempt, and logs changes.
+func (r *Relay) recordDial(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err != nil && r.trouble == nil:
-		r.log.Warn("the broker cannot be reached", "broker", r.to.URL, "err", err)
-	case err == nil && r.trouble != nil:
-		r.log.Info("the broker can be reached again", "broker", r.to.URL)
+	case err != nil && r.dialErr == nil:
+		r.log.Warn("the broker is unreachable", "broker", r.to.URL, "err", err)
+	case err == nil && r.dialErr != nil:
+		r.log.Info("the broker is reachable again", "broker", r.to.URL)
 	}
-	r.trouble = err
+	r.dialErr = err
 }
 
-// Stats is nil: the relay does not know the counters of the broker.
+// Stats returns nil: the relay does not know the counters of the broker.
 func (r *Relay) Stats() *Stats { return nil }
 
-// Trouble returns the error of the last attempt to reach the broker.
-func (r *Relay) Trouble() error {
+// Err returns the error of the last attempt to reach the broker.
+func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.trouble
+	return r.dialErr
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 )
 
-// A base that connects again at once, whether its last connection has been closed, cut, or is open yet,
-// hears what is sent to it.
-func TestConnectingAgainAtOnce(t *testing.T) {
+// A base that reconnects immediately receives its messages, whether its last connection was closed, was cut or is
+// still open.
+func TestImmediateReconnect(t *testing.T) {
 	b := run(t, broker.Options{})
 	sender := connect(t, options(b, controller(b)))
 	const bases, rounds = 20, 30
@@ -26,31 +26,31 @@ func TestConnectingAgainAtOnce(t *testing.T) {
 			end := func() {}
 			for round := range rounds {
 				var conn net.Conn
-				heard := make(chan struct{}, 1)
+				received := make(chan struct{}, 1)
 				o := options(b, base(b, id)).SetCleanSession(true).SetCustomOpenConnectionFn(
 					func(*url.URL, paho.ClientOptions) (c net.Conn, err error) {
 						conn, err = b.Dial(t.Context())
 						return conn, err
 					})
 				c := paho.NewClient(o)
-				if round%3 < 2 { // else the broker ends the old connection
+				if round%3 < 2 { // otherwise the broker closes the old connection
 					end()
 				}
 				if err := done(c.Connect()); err != nil {
-					t.Errorf("%s connecting for the time %d: %v", id, round, err)
+					t.Errorf("%s: connection %d: %v", id, round, err)
 					return
 				}
 				if err := done(
 					c.Subscribe("koupleless_dev/"+id+"/+", 1,
-						func(paho.Client, paho.Message) { heard <- struct{}{} })); err != nil {
-					t.Errorf("%s subscribing for the time %d: %v", id, round, err)
+						func(paho.Client, paho.Message) { received <- struct{}{} })); err != nil {
+					t.Errorf("%s: subscription %d: %v", id, round, err)
 					return
 				}
 				sender.Publish("koupleless_dev/"+id+"/health", 1, false, "x")
 				select {
-				case <-heard:
+				case <-received:
 				case <-time.After(patience):
-					t.Errorf("%s is deaf after connecting for the time %d", id, round)
+					t.Errorf("%s received no message on connection %d", id, round)
 					return
 				}
 				if round%3 == 0 {

@@ -1,4 +1,4 @@
-// Package check has what tests of the sandbox do again and again.
+// Package check has helpers for the tests of the sandbox.
 package check
 
 import (
@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Patience is the time that tests wait for something that must happen. It only limits the run of a broken test: a slow
-// machine needs a fraction of it.
+// Patience is the timeout of tests for an event that must happen. Only a failing test waits that long.
 const Patience = time.Minute
 
-// poll is the pause between two attempts.
+// poll is the time between two attempts.
 const poll = 5 * time.Millisecond
 
-// Eventually looks again and again until there is nothing to complain about. When
-// patience has passed, it fails the test with the last complaint.
+// Eventually calls look until it returns nil. After the timeout patience, it fails the test with the last
+// error.
 func Eventually(t testing.TB, patience time.Duration, look func() error) {
 	t.Helper()
 	limit := time.After(patience)
@@ -57,8 +56,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Names reports an error for each word that is not in the text.
-func Names(t testing.TB, text, words string) {
+// ContainsWords reports an error for each word that is not in the text.
+func ContainsWords(t testing.TB, text, words string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(words) {
 		if !strings.Contains(text, word) {

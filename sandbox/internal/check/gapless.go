@@ -15,12 +15,13 @@ type FakeClient interface {
 	PrependWatchReactor(resource string, reaction clienttesting.WatchReactionFunc)
 }
 
-// Gapless makes each watch begin with the changes since the list before it, as with a real API server. A fake client
-// alone loses the changes between the list and the watch of an informer. Call it before the client is used.
+// Gapless makes each watch start with the changes since the preceding list, as with a real API server. Without
+// it, a fake client loses the changes between the list and the watch of an informer. Call it before the client
+// is used.
 func Gapless(client FakeClient) {
 	type scope struct{ resource, namespace string }
 	var mu sync.Mutex
-	begun := map[scope][]watch.Interface{} // since lists that no watch has followed yet, the oldest first
+	begun := map[scope][]watch.Interface{} // watches since lists that no watch has followed yet, oldest first
 	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		w, err := client.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		if err != nil {

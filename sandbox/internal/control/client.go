@@ -15,11 +15,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// ErrUnreachable is returned, wrapped, when no daemon answers on the socket.
-var ErrUnreachable = errors.New("the sandbox's daemon does not answer")
+// ErrUnreachable is returned, wrapped, if no daemon answers on the socket.
+var ErrUnreachable = errors.New("the daemon of the sandbox does not answer")
 
-// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error if the daemon
-// refuses or fails, the cause of ctx, or ErrUnreachable, wrapped.
+// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error from
+// the daemon, the cause of ctx, or ErrUnreachable, wrapped.
 type Client struct {
 	transport http.Transport
 	rpc       rpc.Client
@@ -48,7 +48,7 @@ func NewClient(socket string) *Client {
 	return c
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // Status returns the status, with each base and its Node if bases is true.
@@ -56,8 +56,8 @@ func (c *Client) Status(ctx context.Context, bases bool) (*Status, error) {
 	return MethodStatus.Call(ctx, &c.rpc, StatusRequest{bases})
 }
 
-// Up brings the sandbox up and blocks until it is; sink gets the steps. When ctx ends before a first up is done, the
-// daemon takes the sandbox down.
+// Up creates the sandbox or updates a running one, and blocks until it is ready; sink receives the progress. If
+// ctx ends during the first up, the daemon takes the sandbox down.
 func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (result *UpResult, err error) {
 	err = MethodUp.Call(ctx, &c.rpc, r, func(s UpStep) {
 		if s.Event != nil {
@@ -71,14 +71,14 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 	return result, err
 }
 
-// Down stops everything; the daemon ends after its answer.
+// Down stops everything. The daemon ends after its response.
 func (c *Client) Down(ctx context.Context) error {
 	_, err := MethodDown.Call(ctx, &c.rpc, rpc.Empty{})
 	return err
 }
 
-// Hold ties the sandbox to the caller, calls held, and blocks until the sandbox ends. When ctx or the process of the
-// caller ends first, the daemon takes the sandbox down and removes its state folder.
+// Hold ties the sandbox to the caller, calls held, and blocks until the sandbox ends. If ctx or the process of
+// the caller ends first, the daemon takes the sandbox down and removes its state directory.
 func (c *Client) Hold(ctx context.Context, held func()) error {
 	return MethodHold.Call(ctx, &c.rpc, rpc.Empty{}, func(rpc.Empty) { held() })
 }
@@ -93,13 +93,13 @@ func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
 	return MethodAddBases.Call(ctx, &c.rpc, r)
 }
 
-// RemoveBases ends bases and returns them.
+// RemoveBases stops and removes bases, and returns them.
 func (c *Client) RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error) {
 	return MethodRemoveBases.Call(ctx, &c.rpc, r)
 }
 
-// RestartBase ends the process of a base, named by identity, host name or address, and returns the base when its new
-// process is connected.
+// RestartBase stops the process of a base, which is selected by identity, host name or address. It returns the
+// base when its new process is connected.
 func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error) {
 	r.Base = base
 	return MethodRestartBase.Call(ctx, &c.rpc, r)
@@ -117,12 +117,12 @@ func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
 	return err
 }
 
-// SetFault sets a fault on its target, and returns the id of the fault.
+// SetFault sets a fault, and returns its ID.
 func (c *Client) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
 	return MethodSetFault.Call(ctx, &c.rpc, i)
 }
 
-// ClearFaults ends and forgets the faults that match. An unknown id is an error.
+// ClearFaults ends and removes the selected faults. An unknown ID is an error.
 func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
 	_, err := MethodClearFaults.Call(ctx, &c.rpc, r)
 	return err
@@ -133,15 +133,15 @@ func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
 	return MethodFaults.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// SetController changes the module controllers, restarts those that differ, and waits until all are ready. It returns a
-// request that reverts the change.
+// SetController changes the module controllers, restarts those that differ, and waits until all are ready. It
+// returns a request that reverts the change.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
 	return MethodSetController.Call(ctx, &c.rpc, r)
 }
 
-// Watch calls sink for every event, in order: first the present state, then Synced, then changes. It blocks until ctx
-// ends, and returns its cause; until the daemon ends, and returns nil; or until sink is so slow that events would be lost,
-// and returns an *Error.
+// Watch calls sink for every event, in order: first the current state, then Synced, then changes. It blocks
+// until ctx ends, and returns its cause, or until the daemon ends, and returns nil. If sink is too slow, so
+// that events would be lost, it returns an *Error.
 func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error {
 	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
@@ -159,11 +159,11 @@ func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, 
 }
 
 // StopTraffic stops a stream, waits for its open requests, and returns the result.
-func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.End, error) {
+func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }
 
-// TrafficRecords calls sink for every request of a stream so far.
+// TrafficRecords calls sink for every finished request of a stream.
 func (c *Client) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	return MethodTrafficRecords.Call(ctx, &c.rpc, StreamRequest{group, name}, sink)
 }

@@ -1,5 +1,5 @@
-// Package control is how a command talks to the daemon of a sandbox: calls of package rpc over a
-// unix socket that only its user can open.
+// Package control is the API between commands and the daemon of a sandbox: calls of package rpc over a Unix
+// socket that only its user can open.
 //
 // For example:
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// Listen opens a daemon's socket so that nobody but its user can open it. The folder around it is the
-// user's own besides, and Server looks who calls.
+// Listen opens the socket of a daemon with permissions for its user only. In addition, the directory belongs to
+// the user, and NewServer checks the user of each caller.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if err == nil {
@@ -35,29 +35,29 @@ func NewServer(api http.Handler) *http.Server {
 		Handler: ownersOnly(api, os.Geteuid()), ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			uid, err := peerUID(c)
-			return context.WithValue(ctx, callerKey{}, known{uid, err})
+			return context.WithValue(ctx, callerKey{}, peerUser{uid, err})
 		},
 	}
 }
 
 type callerKey struct{}
 
-// known is who called, by the word of the system.
-type known struct {
+// peerUser is the user of a calling process, as reported by the kernel.
+type peerUser struct {
 	uid int
 	err error
 }
 
 func ownersOnly(next http.Handler, owner int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, ok := r.Context().Value(callerKey{}).(known)
+		caller, ok := r.Context().Value(callerKey{}).(peerUser)
 		switch {
-		case !ok || who.err != nil:
+		case !ok || caller.err != nil:
 			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
-				"the system does not say who calls the daemon of the sandbox (%v): call it by its socket", who.err))
-		case !trusted(who.uid, owner):
+				"the user of the calling process is unknown (%v); connect to the Unix socket of the daemon", caller.err))
+		case !trusted(caller.uid, owner):
 			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
-				"the sandbox is that of the user %d, and not yours, %d: bring up one of your own", owner, who.uid))
+				"the sandbox belongs to user %d, and you are user %d; create your own sandbox", owner, caller.uid))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -77,7 +77,7 @@ func peerUID(c net.Conn) (uid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var asked error
-	err = raw.Control(func(fd uintptr) { uid, asked = peer(int(fd)) })
-	return uid, errors.Join(err, asked)
+	var callErr error
+	err = raw.Control(func(fd uintptr) { uid, callErr = peer(int(fd)) })
+	return uid, errors.Join(err, callErr)
 }

@@ -24,9 +24,9 @@ import (
 const (
 	// otherUser is a user ID other than that of the tests and of root.
 	otherUser = 54321
-	// callEnv names a socket that this program calls in place of the tests, and prints what came of it.
+	// callEnv is the variable with a socket. If it is set, the test binary calls the daemon there and prints the result.
 	callEnv = "CONTROL_TEST_SOCKET"
-	// listenEnv names a socket on which this program listens in place of the tests.
+	// listenEnv is the variable with a socket on which the test binary listens instead of running tests.
 	listenEnv = "CONTROL_TEST_LISTEN"
 )
 
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// call says what the daemon behind a socket answers.
+// call returns the response of the daemon at a socket.
 func call(ctx context.Context, socket string) string {
 	client := control.NewClient(socket)
 	defer client.Close()
@@ -59,14 +59,14 @@ func call(ctx context.Context, socket string) string {
 	return "the sandbox " + status.Name
 }
 
-// serve serves an API with the method Status, and returns the path of its socket, in a folder that everybody may look into.
+// serve serves an API with the method Status. It returns the path of the socket, which is in a world-readable directory.
 func serve(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
+	dir, err := os.MkdirTemp("", "koup-") // short, because the path of a socket is limited
 	check.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // a folder for temporary files
-	check.Must(t, os.Chmod(folder, 0o755))
-	path := filepath.Join(folder, "s")
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a temporary directory
+	check.Must(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "s")
 	l, err := control.Listen(path)
 	check.Must(t, err)
 	api := http.NewServeMux()
@@ -86,11 +86,11 @@ func serve(t *testing.T) string {
 }
 
 // asUser returns a command that runs the test binary as another user.
-func asUser(t *testing.T, folder string, uid uint32) *exec.Cmd {
+func asUser(t *testing.T, dir string, uid uint32) *exec.Cmd {
 	t.Helper()
-	program, err := os.ReadFile("/proc/self/exe") // the folder of the test's program may be closed
+	program, err := os.ReadFile("/proc/self/exe") // other users may have no access to the directory of the test binary
 	check.Must(t, err)
-	copied := filepath.Join(folder, "call")
+	copied := filepath.Join(dir, "call")
 	check.Must(t, os.WriteFile(copied, program, 0o755))
 	cmd := exec.Command(copied)
 	cmd.Dir = "/"
@@ -98,9 +98,9 @@ func asUser(t *testing.T, folder string, uid uint32) *exec.Cmd {
 	return cmd
 }
 
-// The user of the daemon is served; another one cannot open the socket, and is refused in words if it
-// can be opened all the same.
-func TestOnlyItsUserMayCall(t *testing.T) {
+// Only the user of the daemon is served. Another user cannot open the socket. If the permissions of the socket allow it,
+// the server rejects the user.
+func TestServerRejectsOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can call as another user: make test-root")
 	}
@@ -120,24 +120,24 @@ func TestOnlyItsUserMayCall(t *testing.T) {
 	got = append(got, as(otherUser))
 	want := []string{
 		"the sandbox a", "the sandbox a", "unreachable",
-		"403: the sandbox is that of the user 0, and not yours, 54321: bring up one of your own",
+		"403: the sandbox belongs to user 0, and you are user 54321; create your own sandbox",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers to the user of the test, to root, and twice to another user (-want +got):\n%s", diff)
+		t.Errorf("responses for the current user, root, and twice another user (-want +got):\n%s", diff)
 	}
 }
 
 // A client does not connect to a process of another user.
-func TestAClientRefusesADaemonOfAnotherUser(t *testing.T) {
+func TestClientRejectsDaemonOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
 	}
-	folder, err := os.MkdirTemp("", "koup-") // a short path, because a socket goes there
+	dir, err := os.MkdirTemp("", "koup-") // short, because the path of a socket is limited
 	check.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	check.Must(t, os.Chmod(folder, 0o777))
-	cmd := asUser(t, folder, otherUser)
-	cmd.Env = []string{listenEnv + "=" + filepath.Join(folder, "s")}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	check.Must(t, os.Chmod(dir, 0o777))
+	cmd := asUser(t, dir, otherUser)
+	cmd.Env = []string{listenEnv + "=" + filepath.Join(dir, "s")}
 	out, err := cmd.StdoutPipe()
 	check.Must(t, err)
 	check.Must(t, cmd.Start())
@@ -146,15 +146,15 @@ func TestAClientRefusesADaemonOfAnotherUser(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	lines := bufio.NewScanner(out)
-	lines.Scan() // it listens
-	client := control.NewClient(filepath.Join(folder, "s"))
+	lines.Scan() // the process listens
+	client := control.NewClient(filepath.Join(dir, "s"))
 	defer client.Close()
 	_, err = client.Status(t.Context(), false)
 	if err == nil || !strings.Contains(err.Error(), "runs as user 54321; the daemon must run as your user or root") {
 		t.Errorf("error: %v", err)
 	}
-	if lines.Scan() { // the end of the connection, without a word
-		t.Errorf("the listener has read %q", lines.Text())
+	if lines.Scan() { // the connection ends without a request
+		t.Errorf("the listener received %q", lines.Text())
 	}
 }
 

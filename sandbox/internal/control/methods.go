@@ -8,36 +8,36 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// The methods of the control API. The methods of Client document them.
+// The methods of the control API. See the methods of Client.
 const (
 	MethodStatus         rpc.Unary[StatusRequest, *Status]               = "Status"
 	MethodUp             rpc.Stream[UpRequest, UpStep]                   = "Up"
-	MethodDown           rpc.Unary[rpc.Empty, rpc.Empty]                   = "Down"
-	MethodHold           rpc.Stream[rpc.Empty, rpc.Empty]                  = "Hold"
+	MethodDown           rpc.Unary[rpc.Empty, rpc.Empty]                 = "Down"
+	MethodHold           rpc.Stream[rpc.Empty, rpc.Empty]                = "Hold"
 	MethodBases          rpc.Unary[GroupRequest, []Base]                 = "Bases"
 	MethodAddBases       rpc.Unary[AddRequest, []Base]                   = "AddBases"
 	MethodRemoveBases    rpc.Unary[RemoveRequest, []Base]                = "RemoveBases"
 	MethodRestartBase    rpc.Unary[RestartRequest, *Base]                = "RestartBase"
-	MethodAct            rpc.Unary[ActRequest, rpc.Empty]                 = "Act"
-	MethodRepair         rpc.Unary[RepairRequest, rpc.Empty]              = "Repair"
+	MethodAct            rpc.Unary[ActRequest, rpc.Empty]                = "Act"
+	MethodRepair         rpc.Unary[RepairRequest, rpc.Empty]             = "Repair"
 	MethodSetFault       rpc.Unary[fault.Injection, string]              = "SetFault"
-	MethodClearFaults    rpc.Unary[FaultSelector, rpc.Empty]              = "ClearFaults"
+	MethodClearFaults    rpc.Unary[FaultSelector, rpc.Empty]             = "ClearFaults"
 	MethodFaults         rpc.Unary[GroupRequest, Faults]                 = "Faults"
 	MethodSetController  rpc.Unary[ControllerRequest, ControllerRequest] = "SetController"
 	MethodWatch          rpc.Stream[WatchRequest, events.Event]          = "Watch"
-	MethodStartTraffic   rpc.Unary[StartTrafficRequest, rpc.Empty]        = "StartTraffic"
+	MethodStartTraffic   rpc.Unary[StartTrafficRequest, rpc.Empty]       = "StartTraffic"
 	MethodTraffic        rpc.Unary[GroupRequest, []traffic.Summary]      = "Traffic"
-	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.End]          = "StopTraffic"
+	MethodStopTraffic    rpc.Unary[StreamRequest, *traffic.StreamResult] = "StopTraffic"
 	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 
-// Requests that Client makes of its arguments.
+// Requests that Client builds from its arguments.
 type (
-	// StatusRequest asks for the status, with each base if Bases is true.
+	// StatusRequest requests the status, with each base if Bases is true.
 	StatusRequest struct {
 		Bases bool `json:"bases"`
 	}
-	// GroupRequest names a group. Empty means all.
+	// GroupRequest selects a group. Empty means all groups.
 	GroupRequest struct {
 		Group string `json:"group"`
 	}
@@ -46,7 +46,7 @@ type (
 		Group string       `json:"group"`
 		Spec  traffic.Spec `json:"spec"`
 	}
-	// StreamRequest names a stream of requests of a group.
+	// StreamRequest selects a stream of requests in a group.
 	StreamRequest struct {
 		Group string `json:"group"`
 		Name  string `json:"name"`

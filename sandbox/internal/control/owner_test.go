@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// Who is neither the owner nor root, or of whom nothing is known, is not served.
+// Only the owner and root are allowed. A caller whose user is unknown is rejected.
 func TestOwnersOnly(t *testing.T) {
 	const owner = 1000
 	for name, tc := range map[string]struct {
 		who  any
 		want int
 	}{
-		"the owner":                  {known{uid: owner}, http.StatusOK},
-		"root":                       {known{uid: 0}, http.StatusOK},
-		"another":                    {known{uid: 1001}, http.StatusForbidden},
-		"root, or nobody: unknown":   {known{err: errors.New("unknown")}, http.StatusForbidden},
-		"not asked about, a mistake": {nil, http.StatusForbidden},
+		"the owner":    {peerUser{uid: owner}, http.StatusOK},
+		"root":         {peerUser{uid: 0}, http.StatusOK},
+		"another user": {peerUser{uid: 1001}, http.StatusForbidden},
+		"unknown":      {peerUser{err: errors.New("unknown")}, http.StatusForbidden},
+		"missing":      {nil, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()
@@ -27,7 +27,7 @@ func TestOwnersOnly(t *testing.T) {
 				"/", nil)
 			ownersOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), owner).ServeHTTP(w, r)
 			if w.Code != tc.want {
-				t.Errorf("answered with %d, not %d: %s", w.Code, tc.want, w.Body)
+				t.Errorf("status %d, want %d: %s", w.Code, tc.want, w.Body)
 			}
 		})
 	}

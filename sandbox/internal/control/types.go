@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Phase of a sandbox's life.
+// Phase of a sandbox.
 type Phase string
 
 // The phases.
@@ -20,7 +20,7 @@ const (
 	Starting Phase = "starting" // the first up is in progress
 	Running  Phase = "running"  // the first up has succeeded
 	Stopping Phase = "stopping"
-	Dead     Phase = "dead" // there is a state folder, but no daemon answers
+	Dead     Phase = "dead" // the state directory exists, but no daemon answers
 )
 
 // Status of a sandbox.
@@ -35,12 +35,12 @@ type Status struct {
 	Problems []string `json:"problems,omitempty"`
 	// Provider is never auto.
 	Provider v1alpha1.Provider `json:"provider"`
-	// Version of the Kubernetes API; empty until it answers.
+	// Version of the Kubernetes API server; empty until it answers.
 	Version string `json:"version,omitempty"`
 	Env     string `json:"env"`
 	// Speed is the time scale; 0 = 1.
 	Speed int `json:"speed,omitempty"`
-	// StartedAt is when the daemon started.
+	// StartedAt is the start time of the daemon.
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// Kubeconfig and Logs are paths.
 	Kubeconfig     string      `json:"kubeconfig"`
@@ -70,7 +70,7 @@ type Broker struct {
 type Base struct {
 	// Identity is the UUID of the base in topics. A new process may have a new one.
 	Identity string `json:"identity"`
-	// HostName is base-1 and so on for the sandbox's own bases, GROUP-SET-N for the bases of a group.
+	// HostName is base-1, base-2, … for the sandbox's own bases, and GROUP-SET-N for the bases of a group.
 	HostName string `json:"hostName"`
 	// Group, Set and Index are empty for the sandbox's own bases.
 	Group   string               `json:"group,omitempty"`
@@ -81,20 +81,20 @@ type Base struct {
 	IP      string               `json:"ip"`
 	Name    string               `json:"name"`
 	Version string               `json:"version"`
-	// Running reports whether the process runs, Ready whether it has started.
+	// Running reports whether the process runs, Ready whether it has finished its start.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
-	// Reason is the error of a base that ended by itself; empty if it did not.
+	// Reason is the error of a base that ended unexpectedly; otherwise empty.
 	Reason string `json:"reason,omitempty"`
 	// Connected reports whether the base is connected to the broker or, over HTTP, whether its last heartbeat was
 	// answered.
 	Connected bool `json:"connected"`
 	// WebAddr is the host:port for requests to modules. The base listens there after the first request.
 	WebAddr string `json:"webAddr,omitempty"`
-	// Node is the name of the Node; empty if there is none.
+	// Node is the name of the Node; empty if it does not exist.
 	Node      string `json:"node,omitempty"`
 	NodeReady bool   `json:"nodeReady"`
-	// Modules are the installed ones, as "NAME:VERSION STATE".
+	// Modules are the installed modules, as "NAME:VERSION STATE".
 	Modules []string `json:"modules,omitempty"`
 	// Faults is the number of faults in effect.
 	Faults int `json:"faults,omitempty"`
@@ -103,7 +103,7 @@ type Base struct {
 // The states of a base.
 const (
 	BaseRunning      = "running"
-	BaseStarting     = "starting"     // its process runs, but has not started yet
+	BaseStarting     = "starting"     // the process runs, but has not finished its start
 	BaseDisconnected = "disconnected" // it runs without a connection
 	BaseCrashed      = "crashed"      // its process has ended
 )
@@ -121,7 +121,7 @@ func (b *Base) State() string {
 	return BaseRunning
 }
 
-// UpRequest asks the daemon to bring its sandbox up, or to bring a running one in line with Config.
+// UpRequest creates the sandbox of the daemon, or updates a running one to Config.
 type UpRequest struct {
 	Config *v1alpha1.Sandbox `json:"config"`
 	// KeepBases keeps the number of bases of a running sandbox.
@@ -142,7 +142,7 @@ type UpResult struct {
 	Status  *Status  `json:"status"`
 }
 
-// AddRequest asks for more bases.
+// AddRequest adds bases.
 type AddRequest struct {
 	Count int `json:"count"`
 	// Group of the bases, a DNS label. Default: they are the sandbox's own and have its settings; Set, Spec and Seed must
@@ -160,9 +160,9 @@ type AddRequest struct {
 type RemoveRequest struct {
 	// Bases are identities or host names.
 	Bases []string `json:"bases,omitempty"`
-	// Count is the number of the sandbox's own bases to remove, the youngest first.
+	// Count is the number of the sandbox's own bases to remove, youngest first.
 	Count int `json:"count,omitempty"`
-	// Group selects all bases of a group. Its traffic ends, too.
+	// Group selects all bases of a group. Its traffic stops too.
 	Group string `json:"group,omitempty"`
 }
 
@@ -170,7 +170,7 @@ type RemoveRequest struct {
 type RestartRequest struct {
 	// Base is set by Client.RestartBase.
 	Base string `json:"base"`
-	// NewIdentity gives it a new identity, like a new container.
+	// NewIdentity gives the base a new identity, like a new container.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
@@ -199,13 +199,14 @@ type RepairRequest struct {
 	Controllers bool `json:"controllers,omitempty"`
 }
 
-// ControllerRequest describes the module controllers that are wanted.
+// ControllerRequest describes the required module controllers.
 type ControllerRequest struct {
 	// Replicas is their number. Default: the number in the configuration.
 	Replicas int `json:"replicas,omitempty"`
 	// Env adds variables to those in the configuration.
 	Env map[string]string `json:"env,omitempty"`
-	// APIView routes their requests through the API proxy, where faults act. Default: as in the configuration.
+	// APIView routes the requests of controllers through the API proxy, which injects faults. Default: as in
+	// the configuration.
 	APIView bool `json:"apiView,omitempty"`
 	// Group that reverts the change when it is repaired, or when its owner disconnects. Default: none.
 	Group string `json:"group,omitempty"`
@@ -214,7 +215,7 @@ type ControllerRequest struct {
 // FaultSelector selects faults.
 type FaultSelector = fault.Selector
 
-// Faults are the faults that were set and not cleared yet.
+// Faults are the faults that are set.
 type Faults struct {
 	Faults []fault.Status `json:"faults"`
 	// Writes of the controllers that use the API proxy.

@@ -63,10 +63,10 @@ func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	b.mqttFaults = mqttfault.New(mqttfault.Options{ClientOf: d.mqttClient, Faults: b.faults, Kill: d.killController})
 	spec := b.config.Spec
 	o := broker.LinkOptions{
-		View: b.mqttFaults, Bypassed: b.topology.BrokerDirect(),
+		View: b.mqttFaults, Direct: b.topology.BrokerDirect(),
 		Host: at, Port: spec.Broker.Port, Env: spec.Env, ClientPrefix: clientPrefix, To: b.external,
-		Note:   d.o.Dir.Broker(),
-		Logger: d.log.With("component", broker.Component), Changed: d.brokerChanged,
+		InfoFile: d.o.Dir.Broker(),
+		Logger:   d.log.With("component", broker.Component), Changed: d.brokerChanged,
 	}
 	if spec.Broker.TLS {
 		o.Serving = b.cluster.IssueServingCert
@@ -241,7 +241,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 			return nil, err
 		}
 		if bases.Image == "" {
-			b.podImage, err = pods.Image(d.o.Programs.Base, string(d.o.Dir))
+			b.podImage, err = pods.Image(d.o.Binaries.Base, string(d.o.Dir))
 			if err != nil {
 				return nil, err
 			}
@@ -290,7 +290,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	p := b.cluster.Properties()
 	o.Token = token
 	o.Program = &host.Controller{
-		Token: token, Sandbox: common, Path: d.o.Programs.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
+		Token: token, Sandbox: common, Path: d.o.Binaries.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
 		IssueServingCert: b.cluster.IssueServingCert,
 	}
 	return host.New(o), nil

@@ -107,7 +107,7 @@ func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.U
 	}
 	var err error
 	b.cluster, err = d.o.open(clusterOptions{
-		dir: d.o.Dir, config: b.config, programs: d.o.Programs, supervisor: d.supervisor, notify: steps.Note,
+		dir: d.o.Dir, config: b.config, programs: d.o.Binaries, supervisor: d.supervisor, notify: steps.Note,
 		log: d.log,
 	})
 	if err != nil {
@@ -165,7 +165,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 		}
 		o := broker.CheckOptions{Env: spec.Env, ClientPrefix: clientPrefix}
 		if !b.request.OwnEnv && !spec.Broker.Consent {
-			o.AloneFor = broker.AloneFor
+			o.IdleWait = broker.IdleWait
 		}
 		return b.external.Check(ctx, o)
 	})
@@ -174,7 +174,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 // loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run there.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	nodes, location := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location
-	binary := b.d.o.Programs.Controller
+	binary := b.d.o.Binaries.Controller
 	possible := location == v1alpha1.LocationCluster || location == "" && incluster.CheckBinary(binary) == nil
 	if nodes == nil || !possible {
 		return nil
@@ -186,7 +186,7 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
 	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {
-		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Programs.Controller, b.steps.Note)
+		b.config = resolveLocation(b.config, b.cluster.Properties(), d.o.Binaries.Controller, b.steps.Note)
 		if err := d.saveConfig(b.config); err != nil {
 			return err
 		}

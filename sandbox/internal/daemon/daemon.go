@@ -42,7 +42,7 @@ var (
 )
 
 // Programs has the paths of the binaries of a sandbox. An empty path means that the binary was not found.
-type Programs struct {
+type Binaries struct {
 	// Daemon is koupsandbox, or a binary with its hidden commands. It also runs on a node to send requests from there.
 	Daemon string
 	// ControlPlane is koup-controlplane; required for the provider embedded.
@@ -58,7 +58,7 @@ type Options struct {
 	// Dir is the existing state directory of the sandbox. Required.
 	Dir state.Dir
 	// Programs are the binaries to run. Required.
-	Programs Programs
+	Binaries Binaries
 	// Logger is the logger of the daemon. Default: discard.
 	Logger *slog.Logger
 

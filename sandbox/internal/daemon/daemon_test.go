@@ -134,7 +134,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
 		cluster: &fakeCluster{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
 	d := New(Options{
-		Dir: dir, Programs: Programs{Controller: self},
+		Dir: dir, Binaries: Binaries{Controller: self},
 		open:   func(clusterOptions) (Cluster, error) { return b.cluster, nil },
 		client: func(*cluster.Cluster) (kubernetes.Interface, error) { return b.cluster.client, nil },
 	})

@@ -22,7 +22,7 @@ import (
 type clusterOptions struct {
 	dir        state.Dir
 	config     *v1alpha1.Sandbox
-	programs   Programs
+	programs   Binaries
 	supervisor *supervise.Supervisor
 	notify     func(string) // shows a message to the user
 	log        *slog.Logger
@@ -85,7 +85,7 @@ func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error
 }
 
 func ownerOf(dir state.Dir, config *v1alpha1.Sandbox) (cluster.Owner, error) {
-	place, err := dir.Place()
+	place, err := dir.Location()
 	return cluster.Owner{Sandbox: config.Metadata.Name, Place: place}, err
 }
 

@@ -20,7 +20,7 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	status := &control.Status{
 		Name:        d.o.Dir.Name(),
 		Phase:       phase,
-		Koupsandbox: version.Of(),
+		Koupsandbox: version.String(),
 		StartedAt:   d.startedAt,
 		Kubeconfig:  d.o.Dir.Kubeconfig(),
 		Logs:        d.o.Dir.Logs(),

@@ -53,13 +53,13 @@ func (i *clusterSender) completeSpec(ctx context.Context, group string, spec tra
 	error) {
 	if spec.Via == v1alpha1.ViaBases {
 		spec.Inside = true
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.baseChoice(group) }, nil
+		return spec, func() (traffic.TargetSet, <-chan struct{}) { return i.baseChoice(group) }, nil
 	}
 	if !i.allBases(group, (*fleet.Member).Routed) {
 		spec.Inside = true
 		route := traffic.Route{Namespace: spec.Namespace, Service: spec.Service, Port: spec.Port}
-		return spec, func() (traffic.Choice, <-chan struct{}) { return i.endpointChoice(route) },
-			i.gateway.Settle(ctx, route)
+		return spec, func() (traffic.TargetSet, <-chan struct{}) { return i.endpointChoice(route) },
+			i.gateway.WaitForEndpoint(ctx, route)
 	}
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {
@@ -71,7 +71,7 @@ func (i *clusterSender) completeSpec(ctx context.Context, group string, spec tra
 	return spec, nil, err
 }
 
-func (i *clusterSender) baseChoice(group string) (c traffic.Choice, change <-chan struct{}) {
+func (i *clusterSender) baseChoice(group string) (c traffic.TargetSet, change <-chan struct{}) {
 	change = i.fleet.Changed() // before the list, so that no change is missed
 	for _, m := range i.fleet.Group(group) {
 		c.Targets = append(c.Targets, targetOf(m))
@@ -79,8 +79,8 @@ func (i *clusterSender) baseChoice(group string) (c traffic.Choice, change <-cha
 	return c, change
 }
 
-func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.Choice, <-chan struct{}) {
-	c, change := i.gateway.Choice(r)
+func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.TargetSet, <-chan struct{}) {
+	c, change := i.gateway.Targets(r)
 	for n, t := range c.Targets {
 		if m, ok := i.fleet.ByIP(t.IP); ok {
 			c.Targets[n] = targetOf(m).On(t.Port)
@@ -97,7 +97,7 @@ func (i *clusterSender) waitUntilUnused(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
-	i.Told(ctx)
+	i.SyncTargets(ctx)
 }
 
 func targetOf(m *fleet.Member) traffic.Target {
@@ -117,13 +117,13 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 		}
 	}
 	if !f.cluster.handles(group) {
-		return f.local.Begin(ctx, group, spec)
+		return f.local.StartStream(ctx, group, spec)
 	}
 	spec, source, err := f.cluster.completeSpec(ctx, group, spec)
 	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	return f.cluster.Begin(ctx, group, spec, source)
+	return f.cluster.StartStream(ctx, group, spec, source)
 }
 
 // Summaries returns the counts of the streams of a group, in order of their start.
@@ -137,7 +137,7 @@ func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.
 }
 
 // Stop stops a stream and returns its result.
-func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
+func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	end, err := f.local.Stop(ctx, group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
 		return f.cluster.Stop(ctx, group, name)
@@ -178,7 +178,7 @@ type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 func (b *bringUp) agentLauncher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
-			p, err := nodes.Launch(ctx, b.d.o.Programs.Daemon, log, agent.Command)
+			p, err := nodes.Launch(ctx, b.d.o.Binaries.Daemon, log, agent.Command)
 			if err != nil {
 				return nil, err // not a non-nil interface with a nil pointer
 			}

@@ -68,7 +68,7 @@ func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic
 }
 
 // StopTraffic stops a stream and waits for its pending requests.
-func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.End, error) {
+func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.StreamResult, error) {
 	running, err := d.requireUp()
 	if err != nil {
 		return nil, err

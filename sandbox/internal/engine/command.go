@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Run runs the engine's command and returns its trimmed output, also with an error. It blocks until the command ends;
-// the end of ctx kills it. The error has the command line and the last line of its standard error.
+// Run runs a command of the engine and returns its trimmed output, also on error. It blocks until the command
+// ends; the end of ctx kills it. The error has the command line and the last line of standard error.
 func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	return Output(ctx, exec.CommandContext(ctx, e.Command, args...), 1)
 }
 
-// Load gives the engine the images of an archive, which write writes. It blocks as Run does.
+// Load loads the archive that write writes into the engine. It blocks like Run.
 func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	cmd := exec.CommandContext(ctx, e.Command, "load", "--quiet")
 	read, send := io.Pipe()
@@ -25,8 +25,8 @@ func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	return err
 }
 
-// Output runs a command made with ctx and returns its trimmed output. An error has the command line and the last lines
-// of its standard error. Output sets the command's Stdout and Stderr.
+// Output runs cmd, which was created with ctx, and returns its trimmed output. The error has the command line
+// and the last lines of standard error. Output sets cmd.Stdout and cmd.Stderr.
 func Output(ctx context.Context, cmd *exec.Cmd, lines int) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -11,49 +11,48 @@ import (
 	"time"
 )
 
-// The engines, by their commands.
+// The supported engines, by their commands.
 const (
 	Docker = "docker"
 	Podman = "podman"
 )
 
-// askTime bounds the question whether an engine answers: one that hangs is none.
+// askTime is the timeout of the query for the properties of an engine.
 const askTime = 5 * time.Second
 
-// ErrNone is returned, wrapped, when no container engine can be used on this machine.
-var ErrNone = errors.New("no container engine")
+// ErrNoEngine is returned, wrapped, if no container engine is usable on this machine.
+var ErrNoEngine = errors.New("no container engine")
 
-// Reasons why an engine cannot be used, which ErrNone comes with.
+// Reasons why an engine is unusable. They are wrapped together with ErrNoEngine.
 var (
 	ErrNotInstalled = errors.New("is not installed")
-	ErrNotRunning   = errors.New("is installed, but does not run")
-	ErrNotAllowed   = errors.New("runs, but you may not use it (add yourself to its group, or use its rootless mode)")
+	ErrNotRunning   = errors.New("is installed, but not running")
+	ErrNotAllowed   = errors.New("is running, but you have no permission to use it (join its group, or use rootless mode)")
 )
 
-// Engine is a container engine. Its methods need nothing but Command, and may be called
-// concurrently.
+// Engine is a container engine. Its methods use only Command, and may be called concurrently.
 type Engine struct {
 	// Command is docker or podman.
 	Command string
 	// Version, such as "27.5.1".
 	Version string
-	// Architecture of its containers, as Go names it.
+	// Architecture of its containers, as a GOARCH value.
 	Architecture string
-	// CgroupV1 is true where the machine has the cgroups of before 2016.
+	// CgroupV1 reports whether the machine uses cgroups v1.
 	CgroupV1 bool
-	// Memory of its machine, in bytes.
+	// Memory of the engine's machine, in bytes.
 	Memory int64
-	// Rootless is true where it runs without root's rights.
+	// Rootless reports whether the engine runs without root privileges.
 	Rootless bool
-	// Controllers is true where it may limit CPU, memory and processes. If Rootless, the system
-	// must have allowed that.
+	// Controllers reports whether the engine can limit CPU, memory and processes. A rootless engine can do so
+	// only if the system delegates these cgroup controllers.
 	Controllers bool
-	// Root is the directory of its data, which may be on another machine. Empty: unknown.
+	// Root is the data directory, which may be on another machine; empty if unknown.
 	Root string
 }
 
-// Find returns the engine of a name, Docker or Podman; for an empty name, the first of the two that answers within some
-// seconds. An error that wraps ErrNone says why none can be used.
+// Find returns the engine with a name, Docker or Podman. For an empty name, it returns the first of the two
+// that answers within some seconds. An error that wraps ErrNoEngine has the reason for each engine.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []error
 	for _, known := range []struct {
@@ -71,11 +70,11 @@ func Find(ctx context.Context, name string) (*Engine, error) {
 	}
 	switch len(reasons) {
 	case 0:
-		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNone, name)
+		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNoEngine, name)
 	case 1:
-		return nil, fmt.Errorf("%w: %w", ErrNone, reasons[0])
+		return nil, fmt.Errorf("%w: %w", ErrNoEngine, reasons[0])
 	}
-	return nil, fmt.Errorf("%w: %w; %w", ErrNone, reasons[0], reasons[1])
+	return nil, fmt.Errorf("%w: %w; %w", ErrNoEngine, reasons[0], reasons[1])
 }
 
 func askDocker(ctx context.Context) (*Engine, error) {
@@ -117,7 +116,7 @@ func askPodman(ctx context.Context) (*Engine, error) {
 		Rootless: info.Host.Security.Rootless, Controllers: has("cpu") && has("memory") && has("pids")}, nil
 }
 
-// ask reads what an engine says of itself. The error is one clause, without a line break.
+// ask reads the properties of an engine. The error is one clause without a line break.
 func ask(ctx context.Context, info any, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -128,16 +127,16 @@ func ask(ctx context.Context, info any, command string) error {
 		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s does not answer within %s", command, askTime)
-	case err != nil && !json.Valid([]byte(text)): // docker describes its client even when its server is gone
+	case err != nil && !json.Valid([]byte(text)): // docker prints the properties of the client even if its server is down
 		return refusal(command, err.Error())
 	}
 	if err := json.Unmarshal([]byte(text), info); err != nil {
-		return fmt.Errorf("%s says of itself what cannot be read: %w", command, err)
+		return fmt.Errorf("reading the output of %s info: %w", command, err)
 	}
 	return nil
 }
 
-// refusal says in a clause why an engine cannot be used.
+// refusal returns the reason why an engine is unusable, as a clause.
 func refusal(command, why string) error {
 	switch lower := strings.ToLower(why); {
 	case strings.Contains(lower, "permission denied"):
@@ -147,11 +146,11 @@ func refusal(command, why string) error {
 	case strings.TrimSpace(why) == "":
 		return fmt.Errorf("%s does not answer", command)
 	default:
-		return fmt.Errorf("%s cannot be used: %s", command, lastLines(why, 1))
+		return fmt.Errorf("%s is unusable: %s", command, lastLines(why, 1))
 	}
 }
 
-// goArchitecture translates what uname says.
+// goArchitecture converts a machine name of uname to a GOARCH value.
 func goArchitecture(name string) string {
 	switch name {
 	case "x86_64":

@@ -22,8 +22,8 @@ func TestFind(t *testing.T) {
 		installed, script string
 		want              *engine.Engine
 		err               error
-		names             string // what the error names
-		name              string // that was asked for
+		names             string // words of the error
+		name              string // argument of Find
 	}{
 		"docker": {installed: "docker",
 			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
@@ -39,16 +39,16 @@ func TestFind(t *testing.T) {
 			"security":{"rootless":true}},"store":{"graphRoot":"/g"},"version":{"Version":"5.4.0"}}'`,
 			want: &engine.Engine{Command: "podman", Version: "5.4.0", Architecture: "amd64", CgroupV1: true, Memory: 1,
 				Root: "/g", Rootless: true}},
-		"neither": {err: engine.ErrNotInstalled, names: "docker podman"},
-		"not the one that was asked for": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`,
+		"neither installed": {err: engine.ErrNotInstalled, names: "docker podman"},
+		"another engine installed": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`,
 			name: "podman",
 			err:  engine.ErrNotInstalled, names: "podman"},
-		"one that we do not know": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "nerdctl",
-			err: engine.ErrNone, names: `"nerdctl" docker podman`},
+		"unknown engine": {installed: "docker", script: `echo '{"ServerVersion":"27.5.1"}'`, name: "nerdctl",
+			err: engine.ErrNoEngine, names: `"nerdctl" docker podman`},
 		"not running": {installed: "docker",
 			script: `echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?" >&2; exit 1`,
 			err:    engine.ErrNotRunning, names: "docker podman"},
-		"not running, but its client says something": {installed: "docker",
+		"not running, but the client prints output": {installed: "docker",
 			script: `echo '{"ServerErrors":["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."]}'; exit 1`,
 			err:    engine.ErrNotRunning, names: "docker podman"},
 		"not allowed": {installed: "docker",
@@ -61,22 +61,21 @@ func TestFind(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if !errors.Is(err, tc.err) || err != nil && !errors.Is(err, engine.ErrNone) {
+			if !errors.Is(err, tc.err) || err != nil && !errors.Is(err, engine.ErrNoEngine) {
 				t.Errorf("error %v, want %v", err, tc.err)
 			}
-			check.Names(t, fmt.Sprint(err), tc.names)
+			check.ContainsWords(t, fmt.Sprint(err), tc.names)
 		})
 	}
 }
 
-// What a command says when it fails is told by the line that was run and by the end of what it
-// said.
+// The error of a command has the command line and the last lines of its output.
 func TestRun(t *testing.T) {
 	enginetest.Fake(t, "docker",
 		`case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)
 	e := &engine.Engine{Command: engine.Docker}
 	if got, err := e.Run(t.Context(), "a", "b"); err != nil || got != "a b" {
-		t.Errorf("it printed %q, error %v", got, err)
+		t.Errorf("output %q, error %v", got, err)
 	}
 	if _, err := e.Run(t.Context(), "fail", "x"); err == nil || err.Error() != "docker fail x: exit status 3: last" {
 		t.Errorf("error %v", err)
@@ -88,7 +87,7 @@ func TestRun(t *testing.T) {
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("enough"))
 	if _, err := e.Run(ended, "a"); err == nil || err.Error() != "docker a: enough" {
-		t.Errorf("error after the end: %v", err)
+		t.Errorf("error after the end of the context: %v", err)
 	}
 }
 
@@ -98,11 +97,11 @@ func TestLoad(t *testing.T) {
 	enginetest.Fake(t, "docker", `[ "$*" = "load --quiet" ] && cat > `+got)
 	err := e.Load(t.Context(), func(w io.Writer) error { _, err := io.WriteString(w, "archive"); return err })
 	if text, _ := os.ReadFile(got); err != nil || string(text) != "archive" {
-		t.Errorf("it got %q, error %v", text, err)
+		t.Errorf("loaded %q, error %v", text, err)
 	}
 	broken := errors.New("broken layer")
 	if err := e.Load(t.Context(), func(io.Writer) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("of an archive that cannot be written: %v", err)
+		t.Errorf("Load with a failing write: %v", err)
 	}
 	enginetest.Fake(t, "docker", "echo no space left >&2; exit 1")
 	endless := func(w io.Writer) error {
@@ -114,6 +113,6 @@ func TestLoad(t *testing.T) {
 	}
 	if err := e.Load(t.Context(), endless); err == nil ||
 		err.Error() != "docker load --quiet: exit status 1: no space left" {
-		t.Errorf("of an engine that refuses: %v", err)
+		t.Errorf("Load with a failing engine: %v", err)
 	}
 }

@@ -1,3 +1,3 @@
-// Package explain says in words what can be written in a scenario file. It knows nothing but the
-// JSON schema, which has the comments of the types.
+// Package explain describes the fields of a scenario file. It reads only the JSON schema, which has the
+// comments of the types.
 package explain

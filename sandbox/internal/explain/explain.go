@@ -12,7 +12,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Explainer explains by a schema.
+// Explainer describes the fields of a schema.
 type Explainer struct {
 	root *jsonschema.Schema
 }
@@ -26,7 +26,7 @@ func New(text []byte) (*Explainer, error) {
 	return e, nil
 }
 
-// Topics lists what Topic takes beside paths of fields: steps, faults, checks.
+// Topics lists the names that Topic accepts in addition to field paths: steps, faults and checks.
 func (e *Explainer) Topics() []string {
 	topics := []string{"step", "fault", "checks", "expressions"}
 	topics = append(topics, e.actions()...)
@@ -56,8 +56,8 @@ func (e *Explainer) faultKinds() []*jsonschema.Schema {
 	return kinds
 }
 
-// Topic explains a field by its path, a step, a kind of fault or a check. Without a topic it gives
-// the overview. The error says that there is no such topic.
+// Topic describes a step, a kind of fault, a check, or a field by its path. An empty topic is the overview. An
+// unknown topic is an error.
 func (e *Explainer) Topic(topic string) (string, error) {
 	switch topic {
 	case "":
@@ -71,17 +71,17 @@ func (e *Explainer) Topic(topic string) (string, error) {
 	path := strings.Split(topic, ".")
 	at, name := e.start(path[0])
 	if at == nil {
-		return "", fmt.Errorf("there is no topic %q", topic)
+		return "", fmt.Errorf("unknown topic %q", topic)
 	}
 	for _, field := range path[1:] {
 		name += "." + field
 		object := e.object(at)
 		if object == nil {
-			return "", fmt.Errorf("there is no field %s: %s has none", topic, strings.TrimSuffix(name, "."+field))
+			return "", fmt.Errorf("unknown field %s: %s has no fields", topic, strings.TrimSuffix(name, "."+field))
 		}
 		at = object.Properties.Value(field)
 		if at == nil {
-			return "", fmt.Errorf("there is no field %s; the fields there are: %s", name,
+			return "", fmt.Errorf("unknown field %s; supported: %s", name,
 				strings.Join(slices.Collect(object.Properties.KeysFromOldest()), ", "))
 		}
 	}
@@ -156,7 +156,7 @@ func wrapped(text, indent string) string {
 	return indent + strings.ReplaceAll(text, "\n", "\n"+indent) + "\n"
 }
 
-// fault describes a kind of fault with an example for each target, or returns "".
+// fault describes a kind of fault, with an example for each target. It returns "" for an unknown kind.
 func (e *Explainer) fault(kind string) string {
 	definition, text := e.root.Definitions["Fault"], ""
 	var fields []string
@@ -164,7 +164,7 @@ func (e *Explainer) fault(kind string) string {
 		example, _ := example.(map[string]any)
 		for name := range definition.Properties.KeysFromOldest() {
 			if value, has := example[name]; has && example["kind"] == kind {
-				text, _ := json.Marshal(value) // it was JSON
+				text, _ := json.Marshal(value) // cannot fail: it was read from JSON
 				fields = append(fields, name+": "+strings.NewReplacer(`"`, "", ":", ": ").Replace(string(text)))
 			}
 		}
@@ -178,8 +178,7 @@ func (e *Explainer) fault(kind string) string {
 			on = "bases: [base]"
 		}
 		text += fmt.Sprintf("FAULT:  %s of the target %s\n\n%s\nExample of a step:\n\n  fault:\n    set:\n      %s\n"+
-			"      fault: {%s}\n\n",
-			kind, k.Title, wrapped(kind+" "+k.Description, ""), on, strings.Join(fields, ", "))
+			"      fault: {%s}\n\n", kind, k.Title, wrapped(kind+" "+k.Description, ""), on, strings.Join(fields, ", "))
 	}
 	if text != "" {
 		text += "See: koupsandbox scenario explain fault\n"

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/explain"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "update the golden file")
 
 func explainer(t *testing.T) *explain.Explainer {
 	t.Helper()
@@ -40,16 +40,16 @@ func TestTopics(t *testing.T) {
 	want, err := os.ReadFile(file)
 	check.Must(t, err)
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("write it anew with -update (-want +got):\n%s", diff)
+		t.Errorf("run the test with -update to accept (-want +got):\n%s", diff)
 	}
 }
 
-// Everything that is offered as a topic is explained.
-func TestAllTopics(t *testing.T) {
+// Topic accepts every name that Topics returns.
+func TestTopicAcceptsAllTopics(t *testing.T) {
 	e := explainer(t)
 	topics := e.Topics()
 	if len(topics) < 40 {
-		t.Errorf("there are %d topics only: %v", len(topics), topics)
+		t.Errorf("%d topics, want at least 40: %v", len(topics), topics)
 	}
 	for _, topic := range topics {
 		if text, err := e.Topic(topic); err != nil || len(text) < 40 {
@@ -58,12 +58,12 @@ func TestAllTopics(t *testing.T) {
 	}
 }
 
-func TestUnknown(t *testing.T) {
+func TestUnknownTopics(t *testing.T) {
 	for topic, want := range map[string]string{
-		"colour": `there is no topic "colour"`,
-		"spec.basis": "there is no field spec.basis; the fields there are: description, source, vars, matrix, " +
+		"colour": `unknown topic "colour"`,
+		"spec.basis": "unknown field spec.basis; supported: description, source, vars, matrix, " +
 			"bases, controller, speed, exclusive, timeout, stepTimeout, checks, always, never, steps, finally",
-		"spec.timeout.min": "there is no field spec.timeout.min: spec.timeout has none",
+		"spec.timeout.min": "unknown field spec.timeout.min: spec.timeout has no fields",
 	} {
 		if _, err := explainer(t).Topic(topic); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", topic, err, want)
@@ -71,7 +71,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// The examples of each kind of fault can be used as they are.
+// The example of each kind of fault is valid.
 func TestFaultExamples(t *testing.T) {
 	for _, target := range v1alpha1.FaultTargets {
 		for _, kind := range target.Kinds() {
@@ -85,11 +85,11 @@ func TestFaultExamples(t *testing.T) {
 			example, _, _ = strings.Cut(example, "\n")
 			var f v1alpha1.Fault
 			if err := yaml.UnmarshalStrict([]byte("{"+example), &f); err != nil {
-				t.Errorf("%s: the example {%s is refused: %v", kind, example, err)
+				t.Errorf("%s: the example {%s is invalid: %v", kind, example, err)
 			}
 			v1alpha1.SetFaultDefaults(target, &f)
 			if problems := v1alpha1.ValidateFault(target, &f); len(problems) > 0 {
-				t.Errorf("%s of %s: the example {%s is refused: %v", kind, target, example, problems.ToAggregate())
+				t.Errorf("%s of %s: the example {%s is invalid: %v", kind, target, example, problems.ToAggregate())
 			}
 		}
 	}

@@ -14,7 +14,7 @@ func (e *Explainer) deref(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// object returns the schema of the object in a field, through lists and references, or nil.
+// object returns the schema of the object in a field, also inside lists and references, or nil.
 func (e *Explainer) object(s *jsonschema.Schema) *jsonschema.Schema {
 	s = e.deref(s)
 	if s.Type == "array" && s.Items != nil {

@@ -13,27 +13,27 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// containerdName is the annotation from which containerd and podman take the whole name of an
-// image; that of the specification is a tag.
+// containerdName is the annotation with the full image name for containerd and podman. The annotation of the
+// specification has only the tag.
 const containerdName = "io.containerd.image.name"
 
 // Image is an image for Linux.
 type Image struct {
-	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman understand a short one;
-	// for containerd it is the whole, with the host of a registry.
+	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman accept a short name; containerd needs
+	// the full name with the registry host.
 	Name string
 
 	layers           []*Layer
 	config, manifest blob
 }
 
-// New describes an image of layers that lie on disk, the lowest first, for the architecture that this
-// program was built for. config says what runs in it; its zero value: nothing.
+// New returns an image with the layers, lowest first, for the architecture of this binary. config describes its
+// process; the zero value means none.
 func New(name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	return NewFor(runtime.GOARCH, name, config, layers...)
 }
 
-// NewFor is New for an architecture, as Go names it.
+// NewFor is New for an architecture, as a GOARCH value.
 func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	whole := ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: architecture},
@@ -59,10 +59,10 @@ func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*La
 	return i, nil
 }
 
-// ID is what docker and podman call the id of the image.
+// ID returns the image ID as shown by docker and podman.
 func (i *Image) ID() string { return i.config.Digest.String() }
 
-// Size is the sum of its layers in bytes, as they are stored.
+// Size returns the sum of the stored sizes of its layers in bytes.
 func (i *Image) Size() int64 {
 	var sum int64
 	for _, l := range i.layers {
@@ -71,8 +71,7 @@ func (i *Image) Size() int64 {
 	return sum
 }
 
-// blob is a file of an archive that bears its digest as name: the text, or else what the file at
-// path holds.
+// blob is a file of the archive with its digest as name. Its content is the text, or the file at path.
 type blob struct {
 	ocispec.Descriptor
 	path string
@@ -90,14 +89,14 @@ func (b blob) name() string {
 	return ocispec.ImageBlobsDir + "/" + b.Digest.Algorithm().String() + "/" + b.Digest.Encoded()
 }
 
-// dockerEntry is one image in manifest.json, as `docker load` reads it.
+// dockerEntry is one image in manifest.json, which `docker load` reads.
 type dockerEntry struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// Write writes one archive with all images. A layer that several of them share is in it once.
+// Write writes one archive with all images. Shared layers are written once.
 func Write(w io.Writer, images ...*Image) error {
 	files, written := newFiles(w), map[digest.Digest]bool{}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
@@ -141,7 +140,7 @@ func Write(w io.Writer, images ...*Image) error {
 	return files.w.Close()
 }
 
-// WriteFile writes to a file what Write writes. After an error half of it may be there.
+// WriteFile writes the archive of Write to a file. After an error, the file may be incomplete.
 func WriteFile(path string, images ...*Image) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -150,7 +149,7 @@ func WriteFile(path string, images ...*Image) error {
 	return errors.Join(Write(f, images...), f.Close())
 }
 
-// blob adds a blob, and notices a file that has changed since its digest was taken.
+// blob adds a blob. It returns an error if a file has changed since its digest was computed.
 func (f *Files) blob(b blob) error {
 	if b.path == "" {
 		return f.Add(b.name(), 0o644, b.text)

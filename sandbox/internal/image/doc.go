@@ -1,10 +1,10 @@
 // Package image writes container images as files, without a container engine.
 //
-// The archive is an image layout of the OCI specification (image-layout, version 1.0) as one tar
-// file, with the manifest.json beside it that docker read before it knew layouts.
+// The archive is an OCI image layout (version 1.0) in one tar file. It also has the manifest.json that older
+// versions of docker require.
 //
-// It is written by hand. go-containerregistry v0.22 compresses every layer of a tar file with gzip or
-// zstandard, twice, where a local engine wants none; writes several images in the order of a map, so
-// that the same images give another archive each time; writes a layout into a directory only; and makes
-// no layer of files. What is left for it would save nothing.
+// The package does not use go-containerregistry v0.22, which compresses every layer twice with gzip or
+// zstandard although a local engine needs no compression, writes several images in random order, so that equal
+// images result in different archives, writes a layout only into a directory, and cannot create a layer from
+// files.
 package image

@@ -182,8 +182,8 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	}
 }
 
-// Whoever builds the same image twice has the same archive.
-func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+// Equal files result in equal archives.
+func TestEqualFilesResultInEqualArchives(t *testing.T) {
 	write := func() string {
 		var layers []*Layer
 		for _, name := range []string{"etc/a", "etc/b"} {
@@ -203,7 +203,7 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 	}
 }
 
-func TestOfProgramIsNamedForItsContent(t *testing.T) {
+func TestFromBinaryTagsByContent(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	check.Must(t, os.WriteFile(program, []byte("binary"), 0o600))
 	dir := t.TempDir()
@@ -211,7 +211,7 @@ func TestOfProgramIsNamedForItsContent(t *testing.T) {
 		"localhost/box/base":         "^localhost/box/base:[0-9a-f]{12}$",
 		"localhost:5000/box/base:v1": "^localhost:5000/box/base:v1$",
 	} {
-		i, err := OfProgram(name, program, dir, "--stdio")
+		i, err := FromBinary(name, program, dir, "--stdio")
 		check.Must(t, err)
 		if !regexp.MustCompile(want).MatchString(i.Name) {
 			t.Errorf("of name %s: %s, want %s", name, i.Name, want)

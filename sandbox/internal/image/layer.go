@@ -17,13 +17,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Layer is a layer that lies in a file. Its Digest and Size are those of the file as it is stored.
+// Layer is a layer in a file. Digest and Size describe the stored file.
 type Layer struct {
 	blob
 	diffID digest.Digest // of the tar in it
 }
 
-// OpenLayer takes an uncompressed tar file as a layer. It reads the file once, for its digest.
+// OpenLayer returns a layer for an uncompressed tar file. It reads the file to compute its digest.
 func OpenLayer(path string) (*Layer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,8 +40,8 @@ func OpenLayer(path string) (*Layer, error) {
 	}}}, nil
 }
 
-// WriteLayer makes a layer of what fill adds and writes it to path, which appears when it is whole.
-// Compressed (zstandard) is for containerd; every docker loads one that is not.
+// WriteLayer writes a layer with the files that fill adds. The file appears at path when it is complete.
+// Compressed (zstandard) layers are for containerd; all versions of docker can load uncompressed layers.
 func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -54,7 +54,7 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 		}
 		if err != nil {
 			layer, err = nil, fmt.Errorf("writing layer %s: %w", path, err)
-			_ = os.Remove(f.Name()) // half of a layer is of no use
+			_ = os.Remove(f.Name()) // an incomplete layer
 		}
 	}()
 	stored, inside := digest.Canonical.Digester(), digest.Canonical.Digester()
@@ -76,8 +76,8 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 	}}}, err
 }
 
-// Files receives the files of a layer. All belong to root and bear no date, so that the same files
-// give the same layer. The directories above a file are made when they are first needed.
+// Files writes the files of a layer. All files belong to root and have no modification time, so that equal
+// files result in equal layers. Parent directories are created when they are needed.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool
@@ -85,13 +85,13 @@ type Files struct {
 
 func newFiles(w io.Writer) *Files { return &Files{w: tar.NewWriter(w), made: map[string]bool{}} }
 
-// Add adds a file with a text.
+// Add adds a file with the given content.
 func (f *Files) Add(name string, mode int64, text []byte) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))},
 		bytes.NewReader(text))
 }
 
-// Copy adds the file of this machine at from.
+// Copy adds a copy of the local file from.
 func (f *Files) Copy(name string, mode int64, from string) error {
 	_, err := f.copy(name, mode, from)
 	return err
@@ -110,8 +110,8 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Folder adds an empty directory.
-func (f *Files) Folder(name string, mode int64) error {
+// Dir adds an empty directory.
+func (f *Files) Dir(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 
@@ -120,7 +120,7 @@ func (f *Files) Link(name, target string) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
-// Tar adds what a tar file holds, but for the names, without a leading ./, that keep refuses.
+// Tar adds the files of a tar archive for which keep returns true. The names have no leading ./.
 func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()
@@ -143,7 +143,7 @@ func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	}
 }
 
-// add adds an entry after the directories above it that are not there yet.
+// add adds an entry after its missing parent directories.
 func (f *Files) add(h *tar.Header, content io.Reader) error {
 	h.Name = clean(h.Name)
 	for i, c := range h.Name {
@@ -169,5 +169,5 @@ func (f *Files) write(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// clean makes a path relative to the root of the layer.
+// clean returns a path relative to the root of the layer.
 func clean(name string) string { return path.Clean("./" + name) }

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// Nobody is the user and group of programs, as in images of distroless.
-	Nobody = "65532:65532"
-	// tagLength is how much of a layer's digest makes a tag.
+	// NonRoot is the user and group of processes, as in distroless images.
+	NonRoot = "65532:65532"
+	// tagLength is the number of characters of a layer digest in a tag.
 	tagLength = 12
 )
 
-// OfProgram returns an image of a static program, which runs with args as Nobody and has the last part of the image
-// name as its name. The layer is written to dir. A name without a tag gets a tag that depends on the content.
-func OfProgram(name, program, dir string, args ...string) (*Image, error) {
+// FromBinary returns an image of a static binary. The binary runs with args as NonRoot. Its file name is the
+// last part of the image name. The layer is written to dir. A name without a tag gets a tag that depends on the
+// content.
+func FromBinary(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
 	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false,
 		func(f *Files) error { return f.Copy(inside, 0o755, program) })
@@ -30,11 +31,10 @@ func OfProgram(name, program, dir string, args ...string) (*Image, error) {
 	if !tagged {
 		name += ":" + layer.Digest.Encoded()[:tagLength]
 	}
-	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: Nobody}, layer)
+	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: NonRoot}, layer)
 }
 
-// IsStatic says why a file is no program that runs on Linux by itself, in an image without anything
-// else; nil = it is one.
+// IsStatic returns an error if a file is not a static Linux binary, which runs in an otherwise empty image.
 func IsStatic(program string) error {
 	f, err := elf.Open(program)
 	var format *elf.FormatError
@@ -42,12 +42,12 @@ func IsStatic(program string) error {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission):
 		return err
 	case errors.As(err, &format), err != nil:
-		return errors.New("it is no program for Linux")
+		return errors.New("it is not a Linux binary")
 	}
 	defer func() { _ = f.Close() }() // only read
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("it needs libraries")
+			return errors.New("it requires shared libraries")
 		}
 	}
 	return nil

@@ -1,3 +1,3 @@
-// Package layers has no code: its test holds the picture in ARCHITECTURE.md. Every import of this
-// module points down, and the package comment of every package maps the files that are there.
+// Package layers has no code. Its test checks the layers in ARCHITECTURE.md: every import within this module
+// points down.
 package layers

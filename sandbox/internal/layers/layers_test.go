@@ -13,19 +13,19 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// layers are the layers of the module, the lowest first. A package belongs to the layer that names
-// it, or the nearest folder above it. It imports packages of its own layer and of lower ones.
+// layers are the layers of the module, lowest first. A package belongs to the layer that lists it or its
+// nearest parent directory. It may import packages of its own layer and of lower layers.
 var layers = []struct {
 	name     string
 	packages []string
 }{
-	{"leaves, which import nothing of this module", []string{
+	{"leaves, which import no other package of this module", []string{
 		"controller/api", "controller/labels", "controller/redact", "examples", "fakebase/fault",
 		"sandbox/internal/check", "sandbox/internal/engine", "sandbox/internal/explain",
 		"sandbox/internal/heartbeat", "sandbox/internal/image", "sandbox/internal/language",
 		"sandbox/internal/layers", "sandbox/internal/plain", "sandbox/internal/strictyaml", "sandbox/internal/valve", "sandbox/internal/version", "scenarios",
 	}},
-	{"controller and fakebase, which know nothing of a sandbox", []string{"controller", "fakebase"}},
+	{"controller and fakebase, which do not depend on a sandbox", []string{"controller", "fakebase"}},
 	{"the configuration types and the events", []string{"sandbox/api", "sandbox/events"}},
 	{"tools of a sandbox", []string{
 		"sandbox/fault", "sandbox/internal/lint", "sandbox/internal/nodeimage", "sandbox/internal/nodes",
@@ -41,10 +41,10 @@ var layers = []struct {
 	{"the daemon", []string{"sandbox/internal/daemon"}},
 	{"Up, Down, Open", []string{"sandbox"}},
 	{"scenarios", []string{"sandbox/scenario"}},
-	{"the fuzzer, the board, and the measuring of service levels",
+	{"fuzzer, board and benchmarks",
 		[]string{"sandbox/bench", "sandbox/board", "sandbox/fuzz"}},
-	{"what people touch", []string{"sandbox/cmd"}},
-	{"tests of the whole", []string{"e2e"}},
+	{"command line", []string{"sandbox/cmd"}},
+	{"end-to-end tests", []string{"e2e"}},
 }
 
 const leaves = 0
@@ -52,11 +52,11 @@ const leaves = 0
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
-	IgnoredGoFiles  []string // for other systems
+	IgnoredGoFiles  []string // for other operating systems
 	Imports         []string
 }
 
-// packages are all packages of the module, without tests.
+// packages returns all packages of the module, without tests.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports",
@@ -81,7 +81,7 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// layerOf is the number of a package's layer, -1 if none names it.
+// layerOf returns the index of a package's layer, or -1 if no layer lists it.
 func layerOf(name string) int {
 	for ; name != "."; name = path.Dir(name) {
 		if i := slices.IndexFunc(layers, func(l struct {
@@ -96,13 +96,13 @@ func layerOf(name string) int {
 	return -1
 }
 
-func TestEveryImportPointsDown(t *testing.T) {
+func TestImportsPointDown(t *testing.T) {
 	imports := 0
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		from := layerOf(name)
 		if from < 0 {
-			t.Errorf("%s is in no layer: add it to the table, and to ARCHITECTURE.md", name)
+			t.Errorf("%s belongs to no layer; add it to the table and to ARCHITECTURE.md", name)
 			continue
 		}
 		for _, i := range p.Imports {
@@ -113,22 +113,22 @@ func TestEveryImportPointsDown(t *testing.T) {
 			imports++
 			switch up := layerOf(to) > from; {
 			case up:
-				t.Errorf("%s (%s) imports %s, which is above it (%s)", name, layers[from].name, to,
+				t.Errorf("%s (%s) imports %s, which is in a higher layer (%s)", name, layers[from].name, to,
 					layers[layerOf(to)].name)
 			case from == leaves && !strings.HasPrefix(to, name+"/") && !strings.HasPrefix(name, to+"/"):
-				t.Errorf("%s is a leaf, and imports %s", name, to)
+				t.Errorf("%s is a leaf, but imports %s", name, to)
 			case joined(name, to):
-				t.Errorf("%s imports %s: controller and fakebase are two independent readings of one protocol", name,
+				t.Errorf("%s imports %s: controller and fakebase are independent implementations of one protocol", name,
 					to)
 			}
 		}
 	}
 	if imports < 100 {
-		t.Errorf("only %d imports were looked at", imports)
+		t.Errorf("only %d imports were checked", imports)
 	}
 }
 
-// joined reports whether an import would make the controller and the simulated base know each other.
+// joined reports whether an import would connect the controller and the simulated base.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

@@ -22,27 +22,26 @@ import (
 //go:embed files
 var files embed.FS
 
-// errorLines of what a compiler or mmdebstrap said go into an error.
+// errorLines is the number of last output lines of a compiler or mmdebstrap in an error.
 const errorLines = 15
 
 // Options of Build.
 type Options struct {
 	// Root is the directory of the repository. Required.
 	Root string
-	// Cache is the directory that keeps the parts; some hundred MB. Required; made if missing.
+	// Cache is the directory for the parts, some hundred MB. It is created if it is missing. Required.
 	Cache string
-	// Name of the image. Default: koupsandbox/node with the version of Kubernetes as tag.
+	// Name of the image. Default: koupsandbox/node with the Kubernetes version as tag.
 	Name string
 	// Suite is the Debian release. Default: bookworm.
 	Suite string
-	// Mirror is where its packages come from. Default: what mmdebstrap takes by itself.
+	// Mirror is the Debian mirror. Default: the default of mmdebstrap.
 	Mirror string
-	// Progress is told of each part, with the time it took. Default: nothing is told.
+	// Progress is called for each part with its build time. Default: progress is not reported.
 	Progress func(what string, took time.Duration)
 }
 
-// Name is the name of the node image with a version of Kubernetes, such as "v1.36.3", if the user
-// gives no other.
+// Name returns the default name of the node image for a Kubernetes version, such as "v1.36.3".
 func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 
 type builder struct {
@@ -51,8 +50,8 @@ type builder struct {
 	kind       string // directory of the kind module
 }
 
-// Build makes the parts that are not in the cache and returns the image, whose layers lie there. An
-// error tells what this machine lacks. Two builds with one cache must not run at the same time.
+// Build builds the parts that are not in the cache, and returns the image, whose layers are files in the cache.
+// The error names missing tools. Two builds must not use the same cache concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)
@@ -86,11 +85,11 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	return image.New(b.Name, ocispec.ImageConfig{
 		Env:        []string{"container=docker", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Entrypoint: []string{"/usr/local/bin/entrypoint", "/sbin/init"},
-		StopSignal: "SIGRTMIN+3", // what makes systemd halt
+		StopSignal: "SIGRTMIN+3", // systemd halts
 	}, layers...)
 }
 
-// Load gives a container engine the image, unless it has it.
+// Load loads the image into a container engine, unless the engine already has it.
 func Load(ctx context.Context, e *engine.Engine, i *image.Image) (already bool, err error) {
 	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", i.Name)
 	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(i.ID(), "sha256:") {
@@ -106,8 +105,8 @@ func (b *builder) in(path string) string { return filepath.Join(b.Root, path) }
 
 func (b *builder) cached(name string) string { return filepath.Join(b.Cache, name) }
 
-// part makes the file name in the cache, unless it is there, and removes its older forms; name is
-// kind-HASH.ext. The file appears when build has made the whole of it.
+// part builds the file name in the cache, unless it exists, and removes its older versions. name is
+// kind-HASH.ext. The file appears when it is complete.
 func (b *builder) part(what, name string, build func(path string) error) (string, error) {
 	path := b.cached(name)
 	if _, err := os.Stat(path); err == nil {
@@ -120,7 +119,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 		err = os.Rename(partial, path)
 	}
 	if err != nil {
-		_ = os.Remove(partial) // it may not be there
+		_ = os.Remove(partial) // may not exist
 		return "", fmt.Errorf("making the %s: %w", what, err)
 	}
 	b.Progress(what, time.Since(start))
@@ -137,7 +136,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 	return path, nil
 }
 
-// module asks for a field of a Go module that the module in dir requires.
+// module returns a field of a Go module that the module in dir requires.
 func (b *builder) module(ctx context.Context, dir, path, field string) (string, error) {
 	text, err := output(ctx, dir, nil, "go", "list", "-m", "-f", "{{."+field+"}}", path)
 	if err == nil && text == "" {
@@ -149,7 +148,7 @@ func (b *builder) module(ctx context.Context, dir, path, field string) (string, 
 	return text, err
 }
 
-// output runs a command and returns what it prints; an error holds the end of what it said.
+// output runs a command and returns its output. The error has the last lines of the output.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -1,14 +1,12 @@
-// Package nodeimage builds an image of a kind node from Debian packages and Go modules alone, for
-// machines that reach no registry of container images. kind makes clusters of it as of its own
-// images.
+// Package nodeimage builds a kind node image from Debian packages and Go modules only, for machines without
+// access to a container registry. kind uses it like its own images.
 //
-//	files/        what is ours in a node
+//	files/        files of this package in a node
 //	containerd/   the Go module that pins containerd
 //	coredns/      CoreDNS with the plugins that a cluster needs
-//	pause/        the program that holds a Pod's namespaces
-//	cmd/          the command behind `make node-image`
+//	pause/        the binary that holds the namespaces of a Pod
+//	cmd/          the command for `make node-image`
 //
-// Nothing is run in a container, and no container engine is needed before the finished image is
-// loaded. The parts are kept in a directory: what has not changed is not made again. Only the
-// architecture of this machine is built.
+// The build needs no container and no container engine. Its parts are cached, and only changed parts are built
+// again. It builds only for the architecture of this machine.
 package nodeimage

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// images returns the name of the pause image, and the archive with all images that kubeadm wants,
-// named as it names them.
+// images returns the name of the pause image, and the archive with all images that kubeadm requires, with the
+// names that kubeadm uses.
 func (b *builder) images(ctx context.Context) (pauseImage, archive string, err error) {
 	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version",
 		b.kubernetes)
@@ -25,7 +25,7 @@ func (b *builder) images(ctx context.Context) (pauseImage, archive string, err e
 	names := strings.Fields(text)
 	i := slices.IndexFunc(names, func(name string) bool { return program(name) == pause })
 	if i < 0 {
-		return "", "", fmt.Errorf("kubeadm wants no pause image any more, but %s", strings.Join(names, ", "))
+		return "", "", fmt.Errorf("kubeadm requires no pause image, only %s; update the builder", strings.Join(names, ", "))
 	}
 	proxyfs, err := b.proxyRootfs(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 		"proxyfs": func(f *image.Files) error { return addProxyFiles(f, proxyfs) },
 	} {
 		file := path + "." + name
-		defer func() { _ = os.Remove(file) }() // it is in the archive
+		defer func() { _ = os.Remove(file) }() // the archive contains it
 		layers[name], err = image.WriteLayer(file, true, fill)
 		if err != nil {
 			return err
@@ -84,7 +84,7 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 		case slices.Contains(imageLinks, p):
 			content = []*image.Layer{layers[koupNode]}
 		default:
-			return fmt.Errorf("kubeadm wants the image %s, which the builder does not know", name)
+			return fmt.Errorf("kubeadm requires the image %s, which the builder does not support", name)
 		}
 		i, err := image.New(name, config, content...)
 		if err != nil {
@@ -95,8 +95,8 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 	return image.WriteFile(path, images...)
 }
 
-// addProxyFiles adds the programs of the packages, and the names of iptables that their set-up
-// would have made.
+// addProxyFiles adds the binaries of the packages, and the iptables links that their installation scripts would
+// create.
 func addProxyFiles(f *image.Files, proxyfs string) error {
 	source, err := os.Open(proxyfs)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// layers returns those of the node, from the one that changes least to the one that changes most.
+// layers returns the layers of the node, from the one that changes least to the one that changes most.
 func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
 	rootfs, err := b.rootfs(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ var (
 	scripts      = regexp.MustCompile(`^(kind/bin|usr/local/bin)/`)
 )
 
-// addKindFiles adds what kind's own base image has from the directory images/base/files of its module,
-// and the specification of containers that it makes there.
+// addKindFiles adds the files of kind's base image from the directory images/base/files of its module, and the
+// OCI runtime specification that the base image generates.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
 	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -105,12 +105,12 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 	return f.Add("etc/containerd/cri-base.json", 0o644, text)
 }
 
-// containerdConfig makes kind's configuration that of this image: its pause image, and Pod
+// containerdConfig changes kind's containerd configuration to the pause image of this image, and to Pod
 // addresses of the node's range.
 func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 	if !sandboxImage.Match(text) {
 		return nil, errors.New(
-			"kind's configuration of containerd names no pause image any more: adapt the builder to this kind")
+			"kind's containerd configuration has no pause image; update the builder for this version of kind")
 	}
 	text = sandboxImage.ReplaceAll(text, fmt.Appendf(nil, "sandbox_image = %q", pauseImage))
 	return append(text, []byte(`
@@ -119,8 +119,8 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 `)...), nil
 }
 
-// containerSpec adds to a container's specification the hook of kind that hides the machine's
-// product name, and leaves the limits of processes as they are.
+// containerSpec adds kind's hook that hides the product name of the machine to a runtime specification, and
+// keeps the limits of processes.
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {
@@ -157,7 +157,7 @@ func (b *builder) addOurFiles(f *image.Files) error {
 	for _, entry := range entries {
 		target := ours[entry.Name()]
 		if target == "" {
-			continue // used while the image is built
+			continue // used only by the build
 		}
 		text, readErr := files.ReadFile(path.Join("files", entry.Name()))
 		mode := int64(0o644)

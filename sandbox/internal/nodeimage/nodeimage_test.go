@@ -27,7 +27,7 @@ func TestContainerdConfig(t *testing.T) {
 		t.Errorf("(-want +got):\n%s\nerror %v", diff, err)
 	}
 	if _, err := containerdConfig([]byte("a = 1\n"), "pause:3"); err == nil {
-		t.Error("a configuration without a pause image was taken")
+		t.Error("a configuration without a pause image was accepted")
 	}
 }
 
@@ -46,7 +46,7 @@ func TestContainerSpec(t *testing.T) {
 	}
 }
 
-func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
+func TestPartIsBuiltOnceAndReplacesOlderVersion(t *testing.T) {
 	var told []string
 	b := &builder{Options: Options{Cache: t.TempDir(),
 		Progress: func(what string, _ time.Duration) { told = append(told, what) }}}
@@ -68,7 +68,7 @@ func TestPartIsMadeOnceAndReplacesItsOlderForm(t *testing.T) {
 	}
 }
 
-// Every file of files/ is in the node, or used while the image is built.
+// Every file in files/ is copied to the node or used by the build.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("files")
 	check.Must(t, err)
@@ -78,7 +78,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		if !known[e.Name()] {
-			t.Errorf("files/%s goes nowhere", e.Name())
+			t.Errorf("files/%s is not used", e.Name())
 		}
 		delete(known, e.Name())
 	}
@@ -87,8 +87,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The wrapper of runc hands over everything, and takes one capability out of the file that its
-// command reads.
+// The runc wrapper forwards all arguments, and removes one capability from the file that the command reads.
 func TestRuncWithoutSysResource(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

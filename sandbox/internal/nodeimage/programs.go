@@ -8,26 +8,25 @@ import (
 	"time"
 )
 
-// The programs, by their names in the cache.
+// The names of the binaries in the cache.
 const (
-	koupNode = "koup-node" // all of Kubernetes and etcd; koup-node's doc comment says how
+	koupNode = "koup-node" // Kubernetes and etcd in one binary; see the doc comment of koup-node
 	coredns  = "coredns"
 	pause    = "pause"
 )
 
-// nodeLinks are the names of koup-node in a node, imageLinks those in the images of the control
-// plane.
+// nodeLinks are the names of koup-node in a node, and imageLinks its names in the images of the control plane.
 var (
 	nodeLinks  = []string{"kubeadm", "kubectl", "kubelet"}
 	imageLinks = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}
 )
 
-// containerdPrograms are in github.com/containerd/containerd/v2/cmd.
+// containerdPrograms are the binaries in github.com/containerd/containerd/v2/cmd.
 var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
 func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 
-// programs compiles them; Go keeps what has not changed.
+// programs compiles the binaries. Go caches unchanged packages.
 func (b *builder) programs(ctx context.Context) error {
 	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
 		return fmt.Errorf("making the cache: %w", err)
@@ -60,7 +59,7 @@ func (b *builder) programs(ctx context.Context) error {
 		}
 		b.Progress(p.name, time.Since(start))
 	}
-	// kubeadm is asked, while the image is built, which images it wants.
+	// The build runs kubeadm to list the required images.
 	link := b.program("kubeadm")
 	if err := os.Symlink(koupNode, link); err != nil && !os.IsExist(err) {
 		return fmt.Errorf("naming kubeadm: %w", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// nodePackages is what runs in a node beside the Go programs.
+// nodePackages are the packages in a node, in addition to the Go binaries.
 var nodePackages = []string{
 	"systemd", "systemd-sysv", // starts containerd and the kubelet
 	"runc", "libseccomp2", "containernetworking-plugins", // of containerd
@@ -20,11 +20,11 @@ var nodePackages = []string{
 	"ca-certificates", // for registries that a user has
 }
 
-// proxyPackages is what the image of kube-proxy holds beside its program.
+// proxyPackages are the packages in the image of kube-proxy, in addition to its binary.
 var proxyPackages = []string{"iptables", "nftables", "conntrack"}
 
-// unused is left out of each package: nobody reads or translates anything in a node. The licences
-// stay.
+// unused are files that are removed from each package, such as documentation and translations. Licences are
+// kept.
 var unused = []string{
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
 	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/locale/*",
@@ -49,14 +49,14 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)
 }
 
-// proxyRootfs returns the tar file with the programs that kube-proxy calls; they are unpacked and
-// not set up.
+// proxyRootfs returns the tar file with the tools that kube-proxy runs. The packages are extracted, but not
+// configured.
 func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
 }
 
-// debian returns a tar file with Debian packages and their dependencies. The cache keeps it for the same packages,
-// flags and extra, in the versions of its first build.
+// debian returns a tar file with Debian packages and their dependencies. The cache keeps the file, with the
+// versions of the first build, for the same packages, flags and extra.
 func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string,
 	flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}
@@ -65,7 +65,7 @@ func (b *builder) debian(ctx context.Context, what, kind string, packages []stri
 		args = append(args, "--dpkgopt="+option)
 	}
 	inputs := []string{b.Suite, b.Mirror, extra}
-	for _, arg := range args { // but not where the cache is
+	for _, arg := range args { // without the path of the cache
 		inputs = append(inputs, strings.ReplaceAll(arg, b.Cache, ""))
 	}
 	return b.part(what, fmt.Sprintf("%s-%s.tar", kind, shortHash(inputs...)), func(path string) error {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// CompareNames orders names by the number at their end: base-2 before base-10.
+// CompareNames compares names by the number at their end: base-2 is less than base-10.
 func CompareNames(a, b string) int {
 	split := func(name string) (word string, number int) {
 		word = strings.TrimRight(name, "0123456789")
-		number, _ = strconv.Atoi(name[len(word):]) // without a number, the names are compared as they are
+		number, _ = strconv.Atoi(name[len(word):]) // 0 without a number; the names are compared afterwards
 		return word, number
 	}
 	wordA, numberA := split(a)

@@ -1,5 +1,5 @@
-// Package plain makes untrusted texts safe for a terminal: versions, reasons, messages and names. It also suggests
-// similar names, and formats a number with its noun.
+// Package plain makes untrusted texts (versions, reasons, messages, names) safe for a terminal. It also
+// suggests similar names, and formats a number with its noun.
 package plain
 
 import (
@@ -16,23 +16,24 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// FirstLine returns the first line of a text, without the white space around it.
+// FirstLine returns the first line of a text, without surrounding white space.
 func FirstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return strings.TrimSpace(line)
 }
 
-// Text returns the text as one line without control characters: line ends, tabs and other control characters, and those
-// that change the direction of writing, are shown as Go escapes such as \n or \x1b. Invalid UTF-8 becomes U+FFFD.
+// Text returns the text as one line without control characters. Line ends, tabs, other control characters and
+// characters that change the direction of writing are shown as Go escapes such as \n or \x1b. Invalid UTF-8
+// becomes U+FFFD.
 func Text(text string) string { return escape(text, obeyed) }
 
-// Lines is Text for a text of several lines: line ends and tabs stay as they are.
+// Lines is like Text, but keeps line ends and tabs.
 func Lines(text string) string {
 	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
 }
 
-// obeyed reports whether a terminal obeys a character instead of showing it. The two that XML cannot
-// hold are among them.
+// obeyed reports whether a terminal interprets a character instead of showing it. It includes the two
+// characters that XML cannot represent.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF
 }

@@ -14,15 +14,15 @@ func TestText(t *testing.T) {
 		text string
 		want shown
 	}{
-		"nothing":                     {"", shown{"", ""}},
-		"letters of any writing":      {"stock:1.0 é 中 ✓", shown{"stock:1.0 é 中 ✓", "stock:1.0 é 中 ✓"}},
-		"line ends and tabs":          {"a\nb\tc", shown{`a\nb\tc`, "a\nb\tc"}},
-		"a carriage return":           {"a\r\nb", shown{`a\r\nb`, "a\\r\nb"}},
-		"commands to a terminal":      {"\x1b[2J\x00\x07", shown{`\x1b[2J\x00\a`, `\x1b[2J\x00\a`}},
-		"commands of eight bits":      {"\u009b2J", shown{`\u009b2J`, `\u009b2J`}},
-		"another direction":           {"\u202etxet", shown{`\u202etxet`, `\u202etxet`}},
-		"what XML cannot hold":        {"\ufffe", shown{`\ufffe`, `\ufffe`}},
-		"bytes that are no character": {"a\xff", shown{"a\ufffd", "a\ufffd"}},
+		"empty":                     {"", shown{"", ""}},
+		"letters of any script":     {"stock:1.0 é 中 ✓", shown{"stock:1.0 é 中 ✓", "stock:1.0 é 中 ✓"}},
+		"line ends and tabs":        {"a\nb\tc", shown{`a\nb\tc`, "a\nb\tc"}},
+		"a carriage return":         {"a\r\nb", shown{`a\r\nb`, "a\\r\nb"}},
+		"terminal escape sequences": {"\x1b[2J\x00\x07", shown{`\x1b[2J\x00\a`, `\x1b[2J\x00\a`}},
+		"8-bit control characters":  {"\u009b2J", shown{`\u009b2J`, `\u009b2J`}},
+		"bidirectional control":     {"\u202etxet", shown{`\u202etxet`, `\u202etxet`}},
+		"invalid in XML":            {"\ufffe", shown{`\ufffe`, `\ufffe`}},
+		"invalid UTF-8":             {"a\xff", shown{"a\ufffd", "a\ufffd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := shown{plain.Text(tc.text), plain.Lines(tc.text)}

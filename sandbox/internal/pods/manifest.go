@@ -49,7 +49,7 @@ func Image(binary, dir string) (*image.Image, error) {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
 			binary, err)
 	}
-	return image.OfProgram(imageName, binary, dir)
+	return image.FromBinary(imageName, binary, dir)
 }
 
 // Ensure makes the StatefulSet run at least number Pods, with the present settings. It never reduces the number. It

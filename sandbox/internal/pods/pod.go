@@ -73,7 +73,7 @@ func (x *pod) connect(ctx context.Context) (connection, error) {
 	}
 	about, err := remote.FetchProcessInfo(ctx, conn)
 	if err == nil {
-		err = version.Agree("fakebase in the image "+x.pods.o.Image, about.Version, x.pods.o.version)
+		err = version.CheckCompatible("fakebase in the image "+x.pods.o.Image, about.Version, x.pods.o.version)
 	}
 	if err != nil {
 		_ = conn.Close() // it may have ended

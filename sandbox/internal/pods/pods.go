@@ -103,7 +103,7 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	if o.Log == nil {
 		o.Log = io.Discard
 	}
-	o.version = cmp.Or(o.version, version.Of())
+	o.version = cmp.Or(o.version, version.String())
 	p := &Pods{o: o, client: client}
 	if p.o.dial == nil {
 		p.o.dial = p.exec

@@ -11,18 +11,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// frameTime is how long one picture of the spinner stays: quick enough to look
-// alive, slow enough to cost nothing.
+// frameTime is the time between two frames of the spinner.
 const frameTime = 100 * time.Millisecond
 
 var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
 
 // PrinterOptions of a Printer.
 type PrinterOptions struct {
-	// Terminal draws a spinner with the running steps in the last line. Default:
-	// plain lines, one for each step that has ended.
+	// Terminal shows a spinner with the running steps in the last line. Default: one plain line for each step
+	// that has ended.
 	Terminal bool
-	// Quiet prints failed steps only. Default: false.
+	// Quiet prints only failed steps.
 	Quiet bool
 	// Width of the terminal in columns. Default: 80.
 	Width int
@@ -37,12 +36,12 @@ type Printer struct {
 
 	mu      sync.Mutex
 	running []string
-	since   time.Time // when the oldest running step began
+	since   time.Time // start of the oldest running step
 	frame   int
 	drawn   bool
 }
 
-// NewPrinter returns a printer to w; end it with Close.
+// NewPrinter returns a printer that writes to w. Call Close at the end.
 func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
 	if o.Width <= 0 {
 		o.Width = 80
@@ -81,7 +80,7 @@ func (p *Printer) spin(tick <-chan time.Time) {
 	}
 }
 
-// Event prints e. A writing error is nobody's concern: the command goes on.
+// Event prints e. Write errors are ignored, so that the command continues.
 func (p *Printer) Event(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,14 +116,14 @@ func (p *Printer) forget(step string) {
 	}
 }
 
-// draw writes the spinner's line, and leaves the cursor in it.
+// draw writes the line of the spinner and leaves the cursor in this line.
 func (p *Printer) draw() {
 	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
 		return
 	}
 	text := []rune(fmt.Sprintf("%s %s (%s)", frames[p.frame%len(frames)], strings.Join(p.running, ", "),
 		round(time.Since(p.since))))
-	if len(text) >= p.o.Width { // a line that wraps could not be erased
+	if len(text) >= p.o.Width { // a wrapped line cannot be erased
 		text = append(text[:p.o.Width-2], '…')
 	}
 	_, _ = fmt.Fprintf(p.w, "\r\033[K%s", string(text))

@@ -1,8 +1,7 @@
-// Package progress tells people what a long command is doing, as steps that
-// begin and end.
+// Package progress reports the progress of long commands as steps with a start and an end.
 //
-// Steps may overlap. Their events can come from another process: the daemon of a
-// sandbox sends its own to the command line, which prints them as its own.
+// Steps may overlap. Events can come from another process: the daemon of a sandbox sends its events to the
+// command line, which prints them.
 package progress
 
 import (
@@ -15,39 +14,38 @@ import (
 // Kind of an Event.
 type Kind string
 
-// The kinds.
+// The kinds of events.
 const (
-	// Started: a step has begun.
+	// Started means that a step has started.
 	Started Kind = "started"
-	// Done: a step has ended well.
+	// Done means that a step has succeeded.
 	Done Kind = "done"
-	// Failed: a step has ended with an error.
+	// Failed means that a step has failed.
 	Failed Kind = "failed"
-	// Note: something worth a line of its own.
+	// Note is a message on a line of its own.
 	Note Kind = "note"
 )
 
-// Event is what a step reports.
+// Event reports the state of a step, or a note.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// Step is what is done, such as "broker"; for a Note, the text.
+	// Step is the name of the step, such as "broker", or the text of a Note.
 	Step string `json:"step"`
-	// Elapsed is how long the step took, in nanoseconds; 0 for Started and Note.
+	// Elapsed is the duration of the step in nanoseconds; 0 for Started and Note.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
-	// Error is the first line of why the step failed.
+	// Error is the first line of the error of a failed step.
 	Error string `json:"error,omitempty"`
 }
 
-// Steps reports the steps that run through it. Its methods may be called
-// concurrently if its sink may.
+// Steps reports the steps that it runs. Its methods may be called concurrently if sink allows it.
 type Steps struct {
 	sink func(Event)
 }
 
-// New returns Steps whose events go to sink.
+// New returns Steps that send events to sink.
 func New(sink func(Event)) *Steps { return &Steps{sink: sink} }
 
-// Step runs fn as the step of that name and returns its error.
+// Step runs fn as a step with a name, and returns its error.
 func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) error) error {
 	s.sink(Event{Kind: Started, Step: name})
 	start := time.Now()
@@ -60,7 +58,7 @@ func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) 
 	return err
 }
 
-// Note reports a line that is no step.
+// Note reports a message.
 func (s *Steps) Note(text string) {
 	s.sink(Event{Kind: Note, Step: text})
 }

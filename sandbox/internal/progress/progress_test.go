@@ -91,8 +91,8 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// What a base or a container engine says of a failure cannot command the terminal.
-func TestPrinterShowsTextPlain(t *testing.T) {
+// Control characters in texts of bases and container engines are escaped.
+func TestPrinterEscapesControlCharacters(t *testing.T) {
 	var out bytes.Buffer
 	p := progress.NewPrinter(&out, progress.PrinterOptions{})
 	p.Event(progress.Event{Kind: progress.Failed, Step: "a\x1b[2J", Error: "b\u009b"})

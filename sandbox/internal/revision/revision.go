@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Annotation has the number of the revision of a Deployment or a ReplicaSet.
+// Annotation is the annotation with the revision number of a Deployment or ReplicaSet.
 const Annotation = "deployment.kubernetes.io/revision"
 
 // Revision is a template of a workload.
@@ -28,7 +28,8 @@ type Revision struct {
 	Type types.PatchType
 }
 
-// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. The case of kind is ignored.
+// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. kind is
+// case-insensitive.
 func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision,
 	err error) {
 	switch strings.ToLower(kind) {
@@ -37,13 +38,13 @@ func List(ctx context.Context, api kubernetes.Interface, kind string, workload m
 	case "daemonset", "statefulset":
 		list, err = controllerRevisions(ctx, api, workload)
 	default:
-		return nil, fmt.Errorf("only a Deployment, DaemonSet or StatefulSet has revisions")
+		return nil, fmt.Errorf("only Deployments, DaemonSets and StatefulSets have revisions, not %s", kind)
 	}
 	slices.SortFunc(list, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
 	return list, err
 }
 
-// replicaSets returns the templates of the ReplicaSets that have a number.
+// replicaSets returns the templates of the ReplicaSets with a revision number.
 func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object) (list []Revision, err error) {
 	sets, err := api.AppsV1().ReplicaSets(d.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -66,7 +67,7 @@ func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object)
 	return list, nil
 }
 
-// controllerRevisions returns the ControllerRevisions, which have patches.
+// controllerRevisions returns the ControllerRevisions, which contain patches.
 func controllerRevisions(ctx context.Context, api kubernetes.Interface, w metav1.Object) (list []Revision, err error) {
 	revisions, err := api.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrBusy is returned, wrapped, when another command has the sandbox's lock.
-var ErrBusy = errors.New("another koupsandbox command is bringing it up or taking it down")
+// ErrBusy is returned, wrapped, if another command holds the lock of the sandbox.
+var ErrBusy = errors.New("another koupsandbox command is creating or removing it")
 
 const lockPoll = 20 * time.Millisecond
 
-// lockPrefix begins the names of lock files; no sandbox's name does.
+// lockPrefix is the prefix of the names of lock files. Names of sandboxes do not start with it.
 const lockPrefix = ".lock-"
 
-// Lock locks the sandbox for one up or down. It waits until ctx ends, or returns ErrBusy immediately if wait is false. The
-// lock ends with unlock, or with the process. Its file is outside the sandbox's folder, which is created and removed under
-// the lock.
+// Lock locks the sandbox for an up or down. It waits until ctx ends, or returns ErrBusy immediately if wait is
+// false. The lock is released by unlock, or when the process ends. Its file is outside the state directory,
+// which is created and removed under the lock.
 func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
 	if err := os.MkdirAll(string(h), 0o700); err != nil {
-		return nil, fmt.Errorf("making the folder for locks: %w; choose another place with --home", err)
+		return nil, fmt.Errorf("creating the directory for locks: %w; choose another directory with --home", err)
 	}
 	file := filepath.Join(string(h), lockPrefix+name)
 	for {
@@ -40,7 +40,7 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 			return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
 		case err != nil:
 			return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
-		case !current(l, file): // somebody has unlocked, and this is a file that nobody else will find
+		case !current(l, file): // the previous owner has removed this file, so other processes do not see the lock
 			_ = l.Close()
 			continue
 		}
@@ -51,7 +51,7 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 	}
 }
 
-// current reports whether the file that is locked is the one that others find.
+// current reports whether the locked file is the one that exists at path.
 func current(l *flock.Flock, path string) bool {
 	locked, err := l.Stat()
 	if err != nil {

@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// ErrForeign is returned, wrapped with what to do, for a folder that koupsandbox has not made.
-var ErrForeign = errors.New("was not made by koupsandbox, and is left alone")
+// ErrNotOwned is returned, wrapped with a fix, for a directory that koupsandbox has not created.
+var ErrNotOwned = errors.New("was not created by koupsandbox, and is not changed")
 
 const (
 	markFile = ".made-by-koupsandbox"
-	markText = "koupsandbox made this folder, and removes it with all that is in it: koupsandbox down\n"
+	markText = "koupsandbox created this directory, and removes it with all its files: koupsandbox down\n"
 )
 
-// Owned reports whether the folder exists and has the mark that koupsandbox writes when it creates a folder. It
-// returns false without an error if the folder does not exist or is empty, so that a sandbox can use it. For
-// any other folder it returns an error that wraps ErrForeign; do not change anything in such a folder. A folder
-// of another user gives the error of CheckOwner.
+// Owned reports whether the directory exists and has the ownership marker that koupsandbox writes. It returns
+// false without an error if the directory does not exist or is empty, so that a sandbox can use it. For any
+// other directory it returns an error that wraps ErrNotOwned; do not change anything in such a directory. For a
+// directory of another user it returns the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
 	if err := d.CheckOwner(); err != nil {
 		return false, err
@@ -28,15 +28,15 @@ func (d Dir) Owned() (bool, error) {
 	info, err := os.Stat(string(d))
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return false, fmt.Errorf("looking for the state folder: %w", err)
+		return false, fmt.Errorf("checking the state directory: %w", err)
 	case err != nil:
-		return false, nil //nolint:nilerr // there is none
+		return false, nil //nolint:nilerr // it does not exist
 	}
 	var entries []os.DirEntry
 	if info.IsDir() {
 		entries, err = os.ReadDir(string(d))
 		if err != nil {
-			return false, fmt.Errorf("looking into the state folder: %w", err)
+			return false, fmt.Errorf("reading the state directory: %w", err)
 		}
 	}
 	switch {
@@ -45,13 +45,13 @@ func (d Dir) Owned() (bool, error) {
 	case info.IsDir() && len(entries) == 0:
 		return false, nil
 	}
-	return false, fmt.Errorf("the folder %s %w: choose another --name or --home, or move the folder away", d,
-		ErrForeign)
+	return false, fmt.Errorf("the directory %s %w; choose another --name or --home, or move the directory away", d,
+		ErrNotOwned)
 }
 
-// CheckOwner returns an error if another user owns the folder or its home. That user could read the files of
-// the sandbox, or provide a kubeconfig, a socket or run records that make the current user run programs. Call
-// CheckOwner before you read anything from the folder. A folder that does not exist is fine.
+// CheckOwner returns an error if another user owns the directory or its home. That user could read the files of
+// the sandbox, or provide a kubeconfig, a socket or run records that make the current user run commands. Call
+// CheckOwner before you read anything from the directory. It returns nil if the directory does not exist.
 func (d Dir) CheckOwner() error {
 	if err := Home(filepath.Dir(string(d))).CheckOwner(); err != nil {
 		return err
@@ -59,35 +59,35 @@ func (d Dir) CheckOwner() error {
 	return checkOwner(string(d), os.Geteuid())
 }
 
-// CheckOwner returns an error if a user other than the current one or root owns the home.
+// CheckOwner returns an error if a user other than the current user or root owns the home.
 func (h Home) CheckOwner() error { return checkOwner(string(h), os.Geteuid(), 0) }
 
-func checkOwner(folder string, users ...int) error {
-	info, err := os.Stat(folder)
+func checkOwner(dir string, users ...int) error {
+	info, err := os.Stat(dir)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the owner of the folder: %w", err)
+		return fmt.Errorf("reading the owner of the directory: %w", err)
 	}
 	if at, ok := info.Sys().(*syscall.Stat_t); ok && !slices.Contains(users, int(at.Uid)) {
-		return fmt.Errorf("the folder %s belongs to the user %d, who could read or replace its files; choose another "+
-			"--home, or change the owner of the folder", folder, at.Uid)
+		return fmt.Errorf("the directory %s belongs to user %d, who could read or replace its files; choose another "+
+			"--home, or change the owner of the directory", dir, at.Uid)
 	}
 	return nil
 }
 
-// mark makes the folder koupsandbox's own. That the file is there is what counts.
+// mark writes the ownership marker. Only the existence of its file matters.
 func (d Dir) mark() error {
 	if d.marked() {
-		return nil // and a full disk does not matter
+		return nil // do not write it again: the disk may be full
 	}
 	return os.WriteFile(d.file(markFile), []byte(markText), 0o600)
 }
 
 func (d Dir) marked() bool { return isFile(d.file(markFile)) }
 
-// isFile reports whether there is a file, and no link to one.
+// isFile reports whether path is a regular file and not a symbolic link.
 func isFile(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()

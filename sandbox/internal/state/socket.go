@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the longest path of a unix socket, with room for the NUL: 104
-// bytes on macOS, 108 on Linux.
+// maxSocketPath is the maximum length of the path of a Unix socket, without the NUL: macOS allows 104 bytes
+// with it, Linux 108.
 const maxSocketPath = 103
 
-// SocketPath returns where the daemon's socket is, or "" when none was made.
+// SocketPath returns the path of the daemon's socket, or "" if it does not exist.
 func (d Dir) SocketPath() string {
-	if elsewhere, err := os.ReadFile(d.socketNote()); err == nil {
+	if elsewhere, err := os.ReadFile(d.socketPathFile()); err == nil {
 		return strings.TrimSpace(string(elsewhere))
 	}
 	path := d.file("daemon.sock")
@@ -25,8 +25,8 @@ func (d Dir) SocketPath() string {
 	return path
 }
 
-// NewSocketPath returns an unused path to listen on. If the path of the folder is too long, it makes a private directory
-// for temporary files, and records it.
+// NewSocketPath returns an unused path to listen on. If the path in the state directory is too long, it creates
+// a private temporary directory, and records its path.
 func (d Dir) NewSocketPath() (string, error) {
 	if err := d.removeSocket(); err != nil {
 		return "", err
@@ -36,22 +36,22 @@ func (d Dir) NewSocketPath() (string, error) {
 	}
 	dir, err := os.MkdirTemp("", "koupsandbox-") // 0700
 	if err != nil {
-		return "", fmt.Errorf("making a folder for the daemon's socket: %w", err)
+		return "", fmt.Errorf("creating a directory for the daemon's socket: %w", err)
 	}
 	path := filepath.Join(dir, "daemon.sock")
 	if len(path) > maxSocketPath {
 		return "", errors.Join(
-			fmt.Errorf("the paths %s and %s are too long for a unix socket (%d bytes): choose a shorter "+
+			fmt.Errorf("the paths %s and %s are too long for a Unix socket (%d bytes); choose a shorter "+
 				"--home or TMPDIR",
 				d.file("daemon.sock"), path, maxSocketPath), os.Remove(dir))
 	}
-	if err := WriteFile(d.socketNote(), []byte(path+"\n")); err != nil {
-		return "", errors.Join(fmt.Errorf("noting the daemon's socket: %w", err), os.Remove(dir))
+	if err := WriteFile(d.socketPathFile(), []byte(path+"\n")); err != nil {
+		return "", errors.Join(fmt.Errorf("recording the path of the daemon's socket: %w", err), os.Remove(dir))
 	}
 	return path, nil
 }
 
-func (d Dir) socketNote() string { return d.file("daemon.sock.path") }
+func (d Dir) socketPathFile() string { return d.file("daemon.sock.path") }
 
 func (d Dir) removeSocket() error {
 	path := d.SocketPath()
@@ -60,7 +60,7 @@ func (d Dir) removeSocket() error {
 	}
 	err := ignoreMissing(os.Remove(path))
 	if dir := filepath.Dir(path); dir != string(d) {
-		err = errors.Join(err, ignoreMissing(os.Remove(dir)), ignoreMissing(os.Remove(d.socketNote())))
+		err = errors.Join(err, ignoreMissing(os.Remove(dir)), ignoreMissing(os.Remove(d.socketPathFile())))
 	}
 	return err
 }

@@ -1,5 +1,4 @@
-// Package state knows where a sandbox keeps its files: one folder per sandbox,
-// readable by its user alone.
+// Package state manages the files of sandboxes: one directory for each sandbox, which only its user can read.
 package state
 
 import (
@@ -16,13 +15,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Home is the folder with the folders of all sandboxes.
+// Home is the parent directory of the state directories of all sandboxes.
 type Home string
 
-// Dir returns the folder of one sandbox, which need not exist.
+// Dir returns the state directory of a sandbox, which may not exist.
 func (h Home) Dir(name string) Dir { return Dir(filepath.Join(string(h), name)) }
 
-// Names lists the sandboxes that have a folder, sorted.
+// Names lists the sandboxes with a state directory, sorted.
 func (h Home) Names() ([]string, error) {
 	if err := h.CheckOwner(); err != nil {
 		return nil, err
@@ -44,52 +43,52 @@ func (h Home) Names() ([]string, error) {
 	return names, nil
 }
 
-// Dir is the folder of one sandbox.
+// Dir is the state directory of a sandbox.
 type Dir string
 
-// Name of the sandbox.
+// Name returns the name of the sandbox.
 func (d Dir) Name() string { return filepath.Base(string(d)) }
 
-// Config is the effective configuration: file, flags and defaults in one.
+// Config returns the file with the effective configuration: the file, flags and defaults combined.
 func (d Dir) Config() string { return d.file("sandbox.yaml") }
 
-// Kubeconfig is the administrator's kubeconfig.
+// Kubeconfig returns the kubeconfig of the administrator.
 func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 
-// ControllerKubeconfig is the kubeconfig of the module controller.
+// ControllerKubeconfig returns the kubeconfig of the module controller.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
-// HeartbeatToken is the file with the token for heartbeats over HTTP, which is in their path or a bearer token.
+// HeartbeatToken returns the file with the token for heartbeats over HTTP. Bases send it in the path or as a
+// bearer token.
 func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
 
-// ControllerToken is the file with the token of the module controller in an existing cluster. The kubeconfig of
-// the controller has its path.
+// ControllerToken returns the file with the token of the module controller in an existing cluster. The
+// kubeconfig of the controller refers to it.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
-// Broker tells address and passwords of the broker, for bases from outside.
+// Broker returns the file with the address and passwords of the broker, for external bases.
 func (d Dir) Broker() string { return d.file("broker.json") }
 
-// KubeletCert is the certificate, and its key, with which the controller serves
-// logs and exec.
+// KubeletCert returns the certificate and key with which the controller serves logs and exec.
 func (d Dir) KubeletCert() (cert, key string) {
 	return d.file("kubelet.crt"), d.file("kubelet.key")
 }
 
-// BrokerCA is the certificate to trust when the broker's is its own authority.
+// BrokerCA returns the CA certificate of the embedded broker.
 func (d Dir) BrokerCA() string { return d.file("broker-ca.crt") }
 
-// Run is the folder of the run records.
+// Run returns the directory of the run records.
 func (d Dir) Run() string { return d.file("run") }
 
-// Logs is the folder of the logs.
+// Logs returns the log directory.
 func (d Dir) Logs() string { return d.file("logs") }
 
-// Log is the log file of a component.
+// Log returns the log file of a component.
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
 const (
-	placeFile = "place"
-	// idFile has the ID, and idLength is its length.
+	locationFile = "place"
+	// idFile contains the ID, and idLength is its length.
 	idFile, idLength = "id", len("00000000")
 	basesFile        = "bases"
 	maxLabel         = 63
@@ -97,8 +96,8 @@ const (
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create makes the folder, marks it, and makes the folders in it. It returns ErrForeign if koupsandbox has not created an
-// existing folder.
+// Create creates the directory, the ownership marker and the subdirectories. It returns ErrNotOwned if the
+// directory exists without the marker.
 func (d Dir) Create() error {
 	if _, err := d.Owned(); err != nil {
 		return err
@@ -116,23 +115,24 @@ func (d Dir) Create() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making the state folder: %w; choose another place with --home", err)
+		return fmt.Errorf("creating the state directory: %w; choose another directory with --home", err)
 	}
-	// A folder that was there with wider permissions is narrowed.
-	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // it is a folder
-		return fmt.Errorf("protecting the state folder: %w", err)
+	// Restrict the permissions of an existing directory.
+	if err := os.Chmod(string(d), 0o700); err != nil { //nolint:gosec // it is a directory
+		return fmt.Errorf("restricting the permissions of the state directory: %w", err)
 	}
 	return nil
 }
 
-// Place identifies this folder, as "me@laptop:/home/me/.koupsandbox/koup". The first call writes it into the folder, which
-// must exist, so that it does not change with the name of the machine.
-func (d Dir) Place() (string, error) {
-	if text, err := os.ReadFile(d.file(placeFile)); err == nil && len(text) > 0 {
+// Location returns a text that identifies this directory, such as "me@laptop:/home/me/.koupsandbox/koup". The
+// first call writes it to a file in the directory, which must exist, so that it does not change with the host
+// name.
+func (d Dir) Location() (string, error) {
+	if text, err := os.ReadFile(d.file(locationFile)); err == nil && len(text) > 0 {
 		return string(text), nil
 	}
 	name := strconv.Itoa(os.Getuid())
-	if u, err := user.Current(); err == nil { // in a container there may be no names
+	if u, err := user.Current(); err == nil { // containers may have no user names
 		name = u.Username
 	}
 	host, err := os.Hostname()
@@ -140,18 +140,18 @@ func (d Dir) Place() (string, error) {
 	if err == nil {
 		path, err = filepath.Abs(string(d))
 	}
-	place := fmt.Sprintf("%s@%s:%s", name, host, path)
+	location := fmt.Sprintf("%s@%s:%s", name, host, path)
 	if err == nil {
-		err = WriteFile(d.file(placeFile), []byte(place))
+		err = WriteFile(d.file(locationFile), []byte(location))
 	}
 	if err != nil {
-		return "", fmt.Errorf("noting where sandbox %q is: %w", d.Name(), err)
+		return "", fmt.Errorf("writing the location of sandbox %q: %w", d.Name(), err)
 	}
-	return place, nil
+	return location, nil
 }
 
-// id returns the random ID of this sandbox: the first group of a UUID. The first call writes the ID into
-// the folder, which must exist. The ID stays the same until the folder is removed.
+// id returns the random ID of this sandbox, the first group of a UUID. The first call writes the ID to a file
+// in the directory, which must exist. The ID stays the same until the directory is removed.
 func (d Dir) id() (string, error) {
 	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -164,7 +164,7 @@ func (d Dir) id() (string, error) {
 }
 
 // ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and
-// Nodes name their controller by its CLIENT_ID, so the prefix shows which of them this sandbox has created. A
+// Nodes have the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A
 // CLIENT_ID has the length of a UUID, because some brokers limit the length of MQTT client IDs.
 func (d Dir) ClientIDPrefix() (string, error) {
 	id, err := d.id()
@@ -174,14 +174,14 @@ func (d Dir) ClientIDPrefix() (string, error) {
 // NewClientID returns a new CLIENT_ID, a UUID with a prefix from ClientIDPrefix.
 func NewClientID(prefix string) string { return prefix + uuid.NewString()[len(prefix):] }
 
-// Label returns the value of a label that only objects of this sandbox have: its name, and its ID.
+// Label returns a label value that is unique to objects of this sandbox: its name and its ID.
 func (d Dir) Label() (string, error) {
 	id, err := d.id()
 	return fmt.Sprintf("%.*s-%s", maxLabel-1-len(id), d.Name(), id), err
 }
 
 // AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The
-// record is kept when the daemon ends, so that down removes only these Nodes and their Leases.
+// record outlives the daemon, so that down removes only these Nodes and their Leases.
 func (d Dir) AddBase(identity string) error {
 	f, err := os.OpenFile(d.file(basesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -207,22 +207,23 @@ func (d Dir) Bases() (map[string]bool, error) {
 	return all, nil
 }
 
-// Exists reports whether the sandbox has a folder.
+// Exists reports whether the state directory exists.
 func (d Dir) Exists() bool {
 	info, err := os.Stat(string(d))
 	return err == nil && info.IsDir()
 }
 
-// Used reports whether the sandbox was brought up and not taken down since; logs
-// alone do not count.
-func (d Dir) Used() bool {
-	owned, _ := d.Owned() // a folder that cannot be read is not used
+// InUse reports whether the sandbox was created and not taken down since. A directory that contains only logs
+// is not in use.
+func (d Dir) InUse() bool {
+	owned, _ := d.Owned() // an unreadable directory is not in use
 	_, err := os.Stat(d.Config())
 	return owned && err == nil
 }
 
-// Remove deletes the folder and the folder of the socket; keepLogs keeps the logs. It returns ErrForeign if koupsandbox has
-// not created the folder. It removes the mark last, so that an interrupted Remove can be repeated.
+// Remove deletes the state directory and the directory of the socket; keepLogs keeps the logs. It returns
+// ErrNotOwned if koupsandbox has not created the directory. The ownership marker is removed last, so that an
+// interrupted Remove can be repeated.
 func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {
 		return err
@@ -238,11 +239,11 @@ func (d Dir) Remove(keepLogs bool) error {
 	if err != nil || keepLogs {
 		return err
 	}
-	// Of a folder elsewhere, to which a link leads, the link goes.
+	// If the directory is a symbolic link, RemoveAll removes only the link.
 	return errors.Join(os.Remove(d.file(markFile)), os.RemoveAll(string(d)))
 }
 
-// WriteFile writes a file that nobody but the user may read, in one step.
+// WriteFile atomically writes a file that only the user can read.
 func WriteFile(path string, data []byte) error {
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-func TestOnlyTheUserMayLook(t *testing.T) {
+func TestFilesArePrivate(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("a")
 	check.Must(t, os.Mkdir(string(dir), 0o755))
@@ -40,31 +40,32 @@ func TestOnlyTheUserMayLook(t *testing.T) {
 	}
 }
 
-// A folder keeps the place that it noted, also when it is moved or the machine gets another name. Another one of the
-// same name is in another place.
-func TestPlace(t *testing.T) {
-	places := map[string]bool{}
+// The location of a directory stays the same after a move of the directory or a change of the host name.
+// Directories with the same name have different locations.
+func TestLocation(t *testing.T) {
+	locations := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
 		check.Must(t, dir.Create())
-		place, err := dir.Place()
+		location, err := dir.Location()
 		check.Must(t, err)
 		host, err := os.Hostname()
-		if err != nil || !strings.HasSuffix(place, "@"+host+":"+string(dir)) {
-			t.Errorf("the place of %s is %s (%v)", dir, place, err)
+		if err != nil || !strings.HasSuffix(location, "@"+host+":"+string(dir)) {
+			t.Errorf("the location of %s is %s (%v)", dir, location, err)
 		}
 		moved := state.Dir(filepath.Join(t.TempDir(), "b"))
 		check.Must(t, os.Rename(string(dir), string(moved)))
-		if now, err := moved.Place(); err != nil || now != place {
-			t.Errorf("its place is %s after it was moved (%v), before it was %s", now, err, place)
+		if now, err := moved.Location(); err != nil || now != location {
+			t.Errorf("its location is %s after it was moved (%v), before it was %s", now, err, location)
 		}
-		places[place] = true
+		locations[location] = true
 	}
-	if len(places) != 2 {
-		t.Errorf("two folders are in one place: %v", places)
+	if len(locations) != 2 {
+		t.Errorf("two directories have one location: %v", locations)
 	}
 }
 
-// A folder of another user is refused although it has the mark, and so is every folder in the home of another user.
+// Directories of another user are rejected, even with the ownership marker, and so are all directories in a
+// home of another user.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
@@ -74,7 +75,7 @@ func TestCheckOwner(t *testing.T) {
 	check.Must(t, dir.Create())
 	for _, folder := range []string{string(dir), string(home)} {
 		check.Must(t, os.Chown(folder, 54321, 54321))
-		want := "the folder " + folder + " belongs to the user 54321"
+		want := "the directory " + folder + " belongs to user 54321"
 		_, owned := dir.Owned()
 		for name, err := range map[string]error{"CheckOwner": dir.CheckOwner(), "Owned": owned, "Create": dir.Create(),
 			"Remove": dir.Remove(false)} {
@@ -82,16 +83,16 @@ func TestCheckOwner(t *testing.T) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 		}
-		if dir.Used() {
-			t.Error("it is used")
+		if dir.InUse() {
+			t.Error("the directory is in use")
 		}
 		check.Must(t, os.Chown(string(dir), 0, 0))
 	}
 	if names, err := home.Names(); err == nil {
-		t.Errorf("the names in the home of another user are %v", names)
+		t.Errorf("names in the home of another user are %v", names)
 	}
 	if err := state.Home(t.TempDir()).Dir("none").CheckOwner(); err != nil {
-		t.Errorf("a folder that does not exist: %v", err)
+		t.Errorf("a missing directory: %v", err)
 	}
 }
 
@@ -103,13 +104,13 @@ func TestRemove(t *testing.T) {
 		for _, path := range []string{dir.Config(), dir.Log("etcd")} {
 			check.Must(t, state.WriteFile(path, []byte("x")))
 		}
-		if !dir.Used() {
-			t.Error("a folder with a configuration does not count as used")
+		if !dir.InUse() {
+			t.Error("a directory with a configuration is not in use")
 		}
 		check.Must(t, dir.Remove(keepLogs))
 		_, err := os.Stat(dir.Log("etcd"))
-		if dir.Used() || dir.Exists() != keepLogs || (err == nil) != keepLogs {
-			t.Errorf("keepLogs %t: used %t, exists %t, log: %v", keepLogs, dir.Used(), dir.Exists(), err)
+		if dir.InUse() || dir.Exists() != keepLogs || (err == nil) != keepLogs {
+			t.Errorf("keepLogs %t: used %t, exists %t, log: %v", keepLogs, dir.InUse(), dir.Exists(), err)
 		}
 		if err := dir.Remove(false); err != nil {
 			t.Errorf("removing it again: %v", err)
@@ -117,14 +118,14 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A folder belongs to koupsandbox if it has the mark.
+// A directory is owned if it has the ownership marker.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"
 		nobody  = "nobody's"
 		foreign = "foreign"
 	)
-	// put makes files. An empty text makes a folder.
+	// put creates files. An empty text creates a directory.
 	put := func(files map[string]string) func(*testing.T, state.Dir) {
 		return func(t *testing.T, dir state.Dir) {
 			t.Helper()
@@ -147,18 +148,18 @@ func TestOwned(t *testing.T) {
 		stays bool // Remove leaves it
 	}{
 		{"none", func(*testing.T, state.Dir) {}, nobody, false},
-		{"an empty folder, or one whose making was cut off before the mark", put(nil), nobody, true},
-		{"made by Create", func(t *testing.T, dir state.Dir) {
+		{"empty directory, or Create was interrupted before the marker", put(nil), nobody, true},
+		{"created by Create", func(t *testing.T, dir state.Dir) {
 			t.Helper()
 			check.Must(t, dir.Create())
 		}, owned, false},
-		{"a mark that was cut off", put(map[string]string{".made-by-koupsandbox": " "}), owned, false},
-		{"a removal that was cut off", put(map[string]string{".made-by-koupsandbox": " ", "run": ""}), owned, false},
+		{"interrupted before the configuration", put(map[string]string{".made-by-koupsandbox": " "}), owned, false},
+		{"interrupted Remove", put(map[string]string{".made-by-koupsandbox": " ", "run": ""}), owned, false},
 		{"a configuration of the user", put(map[string]string{"sandbox.yaml": "kind: Sandbox", "run": ""}), foreign,
 			true},
 		{"logs", put(map[string]string{"logs": ""}), foreign, true},
-		{"a folder with a file", put(map[string]string{"main.go": "package main"}), foreign, true},
-		{"a folder called as the mark", put(map[string]string{".made-by-koupsandbox": ""}), foreign, true},
+		{"directory with a file", put(map[string]string{"main.go": "package main"}), foreign, true},
+		{"directory with the name of the marker", put(map[string]string{".made-by-koupsandbox": ""}), foreign, true},
 		{"a file", func(t *testing.T, dir state.Dir) {
 			t.Helper()
 			check.Must(t, os.WriteFile(string(dir), []byte("x"), 0o600))
@@ -169,7 +170,7 @@ func TestOwned(t *testing.T) {
 			tc.put(t, dir)
 			is, err := dir.Owned()
 			got := map[bool]string{true: owned, false: nobody}[is]
-			if errors.Is(err, state.ErrForeign) {
+			if errors.Is(err, state.ErrNotOwned) {
 				got = foreign
 			} else if err != nil {
 				t.Fatal(err)
@@ -178,14 +179,14 @@ func TestOwned(t *testing.T) {
 				t.Errorf("it is %s, want %s", got, tc.want)
 			}
 			for _, keepLogs := range []bool{true, false} {
-				if err := dir.Remove(keepLogs); errors.Is(err, state.ErrForeign) != (tc.want == foreign) {
+				if err := dir.Remove(keepLogs); errors.Is(err, state.ErrNotOwned) != (tc.want == foreign) {
 					t.Errorf("removing it: %v", err)
 				}
 			}
 			if _, err := os.Lstat(string(dir)); (err == nil) != tc.stays {
 				t.Errorf("after Remove: %v", err)
 			}
-			if err := dir.Create(); errors.Is(err, state.ErrForeign) != (tc.want == foreign) ||
+			if err := dir.Create(); errors.Is(err, state.ErrNotOwned) != (tc.want == foreign) ||
 				tc.want != foreign && err != nil {
 				t.Errorf("making it: %v", err)
 			}
@@ -196,8 +197,9 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// A link leads to a folder elsewhere: what koupsandbox made there goes, and the link.
-func TestLinkedFolder(t *testing.T) {
+// If the state directory is a symbolic link, Remove deletes the files of koupsandbox in its target, and the
+// link.
+func TestLinkedDirectory(t *testing.T) {
 	for name, theirs := range map[string]bool{"empty": false, "with a file": true} {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := state.Home(t.TempDir()).Dir("a"), t.TempDir()
@@ -205,10 +207,10 @@ func TestLinkedFolder(t *testing.T) {
 				check.Must(t, os.WriteFile(filepath.Join(elsewhere, "main.go"), nil, 0o600))
 			}
 			check.Must(t, os.Symlink(elsewhere, string(dir)))
-			if err := dir.Create(); errors.Is(err, state.ErrForeign) != theirs {
+			if err := dir.Create(); errors.Is(err, state.ErrNotOwned) != theirs {
 				t.Errorf("making it: %v", err)
 			}
-			if err := dir.Remove(false); errors.Is(err, state.ErrForeign) != theirs {
+			if err := dir.Remove(false); errors.Is(err, state.ErrNotOwned) != theirs {
 				t.Errorf("removing it: %v", err)
 			}
 			entries, err := os.ReadDir(elsewhere)
@@ -228,7 +230,7 @@ func TestNames(t *testing.T) {
 	for _, name := range []string{"b", "a"} {
 		check.Must(t, home.Dir(name).Create())
 	}
-	unlock, err := home.Lock(t.Context(), "c", false) // makes a folder that is no sandbox
+	unlock, err := home.Lock(t.Context(), "c", false) // creates a directory that is not a sandbox
 	check.Must(t, err)
 	defer unlock()
 	names, err := home.Names()
@@ -236,11 +238,11 @@ func TestNames(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s%v", diff, err)
 	}
 	if names, err := state.Home(filepath.Join(string(home), "missing")).Names(); names != nil || err != nil {
-		t.Errorf("names of a missing folder: %v, %v", names, err)
+		t.Errorf("names in a missing home: %v, %v", names, err)
 	}
 }
 
-// A socket can be made however long the folder's path is, and goes with it.
+// A socket can be created for paths of any length, and is removed with the state directory.
 func TestSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "s")
 	check.Must(t, err)
@@ -282,12 +284,12 @@ func TestLock(t *testing.T) {
 	unlock, err := home.Lock(t.Context(), "a", false)
 	check.Must(t, err)
 	if _, err := home.Lock(t.Context(), "a", false); !errors.Is(err, state.ErrBusy) {
-		t.Errorf("a second lock gave %v", err)
+		t.Errorf("a second lock returned %v", err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := home.Lock(short, "a", true); !errors.Is(err, state.ErrBusy) {
-		t.Errorf("waiting for the lock gave %v", err)
+		t.Errorf("waiting for the lock returned %v", err)
 	}
 	other, err := home.Lock(t.Context(), "b", false)
 	if err != nil {
@@ -301,8 +303,8 @@ func TestLock(t *testing.T) {
 	again()
 }
 
-// However many there are, one has the lock at a time, and nothing is left in the end.
-func TestLocksLeaveNothing(t *testing.T) {
+// Only one process has the lock at a time, and no lock files remain.
+func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	home := state.Home(t.TempDir())
 	var have atomic.Int32
 	var wg sync.WaitGroup
@@ -328,8 +330,8 @@ func TestLocksLeaveNothing(t *testing.T) {
 	}
 }
 
-// A sandbox keeps its ID until its folder is removed. Only the CLIENT_IDs of its controllers begin with this
-// ID.
+// A sandbox keeps its ID until its state directory is removed. Only CLIENT_IDs of its controllers start with
+// this ID.
 func TestClientIDPrefix(t *testing.T) {
 	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
 	check.Must(t, d.Create())
@@ -351,7 +353,7 @@ func TestClientIDPrefix(t *testing.T) {
 	}
 }
 
-// The recorded bases outlive the process that has recorded them.
+// Recorded bases outlive the process that recorded them.
 func TestBases(t *testing.T) {
 	d := state.Dir(t.TempDir())
 	for _, want := range []map[string]bool{{}, {"a": true}, {"a": true, "b": true}} {

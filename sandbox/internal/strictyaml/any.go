@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// any reads a value as JSON does: map[string]any, []any, string, bool, int64, float64 or nil.
+// any decodes a value as in JSON: map[string]any, []any, string, bool, int64, float64 or nil.
 func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -41,42 +41,42 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 			w.rewritten(n, strconv.FormatInt(v, 10), path)
 			return v
 		}
-		w.problem(OutOfRange, n.Line, path, "%s is out of range: put it in quotes if it is a string", n.Value)
+		w.problem(OutOfRange, n.Line, path, "%s is out of range; quote it if it is a string", n.Value)
 		return nil
 	case "!!float":
 		var v float64
-		if n.Decode(&v) == nil && v-v == 0 { // JSON has neither Inf nor NaN
+		if n.Decode(&v) == nil && v-v == 0 { // JSON does not support Inf and NaN
 			w.rewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
 			return v
 		}
-		w.problem(OutOfRange, n.Line, path, "%s is a number that JSON does not have: put it in quotes", n.Value)
+		w.problem(OutOfRange, n.Line, path, "%s is a number that JSON does not support; quote it", n.Value)
 		return nil
 	}
 	return n.Value
 }
 
-// isTrue returns the value of a boolean of YAML 1.1 or 1.2.
+// isTrue returns the value of a YAML 1.1 or 1.2 boolean.
 func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// rewritten records a number or a boolean that prints differently from its text.
+// rewritten records a number or boolean whose printed value differs from its text.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
-			Detail: fmt.Sprintf("%s is read as %s: put it in quotes if it is a string (%q), or write %s", n.Value,
+			Detail: fmt.Sprintf("%s is read as %s; quote it if it is a string (%q), or write %s", n.Value,
 				value, n.Value, value)})
 	}
 }
 
-// expression records an expression, and reports whether the value is one.
+// expression reports whether a value is an expression, and records it.
 func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 	if w.options.Expression == nil || n.Kind != yaml.ScalarNode || n.Tag != "!!str" || !w.options.Expression(n.Value) {
 		return false
 	}
 	line := n.Line
 	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		line++ // the text begins behind the line with its | or >
+		line++ // the text starts in the line after | or >
 	}
 	w.doc.expressions = append(w.doc.expressions, Expression{Field: path, Line: line, Text: n.Value, Want: want})
 	return true
@@ -84,7 +84,7 @@ func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// Member returns the path of a field of an object of any shape.
+// Member returns the path of a field in a free-form object.
 func Member(path, key string) string {
 	if simple.MatchString(key) {
 		return join(path, key)

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// FuzzDecode: a file is taken, and is then the same when it is written as JSON and read again; or each
-// mistake in it says where it stands, in a line of the file.
+// FuzzDecode checks two properties: a valid file has the same value after it was written as JSON and decoded
+// again, and each problem of an invalid file has a line within the file.
 func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var first thing
@@ -20,14 +20,14 @@ func FuzzDecode(f *testing.F) {
 		lines := bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) + 2
 		for _, p := range problems {
 			if p.Source != "f.yaml" || p.Detail == "" || p.Line < 0 || p.Line > lines || p.Field != "" && p.Line == 0 {
-				t.Errorf("a mistake that says too little, in a file of %d lines: %+v", lines, p)
+				t.Errorf("incomplete problem in a file of %d lines: %+v", lines, p)
 			}
 		}
 		if len(problems) > 0 {
 			return
 		}
 		if at := doc.Line("object.a.b[3]"); at < 0 || at > lines {
-			t.Errorf("a field stands in line %d of %d", at, lines)
+			t.Errorf("a field is in line %d of %d", at, lines)
 		}
 		written, err := json.Marshal(first)
 		if err != nil {
@@ -35,9 +35,9 @@ func FuzzDecode(f *testing.F) {
 		}
 		var second thing
 		if _, problems := strictyaml.Decode("again", written, &second); len(problems) > 0 {
-			t.Fatalf("%s is refused: %v", written, problems)
+			t.Fatalf("%s is rejected: %v", written, problems)
 		}
-		// A whole number as a float is written without its point.
+		// A float without a fraction is written without a decimal point.
 		number := cmp.Transformer("number", func(v any) any {
 			if n, is := v.(int64); is {
 				return float64(n)

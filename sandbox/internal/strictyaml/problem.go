@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a Problem. Empty = a kind of a package that adds problems of its own.
+// Kind is the kind of a Problem. It is empty for problems that other packages add.
 type Kind string
 
 const (
 	// Syntax is text that the YAML parser rejects.
 	Syntax Kind = "Syntax"
-	// EmptyFile is a file without a document.
+	// EmptyFile means that the file has no document.
 	EmptyFile Kind = "EmptyFile"
 	// SecondDocument is a document that is not read.
 	SecondDocument Kind = "SecondDocument"
@@ -38,20 +38,19 @@ const (
 // Problem is one mistake in a file.
 type Problem struct {
 	Kind Kind
-	// Source is where the value came from: a file name, or a flag. Empty = unknown.
+	// Source is the file name or flag of the value; empty if unknown.
 	Source string
-	// Line counts from 1; 0 = no line is known.
+	// Line is the line number, from 1; 0 = unknown.
 	Line int
-	// Field is the path of the field, such as spec.bases.count. Empty = the document as a whole.
+	// Field is the path of the field, such as spec.bases.count. Empty means the whole document.
 	Field string
-	// Detail says what is wrong and what to do, as one sentence without a full stop.
+	// Detail is the problem and its fix, in one sentence without a full stop.
 	Detail string
-	// Excerpt shows the mistake in indented lines, with a caret below it. Empty = there is nothing to show.
+	// Excerpt is the line of the problem with a caret below it, indented. It may be empty.
 	Excerpt string
 }
 
-// String prints the problem as "file:line: field: detail", leaving out what is not known, and the excerpt
-// in the lines after it.
+// String formats the problem as "file:line: field: detail", without unknown parts, followed by the excerpt.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -71,10 +70,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all mistakes of a file. It is an error when it is not empty.
+// Problems are all problems of a file. As an error, it must not be empty.
 type Problems []Problem
 
-// Error prints one problem a line, in the order of the lines.
+// Error returns the problems sorted by line, one per line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -83,7 +82,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns the problems, sorted by line, as an error, or nil when there are none.
+// Err returns the problems, sorted by line, as an error, or nil if there are none.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The limits of a file, counting an alias as often as it is used. Handwritten files stay far below
-// them.
+// Limits of a file. An alias counts each time that it is used. Files written by hand stay far below the limits.
 const (
 	maxDepth = 100
 	maxNodes = 200_000
@@ -23,7 +22,7 @@ type resolver struct {
 	// manifest reads the booleans of YAML 1.1, as kubectl does.
 	manifest bool
 	nodes    int
-	problem  *Problem // the first problem; nil = none
+	problem  *Problem // the first problem, or nil
 }
 
 func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
@@ -32,13 +31,13 @@ func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
 	}
 }
 
-// resolve returns a copy of n in which the values of aliases and merge keys replace them. Each value
-// keeps its own line. After a problem the copy is not complete.
+// resolve returns a copy of n in which aliases and merge keys are replaced by their values. Each value keeps
+// its own line. After a problem, the copy is incomplete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	r.nodes++
 	if depth > maxDepth || r.nodes > maxNodes {
 		r.fail(TooLarge, n.Line,
-			"the document is nested deeper than %d levels, or has more than %d values: simplify it", maxDepth, maxNodes)
+			"the document is nested deeper than %d levels, or has more than %d values; simplify it", maxDepth, maxNodes)
 	}
 	if r.problem != nil {
 		return n
@@ -60,9 +59,9 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	return &c
 }
 
-// merged returns the fields of a mapping, including the fields that its << refers to. As in kubectl, a field
-// replaces earlier fields of the same name, and an earlier mapping of a list overrides a later one. Fields that are
-// given twice stay, so that they can be reported.
+// merged returns the fields of a mapping, including the fields from its << keys. As in kubectl, a field
+// replaces earlier fields with the same name, and an earlier mapping of a list overrides a later one. Duplicate
+// fields are kept, so that they can be reported.
 func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
 	set := func(key, value *yaml.Node, merged bool) {
@@ -77,7 +76,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
-			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t: put it in quotes (%q)", key.Value,
+			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t; quote it (%q)", key.Value,
 				isTrue(key), key.Value)
 		}
 		if key.Tag != "!!merge" {

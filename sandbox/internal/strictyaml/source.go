@@ -12,17 +12,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Source is a YAML file that has been parsed.
+// Source is a parsed YAML file, or a part of it.
 type Source struct {
 	name string
-	path string                // the field whose value this is; empty for a document
-	line int                   // of its ---, if there is one
-	root *yaml.Node            // nil: nothing can be decoded
-	from map[*yaml.Node]string // the texts that Expand replaced, by their values
+	path string                // the path of the field with this value; empty for a document
+	line int                   // the line of the document separator, if any
+	root *yaml.Node            // nil if nothing can be decoded
+	from map[*yaml.Node]string // the texts that Expand has replaced, by their new values
 }
 
-// Parse reads the one YAML document in data. Name is used in the problems only. The source can be
-// decoded whatever the problems are.
+// Parse parses data, which must contain one YAML document. The name is used only in problems. The source can be
+// decoded even if there are problems.
 func Parse(name string, data []byte) (*Source, Problems) {
 	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
@@ -33,13 +33,13 @@ func Parse(name string, data []byte) (*Source, Problems) {
 	}
 	if len(sources) > 1 {
 		problems = append(problems, Problem{Kind: SecondDocument, Source: name, Line: sources[1].line,
-			Detail: "a second document starts here, but only one is read: remove it"})
+			Detail: "a second document starts here, but only one is read; remove it"})
 	}
 	return sources[0], problems
 }
 
-// ParseAll reads all YAML documents in data, except those that hold only comments. It reads them as
-// kubectl does: a plain on, off, yes, no, y or n is a boolean.
+// ParseAll parses all YAML documents in data, except documents that contain only comments. As in kubectl, a
+// plain on, off, yes, no, y or n is a boolean.
 func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	all, problems := parse(name, data, true)
 	var sources []*Source
@@ -51,7 +51,7 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-// parse parses a text. With manifest, it reads booleans as kubectl does.
+// parse parses a text. If manifest is set, it reads booleans as kubectl does.
 func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -79,8 +79,8 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 // Empty reports whether there is nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
 
-// Expand returns a copy in which strings are replaced: value gets each and tells what to put in its
-// place, or false to leave it.
+// Expand returns a copy with replaced strings. It calls value for each string, which returns the new value, or
+// false to keep the string.
 func (s *Source) Expand(value func(text string) (any, bool)) *Source {
 	if s.root == nil {
 		return s
@@ -97,7 +97,7 @@ func (s *Source) expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node
 			return n
 		}
 		var c yaml.Node
-		if err := c.Encode(v); err != nil { // not plain data: a mistake of the caller
+		if err := c.Encode(v); err != nil { // only plain data can be encoded
 			c = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: fmt.Sprint(v)}
 		}
 		place(&c, n.Line, n.Column)
@@ -108,7 +108,7 @@ func (s *Source) expand(n *yaml.Node, value func(string) (any, bool)) *yaml.Node
 	c.Content = make([]*yaml.Node, len(n.Content))
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			c.Content[i] = child // a key
+			c.Content[i] = child // a mapping key
 			continue
 		}
 		c.Content[i] = s.expand(child, value)
@@ -125,16 +125,16 @@ func place(n *yaml.Node, line, column int) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax converts an error of the parser to a problem with a line.
+// syntax converts a parser error to a problem with a line.
 func syntax(name string, data []byte, err error) Problem {
 	text := err.Error()
 	m := syntaxLine.FindStringSubmatch(text)
 	line := 0
 	if len(m) == 2 {
-		line, _ = strconv.Atoi(m[1]) // no line in the text leaves 0, "not known"
+		line, _ = strconv.Atoi(m[1]) // stays 0 (unknown) if the text has no line
 		text = text[len(m[0]):]
 	}
-	p := Problem{Kind: Syntax, Source: name, Line: line, Detail: "this is not YAML: " + text}
+	p := Problem{Kind: Syntax, Source: name, Line: line, Detail: "invalid YAML: " + text}
 	if at, found := where(data); found {
 		begin := bytes.LastIndexByte(data[:at], '\n') + 1
 		whole, _, _ := bytes.Cut(data[begin:], []byte("\n"))

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Document remembers where each field of a decoded file stands.
+// Document has the positions of the fields of a decoded file.
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
@@ -22,8 +22,8 @@ type Document struct {
 	source      *Source
 }
 
-// Rewritten returns, as problems, the numbers and booleans in values of any type that print differently
-// from their texts, such as 1.10, which is the number 1.1. They are in the order of the file.
+// Rewritten returns problems for the numbers and booleans in free-form values whose printed values differ from
+// their texts, such as 1.10, which is the number 1.1. They are in the order of the file.
 func (d *Document) Rewritten() Problems { return d.rewritten }
 
 // Source returns the part of the file that is the value of a field, or an empty Source.
@@ -34,7 +34,7 @@ func (d *Document) Source(field string) *Source {
 	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
-// Expressions are the strings of the file that Options.Expression took, in the order of the file.
+// Expressions returns the strings for which Options.Expression has returned true, in the order of the file.
 func (d *Document) Expressions() []Expression {
 	if d == nil {
 		return nil
@@ -42,8 +42,7 @@ func (d *Document) Expressions() []Expression {
 	return d.expressions
 }
 
-// Line returns the line of the field, or that of its nearest parent that stands in the file; 0 when
-// not even the root does.
+// Line returns the line of a field, or of its nearest parent in the file; 0 if the file is empty.
 func (d *Document) Line(field string) int {
 	if d == nil {
 		return 0
@@ -60,7 +59,7 @@ func (d *Document) Line(field string) int {
 	}
 }
 
-// Has reports whether the field itself is in the file.
+// Has reports whether the file contains the field itself.
 func (d *Document) Has(field string) bool {
 	if d == nil {
 		return false
@@ -69,37 +68,37 @@ func (d *Document) Has(field string) bool {
 	return ok
 }
 
-// Options of a decoding.
+// Options of Source.Decode.
 type Options struct {
-	// Expression reports whether a string will be replaced before the last decoding; it then fits a
-	// field of any type. Default: no string does.
+	// Expression reports whether a string is an expression that is replaced before the final decoding. An
+	// expression is valid in a field of any type. Default: no string is an expression.
 	Expression func(text string) bool
-	// Partial reports only values that do not fit their fields. It ignores fields that the type does not
-	// have or that are given twice, and types that cannot be read from YAML. Default: false.
+	// Partial reports only values with the wrong type. It ignores unknown fields, duplicate fields, and types
+	// that cannot be decoded from YAML.
 	Partial bool
 }
 
-// Expression is a string that stands for a value that is not known yet.
+// Expression is a string that is replaced by a value later.
 type Expression struct {
-	// Field and Line say where it stands.
+	// Field and Line are its position.
 	Field string
 	Line  int
-	// Text is the string as a whole.
+	// Text is the whole string.
 	Text string
 	// Want is the type of the field.
 	Want reflect.Type
 }
 
-// Decode reads the one YAML document in data into the struct that into points to, by its json tags.
-// Fields that are not in the file keep their value. Name is used in the problems only. On problems,
-// into holds whatever could be read.
+// Decode decodes data, which must contain one YAML document, into the struct that into points to, by its json
+// tags. Fields that are not in the file keep their values. The name is used only in problems. If there are
+// problems, into has all values that were decoded.
 func Decode(name string, data []byte, into any) (*Document, Problems) {
 	source, problems := Parse(name, data)
 	doc, more := source.Decode(into, Options{})
 	return doc, append(problems, more...)
 }
 
-// Decode reads the file into the struct that into points to, as Decode does.
+// Decode decodes the source into the struct that into points to; see the function Decode.
 func (s *Source) Decode(into any, o Options) (*Document, Problems) {
 	w := &walker{name: s.name, doc: &Document{lines: map[string]int{}, nodes: map[string]*yaml.Node{}, source: s},
 		options: o}
@@ -178,14 +177,14 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := first[key.Value]; twice {
 			if !w.options.Partial {
-				w.problem(Duplicate, key.Line, join(path, key.Value), "is given twice, first in line %d: remove one",
+				w.problem(Duplicate, key.Line, join(path, key.Value), "is set twice, first in line %d; remove one",
 					line)
 			}
 			continue
 		}
 		first[key.Value] = key.Line
 		if w.options.Expression != nil && w.options.Expression(key.Value) {
-			w.problem(InvalidName, key.Line, path, "the name of a field cannot be an expression: %s", key.Value)
+			w.problem(InvalidName, key.Line, path, "a field name cannot be an expression: %s", key.Value)
 			continue
 		}
 		w.doc.lines[join(path, key.Value)] = key.Line
@@ -203,14 +202,14 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 		}
 		if !known {
 			names := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
-			w.problem(UnknownField, key.Line, join(path, key.Value), "is not a field; the fields here are: %s", names)
+			w.problem(UnknownField, key.Line, join(path, key.Value), "is not a field; supported fields: %s", names)
 			return
 		}
 		w.value(value, field, join(path, key.Value))
 	})
 }
 
-// collect maps JSON names to fields, including fields of inlined structs.
+// collect maps JSON names to fields, including fields of embedded structs.
 func collect(v reflect.Value, into map[string]reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -250,7 +249,7 @@ func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// custom reads a type with its own JSON form, such as metav1.Duration.
+// custom decodes a type with its own JSON form, such as metav1.Duration.
 func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
@@ -298,9 +297,9 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode || !slices.Contains(tags, n.Tag) {
 		hint := ""
 		if v.Kind() == reflect.String && n.Kind == yaml.ScalarNode {
-			hint = fmt.Sprintf(": put it in quotes (%q)", n.Value)
+			hint = fmt.Sprintf("; quote it (%q)", n.Value)
 			if _, computed := w.doc.source.from[n]; computed {
-				hint = ": put that value in quotes, or write ${{ string(…) }}"
+				hint = "; quote that value, or write ${{ string(…) }}"
 			}
 		}
 		w.problem(WrongType, n.Line, path, "must be %s, but is %s%s", what, describe(n, w.doc.source.from), hint)
@@ -315,7 +314,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// describe describes a value, and the expression that it is the value of.
+// describe describes a value, and the expression that it replaced.
 func describe(n *yaml.Node, from map[*yaml.Node]string) string {
 	text, computed := from[n]
 	switch {
@@ -343,7 +342,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index writes the path of a key as k8s.io/apimachinery's field paths do.
+// index returns the path of a key in the format of k8s.io/apimachinery field paths.
 func index(path, key string) string {
 	return path + "[" + key + "]"
 }

@@ -24,7 +24,7 @@ type thing struct {
 
 func isExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// A value of any type keeps the types of JSON, and every field in it its line.
+// A free-form value has the types of JSON, and each of its fields has a line.
 func TestAny(t *testing.T) {
 	const text = `object:
   spec:
@@ -59,7 +59,7 @@ any:
 	}
 }
 
-// problem is what a test expects of a Problem. The zero value is none.
+// problem is an expected Problem. The zero value means no problem.
 type problem struct {
 	line  int
 	field string
@@ -105,8 +105,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A string that stands for a value fits any field, and is told with its place and the type that is
-// wanted.
+// An expression is valid in any field. It is returned with its position and the type of the field.
 func TestExpressions(t *testing.T) {
 	const text = `name: ${{ a }}
 count: ${{ b }}
@@ -188,8 +187,8 @@ func TestParseAll(t *testing.T) {
 	}
 }
 
-// What is not YAML or JSON is shown with a caret below the first letter that cannot be read, or below
-// the bracket that nothing closes.
+// A syntax error is shown with a caret below the first invalid character, or below the bracket that is not
+// closed.
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: @x\n": "f:2: found character that cannot start any token\n    " +
@@ -223,7 +222,7 @@ func TestSyntax(t *testing.T) {
 	}
 }
 
-// Merge keys and aliases give what kubectl gives, and each merged field keeps the line of its value.
+// Merge keys and aliases have the same result as in kubectl, and each merged field has the line of its value.
 func TestMerge(t *testing.T) {
 	for _, text := range []string{
 		"any: &a {x: 1, w: [2]}\nobject: {<<: *a, x: 3}",
@@ -265,7 +264,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Numbers and booleans that print differently from their texts are listed with their positions.
+// Numbers and booleans whose printed values differ from their texts are listed with their positions.
 func TestRewritten(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1",

@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// stride is how many lines are skipped in the search for the line of a mistake.
+	// stride is the number of lines that are skipped in the search for the line of a mistake.
 	stride = 32
-	// maxText is how long a text may be in which a mistake is looked for, and maxTried how much may be
-	// read again for its column: a person waits for it.
+	// maxText is the maximum length of a text in which a mistake is searched, and maxTried the maximum length
+	// that is parsed again to find its column. They limit the run time.
 	maxText  = 64 << 10
 	maxTried = 4 << 20
 )
 
-// where returns the offset of the syntax error: the text before it is readable. The parser reports at most a line,
-// which is often an earlier one.
+// where returns the offset of the first syntax error: the text before it is valid. The parser reports only a
+// line, which is often an earlier one.
 func where(data []byte) (offset int, found bool) {
 	if len(data) > maxText {
 		return 0, false
 	}
 	if ends, last := open(data); ends != "" && readable(data) {
-		return last, true // only the end is missing
+		return last, true // the text is valid except for its missing end
 	}
 	starts := []int{0} // of lines
 	for i, c := range data {
@@ -39,7 +39,7 @@ func where(data []byte) (offset int, found bool) {
 	for last > 0 && !readable(data[:starts[last]]) {
 		last -= stride
 	}
-	line := min(last+2*stride, len(starts)-1) // a text over several lines may hide a readable one
+	line := min(last+2*stride, len(starts)-1) // a scalar over several lines may hide a valid line
 	for line > last && !readable(data[:starts[line]]) {
 		line--
 	}
@@ -56,7 +56,7 @@ func where(data []byte) (offset int, found bool) {
 	return end, true
 }
 
-// readable reports whether a text is YAML once its open brackets are closed.
+// readable reports whether a text is valid YAML after its open brackets are closed.
 func readable(text []byte) bool {
 	ends, _ := open(text)
 	return parses(text) || ends != "" && parses([]byte(string(text)+ends))
@@ -72,8 +72,8 @@ func parses(text []byte) bool {
 	}
 }
 
-// open returns the closing brackets that are missing at the end of a text, and the offset of the innermost open
-// bracket. It also counts brackets in comments and plain text.
+// open returns the missing closing brackets at the end of a text, and the offset of the innermost open bracket.
+// It also counts brackets in comments and plain text.
 func open(text []byte) (ends string, last int) {
 	var at []int
 	quote, before := byte(0), byte(' ')
@@ -99,8 +99,8 @@ func open(text []byte) (ends string, last int) {
 	return ends, last
 }
 
-// Excerpt is a line with a caret below a column, which counts letters from 1, in two indented lines.
-// Empty: the line is.
+// Excerpt returns a line and a caret below a column, which counts characters from 1, as two indented lines. It
+// returns "" for an empty line.
 func Excerpt(line string, column int) string {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" {

@@ -1,9 +1,8 @@
-// Package traffic sends requests to the modules of simulated bases, the way that
-// clients in a cluster do, and keeps what became of each.
+// Package traffic sends requests to the modules of simulated bases as clients in a cluster do, and records the
+// result of each request.
 //
-// The bases of a sandbox have addresses that nothing routes. A Gateway picks an
-// endpoint of a Service at the moment of a connection, and dials the listener on
-// this machine that belongs to the base behind it. Where bases have addresses that a
-// cluster routes, package agent has a Generator in the cluster's network, which sends to
-// the addresses of Services, or to bases that it is told of.
+// The addresses of simulated bases are not routable. A Gateway picks an endpoint of a Service for each
+// connection and dials the local listener of the base behind it. If the addresses of bases are routable in a
+// cluster, package agent runs a Generator in the cluster network. It sends requests to the addresses of
+// Services, or to bases in a list that it receives.
 package traffic

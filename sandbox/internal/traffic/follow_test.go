@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// However often a watch was too old, the next list follows after one pause; what came, changed and went is told.
-func TestKeep(t *testing.T) {
+// After each expired watch, objects are listed again after the same delay. Added, changed and removed objects are reported.
+func TestMaintainStoreRelistsAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tooOld = 10
 		lists, last := 0, watch.NewFake()
@@ -35,27 +35,27 @@ func TestKeep(t *testing.T) {
 				return last, nil
 			},
 		}, fake.NewClientset())
-		told, filled := map[string]int{}, 0
-		store := &noted{
+		reported, filled := map[string]int{}, 0
+		store := &notifyingStore{
 			cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
-			func(obj any) { told[obj.(*corev1.Service).Name]++ }, func() { filled++ },
+			func(obj any) { reported[obj.(*corev1.Service).Name]++ }, func() { filled++ },
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		began, ended := time.Now(), make(chan struct{})
-		go func() { keep(ctx, from, &corev1.Service{}, store); close(ended) }()
+		go func() { maintainStore(ctx, from, &corev1.Service{}, store); close(ended) }()
 		added := named("added")
 		last.Add(&added) // blocks until the last watch is read
 		last.Modify(&added)
 		last.Delete(&added)
 		synctest.Wait()
-		if took := time.Since(began); lists != tooOld+1 || took != tooOld*again {
+		if took := time.Since(began); lists != tooOld+1 || took != tooOld*relistDelay {
 			t.Errorf("%d lists in %s", lists, took)
 		}
-		// An object of two lists is told of by the first, and as before and after by the second.
+		// An object in two lists is reported once for the first list, and twice for the second: as old and as new object.
 		want := map[string]int{"stays": 1 + 2*tooOld, "of-1": 2, "of-11": 1, "added": 3}
 		for name, times := range want {
-			if told[name] != times {
-				t.Errorf("%s was told of %d times, not %d", name, told[name], times)
+			if reported[name] != times {
+				t.Errorf("%s was reported %d times, want %d", name, reported[name], times)
 			}
 		}
 		if filled != tooOld+1 ||

@@ -20,50 +20,49 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNoEndpoint is returned, wrapped, when no endpoint can be picked: there is no
-// such Service or port, or nothing behind it.
+// ErrNoEndpoint is returned, wrapped, if no endpoint can be picked: the Service or port does not exist, or has
+// no endpoints.
 var ErrNoEndpoint = errors.New("no endpoint")
 
 // GatewayOptions of a Gateway.
 type GatewayOptions struct {
 	// Client for Services and EndpointSlices. Required.
 	Client kubernetes.Interface
-	// Targets are the bases behind the endpoints. Required.
+	// Targets finds the bases behind endpoints. Required.
 	Targets Targets
-	// Network is the address range of bases. A connection to an address of it that no base has is refused, as on a
+	// Network is the address range of bases. A connection to an unused address of the range is refused, as on a
 	// network of real bases; other addresses are forbidden. Default: none.
 	Network netip.Prefix
-	// External reports whether a base that the sandbox does not run takes commands at host:port of this
-	// machine. Default: no such base exists.
+	// External reports whether a base outside the sandbox receives commands at host:port of this machine.
+	// Default: no such base exists.
 	External func(addr string) bool
-	// Seed of the choice among endpoints. Default: a random one.
+	// Seed for the choice of endpoints. Default: random.
 	Seed uint64
-	// Clock for the time of session affinity. Default: the real one.
+	// Clock for session affinity. Default: the real clock.
 	Clock clock.PassiveClock
-	// Logger for what goes wrong. Default: nothing is logged.
+	// Logger for errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Gateway follows the Services of all namespaces and connects to the bases behind
-// them. All methods may be called concurrently. It is an HTTP proxy, too.
+// Gateway watches the Services of all namespaces and connects to the bases behind them. It is also an HTTP
+// proxy. All methods may be called concurrently.
 type Gateway struct {
 	o     GatewayOptions
 	proxy *httputil.ReverseProxy
 
-	want   func() // asks for the Services
-	wanted chan struct{}
-	synced chan struct{}
+	request   func() // starts the watches
+	requested chan struct{}
+	synced    chan struct{}
 
-	// refreshing makes one Service's refreshs follow each other, so that the last
-	// one has seen everything.
+	// refreshing serializes refresh, so that the last refresh of a Service has read the newest objects.
 	refreshing sync.Mutex
 	services   cache.Indexer
 	slices     cache.Indexer
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	rnd      *rand.Rand
 	backends map[types.NamespacedName]*backend
-	sticky   map[stickyKey]stick
+	sticky   map[stickyKey]lastEndpoint
 	change   chan struct{} // closed at the next change of backends
 }
 
@@ -72,15 +71,16 @@ type stickyKey struct {
 	port, client string
 }
 
-// Route is the way to a Service.
+// Route identifies a port of a Service and its client.
 type Route struct {
 	Namespace, Service string
-	// Port by name, number or target. Default: the first.
+	// Port is a name, a number or a target port. Default: the first port.
 	Port string
-	// Client is who asks, for session affinity: one name = one address.
+	// Client identifies the client for session affinity: one name is one client address.
 	Client string
 
-	// draw chooses one of n, with the gateway locked. Default: the gateway's choice.
+	// draw returns a number below n. It is called with the lock of the gateway held. Default: the random source
+	// of the gateway.
 	draw func(n int) int
 }
 
@@ -88,7 +88,7 @@ func (r *Route) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }
 
-// NewGateway returns a Gateway that follows nothing yet.
+// NewGateway returns a Gateway. It starts its watches on first use.
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -103,35 +103,35 @@ func NewGateway(o GatewayOptions) *Gateway {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	g := &Gateway{
-		o: o, wanted: make(chan struct{}), synced: make(chan struct{}),
+		o: o, requested: make(chan struct{}), synced: make(chan struct{}),
 		rnd:      rand.New(rand.NewPCG(o.Seed, 0)),
-		backends: map[types.NamespacedName]*backend{}, sticky: map[stickyKey]stick{},
+		backends: map[types.NamespacedName]*backend{}, sticky: map[stickyKey]lastEndpoint{},
 		change: make(chan struct{}),
 	}
-	g.want = sync.OnceFunc(func() { close(g.wanted) })
+	g.request = sync.OnceFunc(func() { close(g.requested) })
 	g.proxy = g.newProxy()
 	return g
 }
 
-// Start follows Services and EndpointSlices, from the first use until ctx ends. It can be called once.
+// Start watches Services and EndpointSlices from the first use until ctx ends. It can be called once.
 func (g *Gateway) Start(ctx context.Context) error {
 	select {
-	case <-g.wanted:
+	case <-g.requested:
 	case <-ctx.Done():
 		return nil
 	}
 	g.services = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	g.slices = cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byService: indexByService})
-	services, slices := make(chan struct{}), make(chan struct{}) // closed when all is known
+	services, slices := make(chan struct{}), make(chan struct{}) // closed after the first list
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() {
-		keep(ctx, servicesOf(g.o.Client), &corev1.Service{},
-			&noted{g.services, g.note, sync.OnceFunc(func() { close(services) })})
+		maintainStore(ctx, servicesOf(g.o.Client), &corev1.Service{},
+			&notifyingStore{g.services, g.objectChanged, sync.OnceFunc(func() { close(services) })})
 	})
 	following.Go(func() {
-		keep(ctx, slicesOf(g.o.Client), &discoveryv1.EndpointSlice{},
-			&noted{g.slices, g.note, sync.OnceFunc(func() { close(slices) })})
+		maintainStore(ctx, slicesOf(g.o.Client), &discoveryv1.EndpointSlice{},
+			&notifyingStore{g.slices, g.objectChanged, sync.OnceFunc(func() { close(slices) })})
 	})
 	for _, known := range []chan struct{}{services, slices} {
 		select {
@@ -145,9 +145,9 @@ func (g *Gateway) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready blocks until the Services are known.
+// Ready blocks until the Services and EndpointSlices are listed.
 func (g *Gateway) Ready(ctx context.Context) error {
-	g.want()
+	g.request()
 	select {
 	case <-g.synced:
 		return nil
@@ -166,8 +166,8 @@ func indexByService(obj any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// note refreshes the Service that an object is, or belongs to.
-func (g *Gateway) note(obj any) {
+// objectChanged refreshes the Service of a changed Service or EndpointSlice.
+func (g *Gateway) objectChanged(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
 		g.refresh(types.NamespacedName{Namespace: o.Namespace, Name: o.Name})
@@ -186,7 +186,7 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	if svc, is := obj.(*corev1.Service); err == nil && ok && is {
 		found, err := g.slices.ByIndex(byService, key.String())
 		if err != nil {
-			g.o.Logger.Error("EndpointSlices cannot be looked up", "service", key, "err", err)
+			g.o.Logger.Error("looking up EndpointSlices failed", "service", key, "err", err)
 		}
 		list := make([]*discoveryv1.EndpointSlice, 0, len(found))
 		for _, f := range found {
@@ -212,20 +212,21 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 }
 
-// Settle waits until the Services are known, which is an error if ctx ends before, and then, for up
-// to 2 s, until one has an endpoint: a Pod is Ready some moments before its Service knows.
-func (g *Gateway) Settle(ctx context.Context, r Route) error {
+// WaitForEndpoint blocks until the Services are listed, and then up to 2 s until the Service has an endpoint: a
+// Pod becomes Ready shortly before its Service has the endpoint. It returns an error only if ctx ends before
+// the Services are listed.
+func (g *Gateway) WaitForEndpoint(ctx context.Context, r Route) error {
 	if err := g.Ready(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, endpointTimeout)
 	defer cancel()
-	g.settle(ctx, r)
+	g.waitForEndpoint(ctx, r)
 	return nil
 }
 
-// settle waits until a Service has an endpoint, or ctx ends.
-func (g *Gateway) settle(ctx context.Context, r Route) {
+// waitForEndpoint blocks until a Service has an endpoint, or ctx ends.
+func (g *Gateway) waitForEndpoint(ctx context.Context, r Route) {
 	for {
 		g.mu.Lock()
 		change := g.change
@@ -244,9 +245,10 @@ func (g *Gateway) settle(ctx context.Context, r Route) {
 	}
 }
 
-// Pick chooses an endpoint of a Service as kube-proxy does for a new connection: at random, or, with session
-// affinity, the one of the last time. It does not wait; see Ready. The error wraps ErrNoEndpoint. The Target has no
-// listener if no base has the address, or if the base does not listen on the port of the endpoint.
+// Pick selects an endpoint of a Service as kube-proxy does for a new connection: at random or, with session
+// affinity, the last endpoint of the client. It does not block; see Ready. The error wraps ErrNoEndpoint. The
+// Target has no listener if no base has the address, or if the base does not listen on the port of the
+// endpoint.
 func (g *Gateway) Pick(r Route) (Target, error) {
 	e, err := g.choose(r)
 	if err != nil {
@@ -283,16 +285,15 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 	return dialled(i)
 }
 
-// endpoints are what may be picked, and how long a client stays with one; none says why there are
-// none. g.mu is held.
+// endpoints returns the port with its endpoints and the time of session affinity. If no endpoint can be picked,
+// none is the reason. g.mu is held.
 func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, none string) {
 	b, ok := g.backends[r.key()]
 	if !ok {
-		return nil, 0, fmt.Sprintf("there is no Service %s", r.key())
+		return nil, 0, fmt.Sprintf("Service %s does not exist", r.key())
 	}
 	if len(b.ports) == 0 {
-		return nil, 0, fmt.Sprintf(
-			"Service %s has no ports (such as a Service of the type ExternalName), so it leads to no base", r.key())
+		return nil, 0, fmt.Sprintf("Service %s has no ports and leads to no base; is its type ExternalName?", r.key())
 	}
 	p, ok = b.port(r.Port)
 	if !ok {
@@ -300,21 +301,21 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	}
 	if p.unresolved {
 		return nil, 0, fmt.Sprintf(
-			"Service %s has the targetPort %q, and no container of its Pods has a port of that name", r.key(), p.target)
+			"Service %s has targetPort %q, but no container of its Pods has a port with this name", r.key(), p.target)
 	}
 	if len(p.endpoints) == 0 {
-		return nil, 0, fmt.Sprintf("Service %s has none that is ready, or that serves while it terminates", r.key())
+		return nil, 0, fmt.Sprintf("Service %s has no endpoint that is ready, or serving while terminating", r.key())
 	}
 	return p, b.affinity, ""
 }
 
-// Choice returns the targets among which Pick chooses, with address, port and Pod only, and a channel
-// that is closed when that may have changed. It does not wait; see Settle.
-func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
+// Targets returns the targets among which Pick selects, only with address, port and Pod, and a channel that is
+// closed when they may have changed. It does not block; see WaitForEndpoint.
+func (g *Gateway) Targets(r Route) (c TargetSet, change <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p, affinity, none := g.endpoints(r)
-	c.Affinity, c.None = affinity, none
+	c.Affinity, c.EmptyReason = affinity, none
 	if none == "" {
 		c.Targets = make([]Target, len(p.endpoints))
 		for i, e := range p.endpoints {
@@ -324,8 +325,8 @@ func (g *Gateway) Choice(r Route) (c Choice, change <-chan struct{}) {
 	return c, g.change
 }
 
-// Dial picks an endpoint and connects to the base behind it. It waits until the Services are known. The error wraps
-// ErrNoEndpoint or a *DialError.
+// Dial picks an endpoint and connects to the base behind it. It blocks until the Services are listed. The error
+// wraps ErrNoEndpoint or a *DialError.
 func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, error) {
 	if err := g.Ready(ctx); err != nil {
 		return nil, err

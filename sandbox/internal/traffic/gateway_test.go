@@ -30,7 +30,7 @@ import (
 
 var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
 
-// offer lets a Service have the endpoints.
+// offer sets the endpoints of a Service.
 func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
 	t.Helper()
 	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...),
@@ -49,8 +49,8 @@ func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
 	}
 }
 
-// picks waits until the gateway picks as wanted; empty = there is no endpoint.
-func picks(t *testing.T, g *Gateway, want string) {
+// waitForPick waits until the gateway picks as wanted; empty = there is no endpoint.
+func waitForPick(t *testing.T, g *Gateway, want string) {
 	t.Helper()
 	eventually(t, func() error {
 		got, err := g.Pick(shop)
@@ -64,38 +64,38 @@ func picks(t *testing.T, g *Gateway, want string) {
 	})
 }
 
-func TestGatewayFollowsTheAPI(t *testing.T) {
+func TestGatewayWatchesServices(t *testing.T) {
 	r := newRig(t)
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: "127.0.0.1:1"})
 	check.Must(t, r.gateway.Ready(t.Context()))
-	picks(t, r.gateway, "")
-	offer(t, r.client, at("198.18.0.1", "old", ready)) // before its Service
+	waitForPick(t, r.gateway, "")
+	offer(t, r.client, at("198.18.0.1", "old", ready)) // before the Service exists
 	createService(t, r.client, service())
-	picks(t, r.gateway, "old")
+	waitForPick(t, r.gateway, "old")
 	if got, err := r.gateway.Pick(shop); err != nil ||
 		got != (Target{IP: "198.18.0.1", Pod: "old", Base: "base-1", Web: "127.0.0.1:1"}) {
 		t.Errorf("picked %+v, %v", got, err)
 	}
 	offer(t, r.client, at("198.18.0.1", "old", notReady))
-	picks(t, r.gateway, "")
+	waitForPick(t, r.gateway, "")
 	offer(t, r.client, at("198.18.0.1", "old", draining))
-	picks(t, r.gateway, "old")
+	waitForPick(t, r.gateway, "old")
 	offer(t, r.client, at("198.18.0.2", "new", ready))
-	picks(t, r.gateway, "new")
+	waitForPick(t, r.gateway, "new")
 	if err := r.client.DiscoveryV1().EndpointSlices("shop").Delete(t.Context(), "biz1-x",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	picks(t, r.gateway, "")
+	waitForPick(t, r.gateway, "")
 	offer(t, r.client, at("198.18.0.1", "old", ready))
-	picks(t, r.gateway, "old")
+	waitForPick(t, r.gateway, "old")
 	if err := r.client.CoreV1().Services("shop").Delete(t.Context(), "biz1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	picks(t, r.gateway, "")
+	waitForPick(t, r.gateway, "")
 }
 
-func TestGatewaySaysWhyThereIsNoEndpoint(t *testing.T) {
+func TestNoEndpointErrorHasReason(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
 	check.Must(t, r.gateway.Ready(t.Context()))
@@ -110,12 +110,12 @@ func TestGatewaySaysWhyThereIsNoEndpoint(t *testing.T) {
 	}
 }
 
-func TestGatewayWithoutAnAPI(t *testing.T) {
+func TestDialFailsWithoutServices(t *testing.T) {
 	g := NewGateway(GatewayOptions{Client: fake.NewClientset(), Targets: &bases{}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := g.Dial(ctx, shop); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a gateway that does not run gave %v", err)
+		t.Errorf("a gateway that is not running returned %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discove
 	return g
 }
 
-func TestChoiceIsRandomAndCanBeRepeated(t *testing.T) {
+func TestPickIsRandomAndReproducible(t *testing.T) {
 	draw := func() map[string]int {
 		g := gatewayWith(service(), nil, at("198.18.0.1", "a", ready), at("198.18.0.2", "b", ready),
 			at("198.18.0.3", "c", ready))
@@ -145,7 +145,7 @@ func TestChoiceIsRandomAndCanBeRepeated(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff(first, draw()); d != "" {
-		t.Errorf("the same seed gave another choice (-first +second):\n%s", d)
+		t.Errorf("the same seed picked other endpoints (-first +second):\n%s", d)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestSessionAffinity(t *testing.T) {
 		return got.Pod
 	}
 	first, other := pick("c"), pick("d")
-	for range 20 { // each use begins the 10 s again
+	for range 20 { // each use restarts the 10 s
 		clock.SetTime(clock.Now().Add(9 * time.Second))
 		if got := pick("c"); got != first {
 			t.Fatalf("client c moved from %s to %s", first, got)
@@ -179,8 +179,8 @@ func TestSessionAffinity(t *testing.T) {
 	}
 	clock.SetTime(clock.Now().Add(10 * time.Second))
 	second := pick("c")
-	if second == first { // one in fifty, but the seed is fixed
-		t.Errorf("client c is still with %s after its time", first)
+	if second == first { // this could occur with probability 1/50, but the seed is fixed
+		t.Errorf("client c still uses %s after the affinity time", first)
 	}
 	for i := range endpoints {
 		if endpoints[i].TargetRef.Name == second {
@@ -189,12 +189,12 @@ func TestSessionAffinity(t *testing.T) {
 	}
 	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)})
 	if got := pick("c"); got == second {
-		t.Errorf("client c is still with %s, which is not ready", got)
+		t.Errorf("client c still uses %s, which is not ready", got)
 	}
 }
 
-// Via a Service each request meets the endpoints of its moment; with kept
-// connections, those of the moment when the connection was made.
+// Without connection reuse, each request uses the current endpoints. With reuse, a connection keeps the endpoint
+// that was selected when it was opened.
 func TestStreamViaService(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		t.Run(fmt.Sprint("reuse=", reuse), func(t *testing.T) {
@@ -219,14 +219,14 @@ func TestStreamViaService(t *testing.T) {
 			r.bases.set(base(1, "1", first), base(2, "2", second))
 			offer(t, r.client, at("198.18.0.1", "pod-1", ready))
 			check.Must(t, r.gateway.Ready(t.Context()))
-			picks(t, r.gateway, "pod-1")
-			if err := r.generator.Begin(t.Context(), "g",
+			waitForPick(t, r.gateway, "pod-1")
+			if err := r.generator.StartStream(t.Context(), "g",
 				spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
 			<-first
 			offer(t, r.client, at("198.18.0.2", "pod-2", ready))
-			picks(t, r.gateway, "pod-2")
+			waitForPick(t, r.gateway, "pod-2")
 			if reuse {
 				for range 20 {
 					<-first
@@ -254,8 +254,7 @@ func TestStreamViaService(t *testing.T) {
 	}
 }
 
-// The endpoint of a Pod that has just turned Ready is waited for; one that is not to
-// come is lost requests.
+// A stream waits for the endpoint of a Pod that has just become Ready. If no endpoint appears, requests are lost.
 func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
@@ -263,11 +262,11 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	check.Must(t, r.gateway.Ready(t.Context()))
 	began := make(chan error, 1)
 	go func() {
-		began <- r.generator.Begin(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
+		began <- r.generator.StartStream(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
 	}()
 	select {
 	case err := <-began:
-		t.Fatalf("the stream began without an endpoint: %v", err)
+		t.Fatalf("the stream started without an endpoint: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	offer(t, r.client, at("198.18.0.1", "a", ready))
@@ -281,7 +280,7 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	}
 }
 
-// proxied is a client that uses the gateway as its proxy.
+// proxied returns a client that uses the gateway as its proxy.
 func proxied(t testing.TB, r *rig) (*http.Client, string) {
 	addr := serve(t, r.gateway)
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr})}
@@ -316,7 +315,7 @@ func TestProxy(t *testing.T) {
 		ArkletPort: port},
 		Target{IP: "198.18.0.2", Base: "base-2", Web: closed(t)}, Target{IP: "198.18.0.3", Base: "base-3", Web: cut})
 	check.Must(t, r.gateway.Ready(t.Context()))
-	picks(t, r.gateway, "pod-1")
+	waitForPick(t, r.gateway, "pod-1")
 	for at, want := range map[string]string{
 		"http://biz1.shop/stock?x=1":                "200 web GET biz1.shop/stock?x=1",
 		"http://Biz1.SHOP/":                         "200 web GET Biz1.SHOP/",
@@ -363,19 +362,19 @@ func TestProxy(t *testing.T) {
 	r.gateway.ServeHTTP(secure, httptest.NewRequest(http.MethodGet, "https://biz1.shop/", http.NoBody))
 	if got := secure.Body.String(); secure.Code != http.StatusBadRequest || !strings.Contains(got, "https://") ||
 		!strings.Contains(got, "CONNECT") {
-		t.Errorf("an https:// URL without CONNECT gave %d %s", secure.Code, got)
+		t.Errorf("an https:// URL without CONNECT returned %d %s", secure.Code, got)
 	}
 	resp, err := client.Get("http://198.18.0.2/")
 	if err != nil || resp.StatusCode != http.StatusBadGateway {
-		t.Errorf("a base that is down gave %v, %v", resp, err)
+		t.Errorf("a base that is down returned %v, %v", resp, err)
 	}
 	resp, err = http.Get("http://" + addr + "/")
 	if err != nil || resp.StatusCode != http.StatusBadRequest {
-		t.Errorf("a request that is not for a proxy gave %v, %v", resp, err)
+		t.Errorf("a request that is not a proxy request returned %v, %v", resp, err)
 	}
 }
 
-// CONNECT passes bytes, ends and resets on.
+// CONNECT forwards data, closes and resets.
 func TestConnect(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
@@ -394,7 +393,7 @@ func TestConnect(t *testing.T) {
 	r.bases.set(
 		Target{IP: "198.18.0.1", Base: "base-1", Web: listen(t, func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "pong")
-			rest, _ := io.ReadAll(c) // until the client ends its side
+			rest, _ := io.ReadAll(c) // until the client closes its side
 			_, _ = fmt.Fprintf(c, " and %s", rest)
 			_ = c.Close()
 		})},
@@ -420,16 +419,16 @@ func TestConnect(t *testing.T) {
 	c, b, code = connect("198.18.0.2:8080")
 	_, _ = io.WriteString(c, "ping")
 	if _, err := b.ReadByte(); code != 200 || !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("status %d, a reset became %v", code, err)
+		t.Errorf("status %d, error %v instead of a reset", code, err)
 	}
 	_, _, code = connect("198.18.0.3:8080")
 	if code != http.StatusBadGateway {
-		t.Errorf("a refusal became status %d", code)
+		t.Errorf("refused connection: status %d", code)
 	}
 }
 
-// CONNECT leads to this machine only where a base outside the sandbox takes commands.
-func TestConnectToThisMachine(t *testing.T) {
+// CONNECT to a loopback address is allowed only for the command port of a base outside the sandbox.
+func TestConnectToLoopback(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
 	r.external = listen(t, func(c *net.TCPConn) { _ = c.Close() })
@@ -446,13 +445,13 @@ func TestConnectToThisMachine(t *testing.T) {
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
 		if err != nil || resp.StatusCode != want {
-			t.Errorf("CONNECT %s gave %v, %v; want %d", to, resp, err, want)
+			t.Errorf("CONNECT %s returned %v, %v; want %d", to, resp, err, want)
 		}
 		_ = c.Close()
 	}
 }
 
-// A stream to a port on which no base listens loses its requests, with the ports in the reason.
+// Requests to a port on which the base does not listen are lost. The error has both ports.
 func TestStreamToAClosedPort(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		r := newRig(t)
@@ -469,7 +468,7 @@ func TestStreamToAClosedPort(t *testing.T) {
 	}
 }
 
-// Whoever has the password gets to where bases take commands, and nowhere else.
+// With the password, a client can connect to the command ports of bases, and to no other address.
 func TestCommands(t *testing.T) {
 	r := newRig(t)
 	says := func(text string) string {

@@ -14,26 +14,24 @@ import (
 // ErrNoStream is returned, wrapped, for a stream that was never started.
 var ErrNoStream = errors.New("no such stream")
 
-// ErrStreamExists is returned, wrapped, for a second stream of a name.
-var ErrStreamExists = errors.New("there is such a stream already")
+// ErrStreamExists is returned, wrapped, if the group already has a stream of this name.
+var ErrStreamExists = errors.New("a stream with this name already exists")
 
-// errNotRunning is returned by Begin after the end of Start.
-var errNotRunning = errors.New("the traffic generator does not run")
+// errNotRunning is returned by StartStream after Start has returned.
+var errNotRunning = errors.New("the traffic generator is not running")
 
 // GeneratorOptions of a Generator.
 type GeneratorOptions struct {
-	// Gateway picks the endpoints of Services. Required, unless every Spec has an
-	// Address.
+	// Gateway picks the endpoints of Services. Required, unless every Spec has an Address.
 	Gateway *Gateway
-	// Targets are the bases of runs. Required, unless every Spec has an Address.
+	// Targets finds the bases of groups. Required, unless every Spec has an Address.
 	Targets Targets
-	// Lost is told of lost requests, the first MaxLost of each stream, from many
-	// goroutines at a time. Default: nothing is reported.
+	// Lost is called concurrently for the first MaxLost lost requests of each stream. Default: lost requests
+	// are only counted.
 	Lost func(LostRequest)
 }
 
-// Generator has the streams of all runs, by group. All methods may be called
-// concurrently.
+// Generator runs the streams of all groups. All methods may be called concurrently.
 type Generator struct {
 	o       GeneratorOptions
 	started chan struct{} // closed when Start runs
@@ -41,7 +39,7 @@ type Generator struct {
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
 	groups map[string]map[string]*stream
-	order  map[string][]string // names in order of their start
+	order  map[string][]string // names in the order of their start
 	wg     sync.WaitGroup
 }
 
@@ -51,8 +49,8 @@ func NewGenerator(o GeneratorOptions) *Generator {
 		order: map[string][]string{}}
 }
 
-// Start lets streams run until ctx ends, which cuts all of them off, and returns
-// when they have ended. It measures delays of the machine meanwhile. It can be called once.
+// Start runs streams until ctx ends. It then cancels all streams and returns when they have ended. In the
+// meantime it measures delays of the machine. It can be called once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
 	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
@@ -69,31 +67,32 @@ func (g *Generator) Start(ctx context.Context) error {
 	return err
 }
 
-// settleTime is how long a stream waits for the first endpoint of its Service.
-const settleTime = 2 * time.Second
+// endpointTimeout is the maximum time that a stream waits for the first endpoint of its Service.
+const endpointTimeout = 2 * time.Second
 
-// Begin starts a stream of a group. It waits for Start, and until the gateway knows the Services. Via bases, it waits
-// until each base listens. Via a Service, it waits up to 2 s for the first endpoint or answer, because a Pod becomes
-// Ready before its Service has its endpoint. Names are unique in a group, including stopped streams.
-func (g *Generator) Begin(ctx context.Context, group string, spec Spec) error {
-	return g.BeginWith(ctx, group, spec, nil)
+// StartStream starts a stream of a group. It blocks until Start runs and the gateway has listed the Services.
+// With via: bases, it also waits until each base listens. With via: service, it waits up to 2 s for the first
+// endpoint or answer, because a Pod becomes Ready shortly before its Service has the endpoint. Names are unique
+// in a group, including stopped streams.
+func (g *Generator) StartStream(ctx context.Context, group string, spec Spec) error {
+	return g.StartStreamWith(ctx, group, spec, nil)
 }
 
-// BeginWith starts a stream with the targets of first, which Choose replaces later. It does not wait for them. If first is
-// nil, it is Begin.
-func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, first *Choice) error {
-	var told *choices
+// StartStreamWith starts a stream with the targets in first, which SetTargets can replace. It does not wait for
+// endpoints. If first is nil, it behaves as StartStream.
+func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec, first *TargetSet) error {
+	var pushed *pushedTargets
 	if first != nil {
-		told = &choices{choice: *first}
+		pushed = &pushedTargets{targetSet: *first}
 	}
 	p, err := spec.plan()
 	if err != nil {
 		return err
 	}
 	spec = p.Spec
-	picks, dial := g.ways(group, &p, told)
-	r := newRequester(group, p, picks, dial)
-	err = g.settle(ctx, r, told)
+	pick, dial := g.routing(group, &p, pushed)
+	r := newRequester(group, p, pick, dial)
+	err = g.waitReady(ctx, r, pushed)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -116,7 +115,7 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, firs
 		lost = func(r Record) { g.o.Lost(LostRequest{group, spec.Name, p.Route(), spec.Module, r}) }
 	}
 	s := g.launch(p, r.do, lost)
-	s.told = told
+	s.pushed = pushed
 	g.groups[group][spec.Name] = s
 	g.order[group] = append(g.order[group], spec.Name)
 	g.wg.Go(func() {
@@ -126,8 +125,8 @@ func (g *Generator) BeginWith(ctx context.Context, group string, spec Spec, firs
 	return nil
 }
 
-// settle waits for what a stream needs, and for its first endpoint.
-func (g *Generator) settle(ctx context.Context, r *requester, told *choices) error {
+// waitReady blocks until the stream can send its first request.
+func (g *Generator) waitReady(ctx context.Context, r *requester, pushed *pushedTargets) error {
 	p := r.spec
 	select {
 	case <-g.started:
@@ -135,21 +134,22 @@ func (g *Generator) settle(ctx context.Context, r *requester, told *choices) err
 		return context.Cause(ctx)
 	}
 	switch {
-	case told != nil:
+	case pushed != nil:
 	case p.Route() == RouteBases:
-		g.o.Targets.Group(r.group) // a base begins to listen when it is first asked where
+		g.o.Targets.Group(r.group) // a base starts to listen when its address is requested for the first time
 	case p.Route() == RouteKubeProxy:
-		settling, cancel := context.WithTimeout(ctx, settleTime)
+		settling, cancel := context.WithTimeout(ctx, endpointTimeout)
 		defer cancel()
-		r.reach(settling)
+		r.waitReachable(settling)
 	case p.Route() == RouteGateway:
-		return g.o.Gateway.Settle(ctx, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
+		return g.o.Gateway.WaitForEndpoint(ctx, Route{Namespace: p.Namespace, Service: p.Service, Port: p.Port})
 	}
 	return nil
 }
 
-// ways says where each request of a stream goes, and each connection that is kept.
-func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, error),
+// routing returns a function that picks the target of a request, and one that connects to a new target for a
+// connection that is reused. The second one is nil if connections are not reused.
+func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func() (Target, error),
 	func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
 	if p.Seed != 0 {
@@ -157,16 +157,16 @@ func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, 
 	}
 	switch {
 	case p.Route() == RouteBases:
-		turn, all := &turn{names: p.Bases}, func() []Target { return g.o.Targets.Group(group) }
-		if told != nil {
-			all = told.targets
+		bases, all := &roundRobin{names: p.Bases}, func() []Target { return g.o.Targets.Group(group) }
+		if pushed != nil {
+			all = pushed.targets
 		}
-		return func() (Target, error) { return turn.next(all()) }, nil
+		return func() (Target, error) { return bases.next(all()) }, nil
 	case p.Route() == RouteKubeProxy:
 		service := Target{IP: p.Address, Web: p.Address}
 		return func() (Target, error) { return service, nil }, nil
-	case told != nil:
-		pick := func() (Target, error) { return told.pick(draw) }
+	case pushed != nil:
+		pick := func() (Target, error) { return pushed.pick(draw) }
 		return pick, func(ctx context.Context) (net.Conn, error) {
 			t, err := pick()
 			if err != nil {
@@ -180,20 +180,20 @@ func (g *Generator) ways(group string, p *plan, told *choices) (func() (Target, 
 		func(ctx context.Context) (net.Conn, error) { return g.o.Gateway.Dial(ctx, route) }
 }
 
-// turn takes the bases that match one after the other.
-type turn struct {
+// roundRobin returns the matching bases in turn.
+type roundRobin struct {
 	names []string
 
 	mu       sync.Mutex
-	all      []Target // that matching was made from
+	all      []Target // the list from which matching was computed
 	matching []Target
 	n        int
 }
 
-func (t *turn) next(all []Target) (Target, error) {
+func (t *roundRobin) next(all []Target) (Target, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Nobody changes a list: the same one needs no second look.
+	// Lists are immutable, so the same slice needs no second comparison.
 	if len(all) != len(t.all) || len(all) > 0 && &all[0] != &t.all[0] {
 		t.all, t.matching = all, nil
 		for _, b := range all {
@@ -209,7 +209,7 @@ func (t *turn) next(all []Target) (Target, error) {
 	return t.matching[(t.n-1)%len(t.matching)], nil
 }
 
-// Summaries counts the streams of a run, in order of their start.
+// Summaries returns the summaries of the streams of a group in the order of their start.
 func (g *Generator) Summaries(group string) []Summary {
 	out := []Summary{}
 	for _, s := range g.streams(group) {
@@ -237,15 +237,15 @@ func (g *Generator) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
 }
 
-// Choose replaces the targets of a stream that BeginWith has started. It ignores a stream that does not exist.
-func (g *Generator) Choose(group, name string, c Choice) {
-	if s, err := g.find(group, name); err == nil && s.told != nil {
-		s.told.set(c)
+// SetTargets replaces the targets of a stream started with StartStreamWith. It ignores unknown streams.
+func (g *Generator) SetTargets(group, name string, c TargetSet) {
+	if s, err := g.find(group, name); err == nil && s.pushed != nil {
+		s.pushed.set(c)
 	}
 }
 
-// Stop ends a stream, waits for open requests until ctx ends, and returns the result. A second Stop returns the same.
-func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) {
+// Stop stops a stream, waits for open requests until ctx ends, and returns the result. It can be called again.
+func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult, error) {
 	s, err := g.find(group, name)
 	if err != nil {
 		return nil, err
@@ -255,22 +255,22 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*End, error) 
 	case <-s.done:
 	case <-ctx.Done():
 	}
-	end := &End{Summary: s.summary(), Seconds: s.ledger.seconds(), LostRequests: s.ledger.lost()}
-	end.BinWidth, end.Bins = s.ledger.bins(time.Duration(len(end.Seconds)) * time.Second)
+	end := &StreamResult{Summary: s.summary(), Seconds: s.log.seconds(), LostRequests: s.log.lost()}
+	end.BinWidth, end.Bins = s.log.bins(time.Duration(len(end.Seconds)) * time.Second)
 	return end, nil
 }
 
-// Records yields the whole ledger of a stream in the order in which requests were
-// due, without those that are open. It may be read while the stream runs.
+// Records yields the request log of a stream in the order in which requests were due, without open requests. It
+// may be called while the stream runs.
 func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	s, err := g.find(group, name)
 	if err != nil {
 		return nil, err
 	}
-	return s.ledger.all(), nil
+	return s.log.all(), nil
 }
 
-// Drop cuts the streams of a run off, waits for their end, and forgets them.
+// Drop cancels the streams of a group, waits for their end, and removes them.
 func (g *Generator) Drop(group string) {
 	streams := g.streams(group)
 	g.mu.Lock()

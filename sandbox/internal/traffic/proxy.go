@@ -19,8 +19,8 @@ import (
 
 type hostKey struct{}
 
-// newProxy returns the proxy for requests that are not CONNECT. Each request has its own connection, so that each
-// selects an endpoint.
+// newProxy returns the proxy for requests other than CONNECT. Each request has its own connection, so each
+// request selects an endpoint.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: &http.Transport{
@@ -36,12 +36,13 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…). The
-// port of a base is its module port (the default) or its command port. With CONNECT, the proxy also connects to the
-// command port of a base that runs on this machine outside the sandbox, and to no other address.
+// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…).
+// The port of a base is its module port (the default) or its command port. CONNECT can also connect to the
+// command port of a base that runs on this machine outside the sandbox. All other addresses are forbidden.
 //
-// A host that is neither a Service nor a base gives 4xx. A Service without endpoints gives 503, and a
-// connection that the base refused 502. A connection that broke later breaks here, too.
+// A host that is neither a Service nor a base results in status 4xx, a Service without endpoints in 503, and a
+// connection that the base refuses in 502. If the connection to the base breaks later, the connection to the
+// client is closed too.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -50,15 +51,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("This is an HTTP proxy: http_proxy=http://%s curl http://SERVICE.NAMESPACE/MODULE",
 			r.Host), http.StatusBadRequest)
 	case r.URL.Scheme != "http":
-		http.Error(w, fmt.Sprintf("This proxy sends http:// requests only, not %s://; for TLS use CONNECT.",
+		http.Error(w, fmt.Sprintf("This proxy supports http:// only, not %s://; use CONNECT for TLS.",
 			r.URL.Scheme), http.StatusBadRequest)
 	default:
 		g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostKey{}, r.URL.Host)))
 	}
 }
 
-// Commands is an HTTP proxy for controllers that are not on this machine: CONNECT leads to where
-// bases take commands and nowhere else, for whoever knows user and password.
+// Commands is an HTTP proxy for controllers on other machines. It supports only CONNECT to the command ports of
+// bases, and requires the user and password.
 func (g *Gateway) Commands(user, password string) http.Handler {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -67,7 +68,7 @@ func (g *Gateway) Commands(user, password string) http.Handler {
 			w.Header().Set("Proxy-Authenticate", `Basic realm="bases"`)
 			http.Error(w, "This proxy is for the module controllers of a sandbox.", http.StatusProxyAuthRequired)
 		case r.Method != http.MethodConnect:
-			http.Error(w, "This proxy knows CONNECT alone.", http.StatusMethodNotAllowed)
+			http.Error(w, "This proxy supports only CONNECT.", http.StatusMethodNotAllowed)
 		default:
 			g.tunnel(w, r, g.dialArklet)
 		}
@@ -97,7 +98,7 @@ func (e *forbidden) Error() string { return e.text }
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
-		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port: use HOST:PORT", authority)}
+		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port; use HOST:PORT", authority)}
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && g.o.External(authority) {
 		return connect(ctx, Target{IP: host}, authority)
@@ -113,14 +114,14 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 		t, ours := g.o.Targets.ByIP(host)
 		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
 			return nil, &forbidden{http.StatusForbidden,
-				fmt.Sprintf("no base has the address %s, and the gateway connects only to bases and Services", host)}
+				fmt.Sprintf("no base has the address %s; the gateway connects only to bases and Services", host)}
 		}
 		t.IP = host
 		t = t.On(port)
 		return connect(ctx, t, t.Web)
 	}
-	name, rest, _ := strings.Cut(strings.ToLower(host), ".") // names of hosts are case-insensitive
-	namespace, _, _ := strings.Cut(rest, ".")                // .svc.cluster.local may follow
+	name, rest, _ := strings.Cut(strings.ToLower(host), ".") // host names are case-insensitive
+	namespace, _, _ := strings.Cut(rest, ".")                // the rest may be .svc.cluster.local
 	if name == "" || namespace == "" {
 		return nil, &forbidden{http.StatusForbidden,
 			fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
@@ -134,7 +135,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	g.mu.Unlock()
 	if !known {
 		return nil, &forbidden{http.StatusNotFound,
-			fmt.Sprintf("there is no Service %s, and the gateway connects only to bases and Services", route.key())}
+			fmt.Sprintf("Service %s does not exist; the gateway connects only to bases and Services", route.key())}
 	}
 	return g.Dial(ctx, route)
 }
@@ -144,7 +145,7 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var no *forbidden
 	switch {
 	case r.Context().Err() != nil:
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	case errors.As(err, &no):
 		http.Error(w, err.Error(), no.status)
 	case errors.Is(err, ErrNoEndpoint):
@@ -152,11 +153,11 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &failed):
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	default:
-		panic(http.ErrAbortHandler) // breaks the client's connection as the base broke ours
+		panic(http.ErrAbortHandler) // closes the client's connection, since the base has closed its connection
 	}
 }
 
-// tunnel passes a connection on until both sides have ended it.
+// tunnel copies data between the client and the target in both directions until both sides have ended.
 func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(context.Context, string) (net.Conn, error)) {
 	far, err := dial(r.Context(), r.Host)
 	if err != nil {
@@ -174,14 +175,15 @@ func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(conte
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { pass(far, buffered) })
-	pass(near, far)
-	_ = near.Close() // the client's side ends with the base's
+	wg.Go(func() { copyAndClose(far, buffered) })
+	copyAndClose(near, far)
+	_ = near.Close() // close the client's side when the base closes its side
 	wg.Wait()
 }
 
-// pass copies until the source ends, and ends the destination as the source did.
-func pass(to net.Conn, from io.Reader) {
+// copyAndClose copies until the source ends, and then ends the destination in the same way: with a reset or a
+// close.
+func copyAndClose(to net.Conn, from io.Reader) {
 	_, err := io.Copy(to, from)
 	if c, ok := to.(*conn); ok {
 		to = c.Conn

@@ -25,28 +25,27 @@ const (
 // Results lists all results.
 var Results = []Result{OK, NoEndpoint, Refused, Reset, NotFound, Unavailable, Timeout, WrongVersion, Other}
 
-// Record is one request in the ledger.
+// Record is one request in the request log.
 type Record struct {
-	// Seq counts the requests of a stream from 1.
+	// Seq is the number of the request in its stream, from 1.
 	Seq uint64 `json:"seq"`
-	// Due is when it was to be sent; latencies count from here, so that a late
-	// start is not hidden. Sent is when it was, Done when its fate was known.
+	// Due is the planned time of the request, and latencies start here, so that a late start is not hidden.
+	// Sent is the time when it was sent, Done the time of its result.
 	Due  time.Time `json:"due"`
 	Sent time.Time `json:"sent"`
 	Done time.Time `json:"done"`
-	// Endpoint is the address that was picked; empty with NoEndpoint. Through
-	// kube-proxy, which does not tell its choice, it is IP:port of the Service.
+	// Endpoint is the address that was picked; empty with NoEndpoint. With kube-proxy, which does not report
+	// its choice, it is the IP:port of the Service.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Pod and Base behind the endpoint, as far as known; through kube-proxy, no Pod,
-	// and the base that its answer names.
+	// Pod and Base behind the endpoint, if known. With kube-proxy, Pod is empty, and Base is from the response.
 	Pod  string `json:"pod,omitempty"`
 	Base string `json:"base,omitempty"`
 	// Version of the module that answered.
 	Version string `json:"version,omitempty"`
 	Result  Result `json:"result"`
-	// Status is the HTTP status; 0 = none came.
+	// Status is the HTTP status; 0 without a response.
 	Status int `json:"status,omitempty"`
-	// Error says what went wrong, for people.
+	// Error describes the failure.
 	Error string `json:"error,omitempty"`
 }
 
@@ -58,13 +57,13 @@ const (
 	RouteBases     = events.RouteBases
 )
 
-// LostRequest is a request that was lost, and whose it was.
+// LostRequest is a lost request with its stream.
 type LostRequest struct {
-	// Group and Stream that it belongs to, and the Route of the stream.
+	// Group and Stream of the request, and the Route of the stream.
 	Group  string `json:"group"`
 	Stream string `json:"stream"`
 	Route  string `json:"route"`
-	// Module that the stream asks for.
+	// Module that the stream requests.
 	Module string `json:"module"`
 	Record Record `json:"record"`
 }
@@ -75,27 +74,26 @@ type Summary struct {
 	Name string `json:"name"`
 	// Route is RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 	Route string `json:"route"`
-	// Sent is how many were due; Open how many have no result yet.
+	// Sent is the number of requests that were due, Open the number without a result.
 	Sent int `json:"sent"`
 	Open int `json:"open,omitempty"`
-	// Lost is Sent without those that are open or OK.
+	// Lost is Sent minus the open requests and those with the result OK.
 	Lost int `json:"lost"`
-	// Results counts by result.
+	// Results is the number of requests by result.
 	Results map[Result]int `json:"results"`
-	// Versions counts the OK answers by version.
+	// Versions is the number of OK requests by module version.
 	Versions map[string]int `json:"versions,omitempty"`
-	// P50, P99 and Max are latencies of OK answers, from when they were due.
+	// P50, P99 and Max are latencies of OK requests, from the time when they were due.
 	P50 time.Duration `json:"p50"`
 	P99 time.Duration `json:"p99"`
 	Max time.Duration `json:"max"`
-	// Late is the longest delay of this machine: how late a request was sent, or how long a reference request within
-	// the process took.
+	// Late is the longest delay of this machine: how late a request was sent, or the duration of a reference
+	// request within the process.
 	Late time.Duration `json:"late"`
-	// Started and Ended bound the stream; Ended is zero while it runs.
+	// Started and Ended are the times of the first and last request; Ended is zero while the stream runs.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Note says so when the stream has stopped by itself, at one of its bounds, or was
-	// cut off.
+	// Note is set if the stream stopped at one of its limits, or was interrupted.
 	Note string `json:"note,omitempty"`
 }
 
@@ -103,33 +101,33 @@ type Summary struct {
 type Second struct {
 	// Start of the second.
 	Start time.Time `json:"start"`
-	// Sent and Lost in it.
+	// Sent and Lost are numbers of requests.
 	Sent int `json:"sent"`
 	Lost int `json:"lost"`
-	// Versions counts the OK answers by version.
+	// Versions is the number of OK requests by module version.
 	Versions map[string]int `json:"versions,omitempty"`
 }
 
-// Bin counts the requests that were due in a short time of a stream.
+// Bin counts the requests that were due in one interval of a stream.
 type Bin struct {
-	// From is when it begins, from the start of the stream on; it lasts as long as End.BinWidth.
+	// From is the begin of the interval, from the start of the stream. StreamResult.BinWidth is its length.
 	From time.Duration `json:"from"`
-	// Sent and Lost in it.
+	// Sent and Lost are numbers of requests.
 	Sent int `json:"sent"`
 	Lost int `json:"lost,omitempty"`
-	// Versions counts the OK answers by version.
+	// Versions is the number of OK requests by module version.
 	Versions map[string]int `json:"versions,omitempty"`
 }
 
-// End is what a stream has led to.
-type End struct {
+// StreamResult is the result of a stopped stream.
+type StreamResult struct {
 	Summary
-	// Seconds from the start of the stream on, without gaps.
+	// Seconds are the counts for each second from the start of the stream, without gaps.
 	Seconds []Second `json:"seconds,omitempty"`
-	// Bins are the same in shorter times of BinWidth each, 600 at most, without those in which nothing
-	// was due. A stream of more than five minutes has none, and no BinWidth.
+	// Bins are the counts for intervals of BinWidth, at most 600, without intervals in which no request was
+	// due. A stream of more than five minutes has no Bins, and BinWidth is 0.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []Bin         `json:"bins,omitempty"`
-	// LostRequests are the first MaxLost that were lost.
+	// LostRequests are the first MaxLost lost requests.
 	LostRequests []Record `json:"lostRequests,omitempty"`
 }

@@ -12,9 +12,9 @@ import (
 // referenceInterval is the time between two reference requests.
 const referenceInterval = 200 * time.Millisecond
 
-// measureDelays sends reference requests while streams run, until ctx is done: a byte that a goroutine sends back through
-// pipes. It does nothing else, so the time until it is back is a delay of the machine. The requests of streams have the same
-// delay, and more of it, since several goroutines and processes take part in each of them.
+// measureDelays sends reference requests while streams run, until ctx ends. A reference request is one byte
+// that a goroutine returns through pipes. No other work is involved, so its duration is a delay of the machine.
+// Requests of streams have at least the same delay, because they involve more goroutines and processes.
 func (g *Generator) measureDelays(ctx context.Context) error {
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -38,19 +38,19 @@ func (g *Generator) measureDelays(ctx context.Context) error {
 		}
 		start := time.Now()
 		for _, s := range running {
-			s.ledger.measure(start)
+			s.log.referenceSent(start)
 		}
 		if _, err := out.Write([]byte{0}); err == nil {
 			_, _ = back.Read(make([]byte, 1))
 		}
 		for _, s := range running {
-			s.ledger.measured(start, time.Now())
+			s.log.referenceDone(start, time.Now())
 		}
 	}, referenceInterval)
 	return nil
 }
 
-// running returns the streams of all runs that have not ended.
+// running returns the streams of all groups that have not ended.
 func (g *Generator) running() (list []*stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,22 +66,22 @@ func (g *Generator) running() (list []*stream) {
 	return list
 }
 
-// measure records that a reference request was sent.
-func (l *ledger) measure(sent time.Time) {
+// referenceSent records that a reference request was sent.
+func (l *requestLog) referenceSent(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reference = sent
 }
 
-// measured records that a reference request is back.
-func (l *ledger) measured(sent, back time.Time) {
+// referenceDone records that a reference request was answered.
+func (l *requestLog) referenceDone(sent, back time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late, l.reference = max(l.late, back.Sub(sent)), time.Time{}
 }
 
-// delay returns the longest delay so far. It includes the reference request that is not back yet. l.mu is held.
-func (l *ledger) delay() time.Duration {
+// delay returns the longest delay so far, including the pending reference request. l.mu is held.
+func (l *requestLog) delay() time.Duration {
 	if l.reference.IsZero() {
 		return l.late
 	}

@@ -4,9 +4,9 @@ package traffic
 
 import "syscall"
 
-// rejection knows nothing here: kube-proxy runs on Linux.
+// rejection detects nothing, because kube-proxy runs only on Linux.
 type rejection struct{}
 
 func (*rejection) watch(syscall.RawConn) error { return nil }
 
-func (*rejection) end() bool { return false }
+func (*rejection) detected() bool { return false }

@@ -18,20 +18,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// maxBody is how much of an answer is read.
+// maxBody is the number of bytes of a response that are read.
 const maxBody = 64 << 10
 
 // requester sends the requests of one stream.
 type requester struct {
 	group     string
 	spec      plan
-	picks     func() (Target, error) // where the next request goes; nil = the transport decides
+	pick      func() (Target, error) // returns the target of the next request; nil if the transport selects it
 	transport *http.Transport
 }
 
-func newRequester(group string, spec plan, picks func() (Target, error),
+func newRequester(group string, spec plan, pick func() (Target, error),
 	dial func(context.Context) (net.Conn, error)) *requester {
-	r := &requester{group: group, spec: spec, picks: picks, transport: &http.Transport{
+	r := &requester{group: group, spec: spec, pick: pick, transport: &http.Transport{
 		DisableKeepAlives: !spec.Reuse, DisableCompression: true,
 		MaxIdleConns: spec.MaxOpen, MaxIdleConnsPerHost: spec.MaxOpen,
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dialReal(ctx, addr) },
@@ -43,8 +43,8 @@ func newRequester(group string, spec plan, picks func() (Target, error),
 			return dialService(ctx, addr)
 		}
 	case (route == RouteGateway || route == RouteAgent) && spec.Reuse:
-		// A client with a pool has an endpoint for each connection, not for each request.
-		r.picks = nil
+		// A client with a connection pool selects an endpoint for each connection, not for each request.
+		r.pick = nil
 		r.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
 	}
 	return r
@@ -52,21 +52,21 @@ func newRequester(group string, spec plan, picks func() (Target, error),
 
 func (r *requester) close() { r.transport.CloseIdleConnections() }
 
-// do sends one request and says what became of it.
+// do sends one request and returns its result.
 func (r *requester) do(ctx context.Context) Record {
 	ctx, cancel := context.WithTimeout(ctx, r.spec.timeout)
 	defer cancel()
 	host := r.spec.Service + "." + r.spec.Namespace
 	addr := host
 	var t Target
-	if r.picks != nil {
+	if r.pick != nil {
 		var err error
-		t, err = r.picks()
+		t, err = r.pick()
 		if err != nil {
-			return failed(ctx, t, err)
+			return failureRecord(ctx, t, err)
 		}
 		if t.Web == "" {
-			return failed(ctx, t, t.refusal())
+			return failureRecord(ctx, t, t.refusal())
 		}
 		addr = t.Web
 		if r.spec.Via == v1alpha1.ViaBases {
@@ -79,41 +79,41 @@ func (r *requester) do(ctx context.Context) Record {
 			}
 		}})
 	}
-	// Built by hand: parsing the same URL again and again is half of the work.
+	// The URL is built by hand: parsing it for each request takes half of the CPU time.
 	req := (&http.Request{
 		Method: http.MethodGet, URL: &url.URL{Scheme: "http", Host: addr, Path: "/" + r.spec.Module}, Host: host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
 	}).WithContext(ctx)
 	resp, err := r.transport.RoundTrip(req)
 	if err != nil {
-		return failed(ctx, t, err)
+		return failureRecord(ctx, t, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
 	if err != nil {
-		o := failed(ctx, t, err)
+		o := failureRecord(ctx, t, err)
 		o.Status = resp.StatusCode
 		return o
 	}
-	return r.judge(t, resp, body)
+	return r.classify(t, resp, body)
 }
 
-// The errors of records whose results have several causes.
+// Errors of records whose Result has several causes.
 const (
-	errorNoListener = "nobody of this base listens any more"
+	errorNoListener = "the base does not listen any more"
 	errorNoBase     = "no base has this address"
-	errorNoHost     = "nobody has this address"
+	errorNoHost     = "no host has this address"
 	errorRefused    = "connection refused"
 	errorReset      = "connection reset"
-	errorCutOff     = "connection closed before the end of the answer"
+	errorCutOff     = "connection closed before the end of the response"
 )
 
-// judge calls a complete answer by its name.
-func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
+// classify returns the record of a complete response.
+func (r *requester) classify(t Target, resp *http.Response, body []byte) Record {
 	status := resp.StatusCode
-	o := recordOf(t)
+	o := newRecord(t)
 	o.Status = status
-	if t.Base == "" { // somebody else has picked it
+	if t.Base == "" { // kube-proxy has selected it
 		o.Base = strings.TrimPrefix(resp.Header.Get(fakebase.HostNameHeader), r.group+"-")
 	}
 	switch {
@@ -128,11 +128,11 @@ func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
 		return o
 	}
 	var a struct{ HostName, Biz, Version string }
-	_ = json.Unmarshal(body, &a) // an answer in another form names no version
+	_ = json.Unmarshal(body, &a) // another response format has no version
 	o.Version = a.Version
 	switch {
 	case t.Host != "" && a.HostName != "" && a.HostName != t.Host:
-		// The base is down, and its port has gone to another one of this machine.
+		// The base is down, and another base of this machine uses its port.
 		o.Result, o.Error, o.Version = Refused, errorNoListener, ""
 	case a.Biz != "" && a.Biz != r.spec.Module:
 		o.Result, o.Error = Other, "module "+a.Biz+" answered instead of "+r.spec.Module
@@ -144,17 +144,17 @@ func (r *requester) judge(t Target, resp *http.Response, body []byte) Record {
 	return o
 }
 
-// failed calls an error by its name. Whatever comes after the deadline is a timeout.
-// The texts have no ports of this machine in them, so that equal failures look equal.
-func failed(ctx context.Context, t Target, err error) Record {
+// failureRecord returns the record of a request that failed with err. Every error after the deadline is a
+// timeout. The texts contain no local ports, so that equal failures have equal texts.
+func failureRecord(ctx context.Context, t Target, err error) Record {
 	var d *DialError
 	if errors.As(err, &d) {
 		t = d.Target
 	}
-	o := recordOf(t)
+	o := newRecord(t)
 	switch {
 	case ctx.Err() != nil, errors.Is(err, syscall.ETIMEDOUT):
-		o.Result, o.Error = Timeout, "no complete answer in time"
+		o.Result, o.Error = Timeout, "no complete response in time"
 	case errors.Is(err, ErrNoEndpoint):
 		o.Result, o.Error = NoEndpoint, err.Error()
 	case t.Closed != "" && errors.Is(err, syscall.ECONNREFUSED):
@@ -169,8 +169,7 @@ func failed(ctx context.Context, t Target, err error) Record {
 		o.Result, o.Error = Reset, errorReset
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		strings.HasSuffix(err.Error(), "server closed idle connection"):
-		// The last one is net/http's, for a connection that ended while the request was
-		// being written; it has no name there.
+		// The last text is of net/http, for a connection that ended while the request was written. It has no exported error.
 		o.Result, o.Error = Reset, errorCutOff
 	default:
 		o.Result, o.Error = Other, err.Error()
@@ -178,4 +177,4 @@ func failed(ctx context.Context, t Target, err error) Record {
 	return o
 }
 
-func recordOf(t Target) Record { return Record{Endpoint: t.IP, Pod: t.Pod, Base: t.Base} }
+func newRecord(t Target) Record { return Record{Endpoint: t.IP, Pod: t.Pod, Base: t.Base} }

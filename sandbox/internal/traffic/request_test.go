@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// Every result, provoked by what a base really does.
+// Each result is caused by the behaviour of a server.
 func TestResults(t *testing.T) {
 	reset := func(c *net.TCPConn) {
 		_ = c.SetLinger(0)
@@ -56,8 +56,8 @@ func TestResults(t *testing.T) {
 			web:  serve(t, answer("h", "root", "1")),
 			want: Record{Result: Other, Status: 200, Version: "1", Error: "root"},
 		},
-		"another base has got the port": {
-			web:  serve(t, answer("somebody", "biz1", "1")),
+		"another base has the port": {
+			web:  serve(t, answer("other", "biz1", "1")),
 			want: Record{Result: Refused, Status: 200, Error: errorNoListener},
 		},
 		"not found":   {web: serve(t, status(404)), want: Record{Result: NotFound, Status: 404, Error: "biz1"}},
@@ -72,9 +72,9 @@ func TestResults(t *testing.T) {
 			want: Record{Result: Other,
 				Error: `net/http: HTTP/1.x transport connection broken: malformed HTTP response "SSH-2.0"`},
 		},
-		"nobody listens": {web: closed(t), want: Record{Result: Refused, Error: errorRefused}},
-		"base is gone":   {web: "", want: Record{Result: Refused, Error: errorNoBase}},
-		"reset":          {web: listen(t, reset), want: Record{Result: Reset, Error: errorReset}},
+		"no listener": {web: closed(t), want: Record{Result: Refused, Error: errorRefused}},
+		"no base":     {web: "", want: Record{Result: Refused, Error: errorNoBase}},
+		"reset":       {web: listen(t, reset), want: Record{Result: Reset, Error: errorReset}},
 		"reset in the answer": {
 			web:  listen(t, say(half, func(c *net.TCPConn) { awaitRead(c); reset(c) })),
 			want: Record{Result: Reset, Status: 200, Error: errorReset},
@@ -87,7 +87,7 @@ func TestResults(t *testing.T) {
 			web:  listen(t, say(half, fin)),
 			want: Record{Result: Reset, Status: 200, Error: errorCutOff},
 		},
-		"silence": {web: listen(t, hang), want: Record{Result: Timeout}},
+		"no answer": {web: listen(t, hang), want: Record{Result: Timeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +123,7 @@ func TestResults(t *testing.T) {
 				if want.Result != OK {
 					lost = append(lost, want)
 					if d := cmp.Diff(want, <-r.lost, cmpopts.IgnoreFields(Record{}, "Due", "Sent", "Done")); d != "" {
-						t.Errorf("told as lost (-want +got):\n%s", d)
+						t.Errorf("reported lost request (-want +got):\n%s", d)
 					}
 				}
 				if d := cmp.Diff(lost, end.LostRequests,
@@ -138,8 +138,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// awaitRead blocks until the other side has read what was sent: a reset overtakes
-// what is on its way.
+// awaitRead blocks until the other side has read all data, because a reset discards unread data.
 func awaitRead(c *net.TCPConn) {
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	_, _ = c.Read(make([]byte, 1))
@@ -154,8 +153,8 @@ func TestNoBaseMatches(t *testing.T) {
 	}
 }
 
-// Every base that matches gets its turn, also one that is down, and one that comes later.
-func TestBasesTakeTurns(t *testing.T) {
+// Matching bases are used in turn, including bases that are down and bases added later.
+func TestBasesAreUsedRoundRobin(t *testing.T) {
 	r := newRig(t)
 	web := serve(t, answer("", "biz1", "1"))
 	named := func(base string) Target { return Target{IP: base, Base: base, Web: web} }
@@ -166,15 +165,15 @@ func TestBasesTakeTurns(t *testing.T) {
 	if d := cmp.Diff(map[Result]int{OK: 6, Refused: 3}, end.Results); d != "" {
 		t.Errorf("results (-want +got):\n%s", d)
 	}
-	turn := turn{names: []string{"*"}}
+	bases := &roundRobin{names: []string{"*"}}
 	var got []string
 	for i := range 6 {
-		b, err := turn.next(list[:2+i/3]) // one more from the fourth on
+		b, err := bases.next(list[:2+i/3]) // a third base from the fourth call on
 		check.Must(t, err)
 		got = append(got, b.Base)
 	}
 	if d := cmp.Diff([]string{"new-1", "new-2", "new-1", "new-1", "new-2", "news-1"}, got); d != "" {
-		t.Errorf("turns (-want +got):\n%s", d)
+		t.Errorf("order (-want +got):\n%s", d)
 	}
 }
 

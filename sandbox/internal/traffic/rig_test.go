@@ -18,9 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = check.Patience
+// patience is also the timeout of requests, which is limited.
+const patience = min(check.Patience, maxTimeout)
 
-// bases are Targets that tests fill.
+// bases are Targets that tests set.
 type bases struct{ list atomic.Pointer[[]Target] }
 
 func (b *bases) set(list ...Target) { b.list.Store(&list) }
@@ -48,7 +49,7 @@ type rig struct {
 	gateway   *Gateway
 	generator *Generator
 	lost      chan Record
-	external  string // where a base outside the sandbox takes commands
+	external  string // address for commands of a base outside the sandbox
 }
 
 func newRig(t testing.TB) *rig {
@@ -65,42 +66,42 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// eventually looks again and again until there is nothing to complain about.
+// eventually retries look until it returns nil.
 func eventually(t testing.TB, look func() error) {
 	t.Helper()
 	check.Eventually(t, patience, look)
 }
 
-// run sends a stream to its own end.
-func (r *rig) run(t testing.TB, spec Spec) *End {
+// run starts a stream and waits until it has reached its limit.
+func (r *rig) run(t testing.TB, spec Spec) *StreamResult {
 	t.Helper()
-	check.Must(t, r.generator.Begin(t.Context(), "g", spec))
+	check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
 // finish waits for the end of a stream.
-func (r *rig) finish(t testing.TB, name string) *End {
+func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	t.Helper()
 	s, err := r.generator.find("g", name)
 	check.Must(t, err)
 	select {
 	case <-s.done:
 	case <-time.After(patience):
-		t.Fatalf("the stream does not end: %+v", s.summary())
+		t.Fatalf("the stream has not ended: %+v", s.summary())
 	}
 	end, err := r.generator.Stop(t.Context(), "g", name)
 	check.Must(t, err)
 	return end
 }
 
-// answer makes a base that answers in the form of fakebase.
+// answer handles requests and responds as fakebase.
 func answer(host, biz, version string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"base":"id","hostName":%q,"biz":%q,"version":%q,"request":1}`, host, biz, version)
 	}
 }
 
-// status makes a base that answers with a status.
+// status handles requests and responds with a status.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
@@ -115,8 +116,7 @@ func serve(t testing.TB, h http.Handler) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// listen returns the address of a listener whose connections a function gets, after
-// the request has arrived.
+// listen returns the address of a listener. It calls a function for each connection after the request has arrived.
 func listen(t testing.TB, use func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +138,7 @@ func listen(t testing.TB, use func(*net.TCPConn)) string {
 	return l.Addr().String()
 }
 
-// closed returns an address where nobody listens.
+// closed returns an address without a listener.
 func closed(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +147,7 @@ func closed(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// spec makes a Spec of the parts that tests vary.
+// spec returns a Spec with the values that differ between tests.
 func spec(name string, rate, total int, change ...func(*Spec)) Spec {
 	s := Spec{Total: total}
 	s.Name, s.Via, s.Module, s.Rate = name, v1alpha1.ViaBases, "biz1", &rate

@@ -12,23 +12,23 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// backend is a Service as a client meets it.
+// backend is a Service as a client sees it.
 type backend struct {
 	ports []backendPort
-	// affinity is how long a client stays with its endpoint; 0 = not at all.
+	// affinity is how long a client keeps its endpoint; 0 = no session affinity.
 	affinity time.Duration
 }
 
 type backendPort struct {
 	name, number, target string
-	endpoints            []endpoint // that may be picked
-	unresolved           bool       // no Pod behind the Service has a port with the name of target
+	endpoints            []endpoint // among which clients are distributed
+	unresolved           bool       // target is a name, and no Pod of the Service has a port with this name
 	headless             bool       // the Service has no address, so its ports are not translated
 }
 
-// dialled returns the port to which a client connects at an endpoint, if it asks for a port by name, number or
-// target. A client of a headless Service connects to the number that it uses, or to the number that the DNS SRV
-// record has for a port name.
+// dialled returns the port to which a client connects at an endpoint if it requests a port by name, number or
+// target. A client of a headless Service connects to the number that it requests, or to the number in the DNS
+// SRV record of a port name.
 func (p *backendPort) dialled(e endpoint, asked string) string {
 	_, err := strconv.Atoi(asked)
 	switch {
@@ -48,7 +48,7 @@ type endpoint struct {
 	ready, serving, terminating bool
 }
 
-// port finds a port by name, number or target; empty = the first.
+// port returns a port by name, number or target; empty = the first port.
 func (b *backend) port(p string) (*backendPort, bool) {
 	for i := range b.ports {
 		c := &b.ports[i]
@@ -64,9 +64,9 @@ func (b *backend) port(p string) (*backendPort, bool) {
 	return nil, false
 }
 
-// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]: the ready endpoints, or else those
-// that serve while they terminate. A headless Service has only its ready endpoints, as in DNS. Traffic policies and
-// hints are ignored, because the client has no Node and no zone.
+// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]: all ready endpoints, or if
+// there are none, the endpoints that are serving and terminating. A headless Service has only its ready
+// endpoints, as in DNS. Traffic policies and hints are ignored, because the client has no Node and no zone.
 func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *backend {
 	b := &backend{}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
@@ -98,11 +98,10 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *bac
 	return b
 }
 
-// endpointsOf collects the endpoints of a port, one for each address, in the order
-// of their addresses.
+// endpointsOf returns the endpoints of a port, one for each address, sorted by address.
 //
-// Pods of one base share an address. If both the old and the new one are endpoints, kube-proxy prefers one that does
-// not terminate, and otherwise the result is undefined. Here a ready one is preferred then.
+// Pods of one base share an address. If the old and the new Pod are both endpoints, kube-proxy prefers one that
+// does not terminate; otherwise its choice is undefined. In that case endpointsOf prefers a ready one.
 func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {
@@ -141,8 +140,8 @@ func supersedes(n, old endpoint) bool {
 	return !n.terminating && (old.terminating || n.ready || !old.ready)
 }
 
-// portOf returns the number that a port of a Service has at the endpoints of a slice; empty = the slice
-// does not have the port.
+// portOf returns the number of a Service port at the endpoints of a slice; empty if the slice does not have the
+// port.
 func portOf(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) string {
 	for _, q := range s.Ports {
 		if q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&

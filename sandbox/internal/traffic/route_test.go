@@ -26,7 +26,7 @@ func service(change ...func(*corev1.ServiceSpec)) *corev1.Service {
 	return s
 }
 
-// slice holds endpoints for the port http; each is IP, Pod and conditions.
+// slice returns an EndpointSlice for the port http. Each endpoint has an IP, a Pod and conditions.
 func slice(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
@@ -129,8 +129,8 @@ func TestWhichEndpointsCount(t *testing.T) {
 	}
 }
 
-// Each port of a Service has its own number at the endpoints, which may differ between Pods. A name that no
-// Pod has gives no endpoint.
+// The port number of an endpoint may differ between the ports of a Service and between Pods. A port name that no
+// Pod has results in no endpoints.
 func TestPortsOfEndpoints(t *testing.T) {
 	svc := service(func(s *corev1.ServiceSpec) {
 		s.Ports = append(s.Ports, corev1.ServicePort{Name: "plain", Port: 82, TargetPort: intstr.FromInt32(9999)})
@@ -158,11 +158,11 @@ func TestPortsOfEndpoints(t *testing.T) {
 	}
 }
 
-// A client of a headless Service connects to the port that it names by its number: nothing translates it.
+// A client of a headless Service connects to the requested port number, because the number is not translated.
 func TestPortsOfAHeadlessService(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
-		want    map[string]string // port of the endpoint, by the port that the client asks for
+		want    map[string]string // endpoint port by requested port
 	}{
 		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
 		"headless": {corev1.ClusterIPNone,

@@ -10,47 +10,47 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reachPause is between two attempts to reach a Service that nobody serves yet.
-const reachPause = 10 * time.Millisecond
+// reachInterval is the time between two attempts to reach a Service without endpoints.
+const reachInterval = 10 * time.Millisecond
 
-// errRejected is what an address of a Service without endpoints gives: kube-proxy
-// answers in their place.
+// errRejected is the error of a connection to a Service without endpoints, which kube-proxy rejects.
 var errRejected = fmt.Errorf("%w: kube-proxy rejects connections to the Service", ErrNoEndpoint)
 
-// ClusterAddress returns the IP:port of a port of a Service in its cluster. port is a name, number or target; empty =
-// the first. A Service without an address is an error, because kube-proxy does not serve it.
+// ClusterAddress returns the IP:port of a Service port in its cluster. port is a name, a number or a target
+// port; empty = the first port. A Service without a cluster IP is an error, because kube-proxy does not serve
+// it.
 func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	name := svc.Namespace + "/" + svc.Name
 	switch svc.Spec.ClusterIP {
 	case corev1.ClusterIPNone:
 		return "", fmt.Errorf(
-			"kube-proxy does not serve Service %s, which is headless: give it an address of its own, or send via: bases", name)
+			"kube-proxy does not serve the headless Service %s; give it a clusterIP, or use via: bases", name)
 	case "":
-		return "", fmt.Errorf("kube-proxy does not serve Service %s, which has no address in the cluster", name)
+		return "", fmt.Errorf("kube-proxy does not serve Service %s: it has no clusterIP", name)
 	}
 	p, ok := backendOf(svc, nil).port(port)
 	if !ok {
-		return "", fmt.Errorf("there is no port %q in Service %s", port, name)
+		return "", fmt.Errorf("Service %s has no port %q", name, port)
 	}
 	return net.JoinHostPort(svc.Spec.ClusterIP, p.number), nil
 }
 
-// dialService connects to a Service at its address. The error wraps ErrNoEndpoint when
-// kube-proxy has rejected the connection, which a client sees as a refusal.
+// dialService connects to the address of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected
+// the connection. A client sees such a rejection as a refused connection.
 func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	var rejected rejection
 	d := dialer
 	d.Control = func(_, _ string, c syscall.RawConn) error { return rejected.watch(c) }
 	c, err := dialWith(ctx, &d, addr)
-	if rejected.end() && err != nil {
+	if rejected.detected() && err != nil {
 		return nil, errRejected
 	}
 	return c, err
 }
 
-// reach waits until the module answers at the address of its Service, or ctx ends. kube-proxy applies its rules shortly
-// after the endpoints change; before that, the address leads out of the cluster.
-func (r *requester) reach(ctx context.Context) {
+// waitReachable blocks until the module answers at the address of its Service, or ctx ends. kube-proxy applies
+// its rules shortly after the endpoints change. Before that, packets to the address leave the cluster.
+func (r *requester) waitReachable(ctx context.Context) {
 	defer r.close()
 	for {
 		switch r.do(ctx).Result {
@@ -58,7 +58,7 @@ func (r *requester) reach(ctx context.Context) {
 			return
 		}
 		select {
-		case <-time.After(reachPause):
+		case <-time.After(reachInterval):
 		case <-ctx.Done():
 			return
 		}

@@ -12,42 +12,42 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Bounds of a stream. One that runs into the last two ends by itself and says so.
+// Limits of a stream. A stream that reaches MaxDuration or MaxTotal stops, and its Summary has a Note.
 const (
 	maxRate    = 5000
 	maxTimeout = time.Minute
-	// DefaultDuration is how long a stream runs unless told, MaxDuration at most, MaxTotal how many
-	// requests it sends: somebody has forgotten it.
+	// DefaultDuration is the default run time of a stream, MaxDuration the longest run time, and MaxTotal the
+	// maximum number of requests. They stop forgotten streams.
 	DefaultDuration = 15 * time.Minute
 	MaxDuration     = 24 * time.Hour
 	MaxTotal        = 2_000_000
-	// MaxOpen is the maximum number of open requests. Each uses two files of the process. Further requests are not sent,
-	// and are lost with the result Other.
+	// MaxOpen is the maximum number of open requests. Each request uses two file descriptors. Further requests
+	// are not sent and are lost with the result Other.
 	MaxOpen = 4096
-	// MaxLost is how many lost requests of a stream are told one by one.
+	// MaxLost is the maximum number of lost requests of a stream that are reported one by one.
 	MaxLost = 1000
 )
 
-// Spec says what a stream sends, and where. It goes over the control API.
+// Spec defines a stream: the requests, their target and their limits. It is part of the control API.
 type Spec struct {
-	// Traffic as a scenario writes it, without expressions; Judge is left to the
-	// caller. Zero values mean its defaults.
+	// Traffic as in a scenario, without expressions. Judge is ignored: the caller evaluates the result. Zero
+	// values mean the defaults of a scenario.
 	v1alpha1.Traffic `json:",inline"`
 	// Namespace of the Service, with ViaService.
 	Namespace string `json:"namespace,omitempty"`
 	// Address is the IP:port of the Service in its cluster, with ViaService. kube-proxy selects the endpoint. Default:
 	// the gateway selects it.
 	Address string `json:"address,omitempty"`
-	// Inside says that the stream is sent from within the cluster to bases there, and told which
-	// there are. Default: it is sent from this machine, or to an Address.
+	// Inside means that the stream is sent from within the cluster to bases there, and that its sender receives
+	// the list of targets. Default: the stream is sent from this machine, or to Address.
 	Inside bool `json:"inside,omitempty"`
-	// Seed makes the choice of endpoints repeatable. Default: that of the gateway.
+	// Seed makes the choice of endpoints repeatable. Default: the random source of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
-	// Duration and Total bound the stream. Default: DefaultDuration and MaxTotal; at most: MaxDuration
-	// and MaxTotal.
+	// Duration and Total limit the stream. Default: DefaultDuration and MaxTotal; at most MaxDuration and
+	// MaxTotal.
 	Duration time.Duration `json:"duration,omitempty"`
 	Total    int           `json:"total,omitempty"`
-	// MaxOpen bounds the requests without an answer. Default, and at most: MaxOpen.
+	// MaxOpen limits the requests without an answer. Default and maximum: MaxOpen.
 	MaxOpen int `json:"maxOpen,omitempty"`
 }
 
@@ -58,7 +58,7 @@ type plan struct {
 	timeout time.Duration
 }
 
-// plan fills the defaults in and reports every mistake.
+// plan fills in the defaults and returns all mistakes as one error.
 func (s Spec) plan() (plan, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
@@ -73,14 +73,14 @@ func (s Spec) plan() (plan, error) {
 	switch s.Via {
 	case v1alpha1.ViaService:
 		if s.Service == "" || s.Namespace == "" {
-			errs = append(errs, errors.New("service and namespace are needed via service"))
+			errs = append(errs, errors.New("service and namespace are required for via: service"))
 		}
 		if _, err := netip.ParseAddrPort(s.Address); s.Address != "" && err != nil {
-			errs = append(errs, fmt.Errorf("address %q is no IP:port", s.Address))
+			errs = append(errs, fmt.Errorf("address %q is not an IP:port", s.Address))
 		}
 	case v1alpha1.ViaBases:
 	default:
-		errs = append(errs, fmt.Errorf("via is %q; it is service or bases", s.Via))
+		errs = append(errs, fmt.Errorf("via is %q: use %s or %s", s.Via, v1alpha1.ViaService, v1alpha1.ViaBases))
 	}
 	errs = append(errs,
 		within("rate", p.rate, 1, maxRate), within("timeout", p.timeout, time.Millisecond, maxTimeout),
@@ -92,13 +92,13 @@ func (s Spec) plan() (plan, error) {
 	return p, nil
 }
 
-// Complete fills the defaults in, and reports every mistake.
+// Complete returns the Spec with its defaults, and all mistakes as one error.
 func (s Spec) Complete() (Spec, error) {
 	p, err := s.plan()
 	return p.Spec, err
 }
 
-// Route is what leads the requests to a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
+// Route returns how requests reach a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 func (s Spec) Route() string {
 	switch {
 	case s.Via == v1alpha1.ViaBases:
@@ -121,12 +121,12 @@ func orDefault[T comparable](field *T, value T) {
 
 func within[T int | time.Duration](name string, v, least, most T) error {
 	if v < least || v > most {
-		return fmt.Errorf("%s is %v; it is %v to %v", name, v, least, most)
+		return fmt.Errorf("%s is %v: use a value from %v to %v", name, v, least, most)
 	}
 	return nil
 }
 
-// due is when a request, counted from 0, is to be sent, from the start.
+// due returns the time from the start of the stream at which request n, counted from 0, is sent.
 func (p *plan) due(n int) time.Duration {
 	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

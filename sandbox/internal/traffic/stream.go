@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// stream is an open loop: requests are sent when they are due, whatever has become
-// of those before.
+// stream is an open loop: requests are sent when they are due, whether or not earlier requests have been
+// answered.
 type stream struct {
 	spec plan
 	do   func(context.Context) Record
-	// lost is told of the first MaxLost requests that were lost, concurrently.
-	lost func(Record)
-	told *choices // nil = the stream follows Services or bases itself
+	// lost is called concurrently for the first MaxLost lost requests; nil = they are only counted.
+	lost   func(Record)
+	pushed *pushedTargets // nil if the stream uses the gateway or Targets
 
-	ledger *ledger
-	open   atomic.Int64
-	stop   context.CancelFunc // no further requests
-	cut    context.CancelFunc // and none of those that are open
-	done   chan struct{}      // closed when every request has its fate
+	log  *requestLog
+	open atomic.Int64
+	stop context.CancelFunc // sends no further requests
+	cut  context.CancelFunc // also cancels open requests
+	done chan struct{}      // closed when every request has a result
 
 	mu    sync.Mutex
 	note  string
 	ended time.Time
 }
 
-// newStream starts a stream at once. It ends by stop, by its bounds, or with ctx.
+// newStream starts a stream immediately. The stream ends with stop, at one of its limits, or with ctx.
 func newStream(ctx context.Context, spec plan, do func(context.Context) Record, lost func(Record)) *stream {
-	s := &stream{spec: spec, do: do, lost: lost, ledger: newLedger(time.Now()), done: make(chan struct{})}
+	s := &stream{spec: spec, do: do, lost: lost, log: newRequestLog(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
 	var pacing context.Context
 	pacing, s.stop = context.WithCancel(ctx)
@@ -38,7 +38,7 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) Record, 
 		defer close(s.done)
 		defer s.cut()
 		var wg sync.WaitGroup
-		s.pace(pacing, func(n int) { wg.Go(func() { s.one(ctx, n) }) })
+		s.pace(pacing, func(n int) { wg.Go(func() { s.sendOne(ctx, n) }) })
 		s.mu.Lock()
 		s.ended = time.Now()
 		s.mu.Unlock()
@@ -47,20 +47,20 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) Record, 
 	return s
 }
 
-// pace calls send for each request when it is due. It never waits for anything else:
-// after a delay of the machine it sends at once what is overdue.
+// pace calls send for each request when it is due. It waits for nothing else: after a delay of the machine it
+// sends all overdue requests immediately.
 func (s *stream) pace(ctx context.Context, send func(n int)) {
-	start := s.ledger.start
+	start := s.log.start
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for n := 0; ; n++ {
 		due := s.spec.due(n)
 		switch {
 		case n == s.spec.Total:
-			s.say(fmt.Sprintf("stopped by itself after %d requests", n))
+			s.setNote(fmt.Sprintf("stopped at its limit of %d requests", n))
 			return
 		case due >= s.spec.Duration:
-			s.say(fmt.Sprintf("stopped by itself after %v", s.spec.Duration))
+			s.setNote(fmt.Sprintf("stopped at its limit of %v", s.spec.Duration))
 			return
 		}
 		if wait := time.Until(start.Add(due)); wait > 0 {
@@ -73,38 +73,38 @@ func (s *stream) pace(ctx context.Context, send func(n int)) {
 		} else if ctx.Err() != nil {
 			return
 		}
-		send(s.ledger.begin(due))
+		send(s.log.begin(due))
 	}
 }
 
-func (s *stream) say(note string) {
+func (s *stream) setNote(note string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note = note
 }
 
-// one sends one request and records its result.
-func (s *stream) one(ctx context.Context, n int) {
+// sendOne sends request n and records its result.
+func (s *stream) sendOne(ctx context.Context, n int) {
 	sent := time.Now()
 	var r Record
 	if s.open.Add(1) > int64(s.spec.MaxOpen) {
-		r = Record{Result: Other, Error: fmt.Sprintf("not sent: %d requests wait for their answers", s.spec.MaxOpen)}
+		r = Record{Result: Other, Error: fmt.Sprintf("not sent: %d requests are open", s.spec.MaxOpen)}
 	} else {
 		r = s.do(ctx)
 	}
 	s.open.Add(-1)
 	if ctx.Err() != nil {
-		return // cut off: the result is unknown
+		return // the request was cancelled, so its result is unknown
 	}
 	r.Sent, r.Done = sent, time.Now()
-	r, lost := s.ledger.finish(n, r)
+	r, lost := s.log.finish(n, r)
 	if r.Result != OK && lost <= MaxLost && s.lost != nil {
 		s.lost(r)
 	}
 }
 
 func (s *stream) summary() Summary {
-	sum := s.ledger.summary()
+	sum := s.log.summary()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sum.Name, sum.Route, sum.Note, sum.Ended = s.spec.Name, s.spec.Route(), s.note, s.ended

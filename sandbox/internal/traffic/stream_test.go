@@ -24,8 +24,8 @@ func planned(t *testing.T, s Spec) plan {
 	return p
 }
 
-// The loop is open: answers that take 3 s, or never come, delay nothing.
-func TestNothingWaitsForAnswers(t *testing.T) {
+// The loop is open: slow answers do not delay later requests.
+func TestRequestsAreSentWhenDue(t *testing.T) {
 	for name, answerTime := range map[string]time.Duration{"quick": 0, "slow": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 					t.Errorf("took %v, want %v", took, want)
 				}
 				n := 0
-				for r := range s.ledger.all() {
+				for r := range s.log.all() {
 					due := start.Add(time.Duration(n) * time.Second / 300)
 					if !r.Due.Equal(due) || !r.Sent.Equal(due) || r.Done.Sub(r.Sent) != answerTime {
 						t.Fatalf("request %d: due %v, sent %v, done %v; want %v", n, r.Due, r.Sent, r.Done, due)
@@ -62,7 +62,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 					!strings.Contains(s.summary().Note, "3000") {
 					t.Errorf("%d records, summary (-want +got):\n%s", n, d)
 				}
-				seconds := s.ledger.seconds()
+				seconds := s.log.seconds()
 				for i, sec := range seconds {
 					if d := cmp.Diff(
 						Second{Start: start.Add(time.Duration(i) * time.Second), Sent: 300,
@@ -76,7 +76,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 				for length, want := range map[time.Duration]time.Duration{6 * time.Second: 10 * time.Millisecond,
 					10 * time.Second: 20 * time.Millisecond, 5 * time.Minute: 500 * time.Millisecond,
 					301 * time.Second: 0} {
-					width, bins := s.ledger.bins(length)
+					width, bins := s.log.bins(length)
 					sent := 0
 					for i, b := range bins {
 						sent += b.Sent
@@ -95,7 +95,7 @@ func TestNothingWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// Requests beyond the bound are not sent, and are lost.
+// Requests beyond MaxOpen are not sent, and are lost.
 func TestTooManyOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
@@ -108,18 +108,18 @@ func TestTooManyOpenRequests(t *testing.T) {
 		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do,
 			func(Record) { lost.Add(1) })
 		<-s.done
-		// Half of each second's ten find a place, in turn.
+		// Of the ten requests per second, five can be sent.
 		if d := cmp.Diff(map[Result]int{OK: 10, Other: 10}, s.summary().Results); d != "" || sent.Load() != 10 ||
 			lost.Load() != 10 {
-			t.Errorf("sent %d, told %d lost, results (-want +got):\n%s", sent.Load(), lost.Load(), d)
+			t.Errorf("sent %d, reported %d lost, results (-want +got):\n%s", sent.Load(), lost.Load(), d)
 		}
-		if got := s.ledger.lost()[0].Error; !strings.Contains(got, "5 requests") {
+		if got := s.log.lost()[0].Error; !strings.Contains(got, "5 requests") {
 			t.Errorf("error %q", got)
 		}
 	})
 }
 
-func TestStreamEndsByItself(t *testing.T) {
+func TestStreamStopsAtItsDurationLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t.Context(), planned(t, spec("s", 1, 0)),
 			func(context.Context) Record { return Record{Result: OK} }, nil)
@@ -132,20 +132,20 @@ func TestStreamEndsByItself(t *testing.T) {
 	})
 }
 
-// Only the first thousand are told, all are counted.
-func TestLostRequestsAreToldUpToABound(t *testing.T) {
+// Only the first 1000 lost requests are reported. All are counted.
+func TestReportedLostRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told atomic.Int64
+		var reported atomic.Int64
 		do := func(context.Context) Record { return Record{Result: Refused} }
-		s := newStream(t.Context(), planned(t, spec("s", 5000, 5000)), do, func(Record) { told.Add(1) })
+		s := newStream(t.Context(), planned(t, spec("s", 5000, 5000)), do, func(Record) { reported.Add(1) })
 		<-s.done
-		if sum := s.summary(); sum.Lost != 5000 || told.Load() != MaxLost || len(s.ledger.lost()) != MaxLost {
-			t.Errorf("lost %d, told %d, listed %d", sum.Lost, told.Load(), len(s.ledger.lost()))
+		if sum := s.summary(); sum.Lost != 5000 || reported.Load() != MaxLost || len(s.log.lost()) != MaxLost {
+			t.Errorf("lost %d, reported %d, listed %d", sum.Lost, reported.Load(), len(s.log.lost()))
 		}
 	})
 }
 
-// Stop waits for what is open; Drop does not.
+// Stop waits for open requests, Drop does not.
 func TestStopAndDrop(t *testing.T) {
 	r := newRig(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -159,14 +159,14 @@ func TestStopAndDrop(t *testing.T) {
 	begin := func(name string) {
 		t.Helper()
 		spec.Name = name
-		check.Must(t, r.generator.Begin(t.Context(), "g", spec))
+		check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 		<-arrived
 	}
 	begin("s")
-	if err := r.generator.Begin(t.Context(), "g", spec); !errors.Is(err, ErrStreamExists) {
-		t.Errorf("a second stream of the name gave %v", err)
+	if err := r.generator.StartStream(t.Context(), "g", spec); !errors.Is(err, ErrStreamExists) {
+		t.Errorf("a second stream with the same name returned %v", err)
 	}
-	ended := make(chan *End, 1)
+	ended := make(chan *StreamResult, 1)
 	go func() {
 		end, err := r.generator.Stop(t.Context(), "g", "s")
 		if err != nil {
@@ -207,21 +207,21 @@ func TestStopAndDrop(t *testing.T) {
 		t.Errorf("dropped: %+v", sum)
 	}
 	if _, err := r.generator.Stop(t.Context(), "g", "u"); !errors.Is(err, ErrNoStream) {
-		t.Errorf("stopping a dropped stream gave %v", err)
+		t.Errorf("stopping a dropped stream returned %v", err)
 	}
 	if len(r.generator.Summaries("g")) != 0 {
 		t.Error("dropped streams are still listed")
 	}
 }
 
-func TestSpecIsChecked(t *testing.T) {
+func TestInvalidSpecReturnsAllErrors(t *testing.T) {
 	s := spec("x", 6000, -1, timeout(time.Hour))
 	s.Via, s.Module = "air", ""
 	_, err := s.plan()
 	lines := strings.SplitN(fmt.Sprint(err)+strings.Repeat("\n", 5), "\n", 6)
 	for i, names := range []string{`"x" module`, `via "air" service bases`, "rate 6000 1 5000",
 		"timeout 1h0m0s 1ms 1m0s", "total -1 1 2000000"} {
-		check.Names(t, lines[i], names)
+		check.ContainsWords(t, lines[i], names)
 	}
 	s = Spec{}
 	s.Module = "m"
@@ -231,17 +231,17 @@ func TestSpecIsChecked(t *testing.T) {
 	}
 }
 
-// A reference request without an answer counts as a delay, too: a stream may end before the answer comes.
-func TestReferenceRequestDelaysAStream(t *testing.T) {
+// A pending reference request counts as a delay, because a stream may end before the answer arrives.
+func TestLateIncludesReferenceRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLedger(time.Now())
+		l := newRequestLog(time.Now())
 		sent := time.Now()
-		l.measure(sent)
+		l.referenceSent(sent)
 		time.Sleep(3 * time.Second)
 		if late := l.summary().Late; late != 3*time.Second {
 			t.Errorf("late without an answer is %v, want 3s", late)
 		}
-		l.measured(sent, time.Now())
+		l.referenceDone(sent, time.Now())
 		time.Sleep(time.Minute)
 		if late := l.summary().Late; late != 3*time.Second {
 			t.Errorf("late after the answer is %v, want 3s", late)

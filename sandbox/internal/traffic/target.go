@@ -9,30 +9,29 @@ import (
 	"syscall"
 )
 
-// Target is a base that a request goes to.
+// Target is the base that a request is sent to.
 type Target struct {
 	// IP is the address of the base in Kubernetes.
 	IP string
-	// Pod behind the endpoint that was picked; empty when no Pod was asked.
+	// Pod behind the endpoint that was picked; empty if the request does not use a Service.
 	Pod string
-	// Base is its name in reports, such as base-1.
+	// Base is the name of the base in reports, such as base-1.
 	Base string
-	// Host is the host name that it answers with; empty = any will do.
+	// Host is the host name in its responses; empty = any.
 	Host string
-	// Web and Arklet are host:port of its listeners on this machine, for modules and
-	// for commands; empty = it has none.
+	// Web and Arklet are host:port of its local listeners for modules and for commands; empty = none.
 	Web    string
 	Arklet string
-	// ArkletPort is the port at IP on which the base takes commands.
+	// ArkletPort is the port at IP for commands.
 	ArkletPort string
-	// Port is the port at IP on which the base serves modules. Default: every port.
+	// Port is the port at IP for modules. Default: every port.
 	Port string
-	// Closed is the port that a request asked for, if the base does not listen there; Web is empty then.
+	// Closed is the requested port, if the base does not listen on it; Web is empty then.
 	Closed string
 }
 
-// On returns the target for a connection to a port at its IP: Web is the listener of that port. An empty port means
-// the module port.
+// On returns the target of a connection to a port at its IP: Web becomes the listener of that port. An empty
+// port means the module port.
 func (t Target) On(port string) Target {
 	if port == "" || port == t.Port {
 		return t
@@ -54,17 +53,16 @@ func (t Target) refusal() error {
 		syscall.ECONNREFUSED)
 }
 
-// Targets knows the bases. Its methods may be called concurrently and are called
-// for each request: they must be quick.
+// Targets finds bases. Its methods may be called concurrently. They are called for each request, so they must
+// be fast.
 type Targets interface {
 	// ByIP returns the base with an address.
 	ByIP(ip string) (Target, bool)
-	// Group returns the bases of a run, the oldest first, those that are down too.
-	// Nobody changes the list afterwards.
+	// Group returns the bases of a group, oldest first, including bases that are down. The list is immutable.
 	Group(group string) []Target
 }
 
-// DialError says that no connection came about. It wraps the reason.
+// DialError is the error of a connection that was not established. It wraps the reason.
 type DialError struct {
 	// Target that was picked.
 	Target Target
@@ -81,22 +79,22 @@ func (e *DialError) Error() string {
 // Unwrap returns the reason.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// errNoBase is what an address gives behind which nothing runs: as if nobody
-// listened there.
+// errNoBase is the error for an address without a base. It wraps ECONNREFUSED, as for an address without a
+// listener.
 var errNoBase = fmt.Errorf("no base has this address: %w", syscall.ECONNREFUSED)
 
-// conn is a connection that knows where it leads.
+// conn is a connection with its target.
 type conn struct {
 	net.Conn
 	target Target
 }
 
-// dialer has no keep-alive probes: each would cost a system call, and no
-// connection here is idle for that long.
+// dialer sends no keepalive probes: each would need a system call, and no connection here is idle for that
+// long.
 var dialer = net.Dialer{KeepAlive: -1}
 
-// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections a second,
-// TIME_WAIT would use up the ports.
+// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections per
+// second, connections in TIME_WAIT would use up the ports.
 func dialReal(ctx context.Context, addr string) (net.Conn, error) {
 	return dialWith(ctx, &dialer, addr)
 }
@@ -107,13 +105,13 @@ func dialWith(ctx context.Context, d *net.Dialer, addr string) (net.Conn, error)
 		return nil, err
 	}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // fails only on a connection that is gone already
+		_ = tcp.SetLinger(0) // fails only on a connection that has already ended
 	}
 	return c, nil
 }
 
-// matches reports whether a base is meant: by its name, by the name of its set, or by *.
-// No names mean all.
+// matches reports whether names contains a base: by its name, by the name of its set, or by *. An empty list
+// contains every base.
 func matches(names []string, base string) bool {
 	for _, name := range names {
 		if name == "*" || name == base {

@@ -1,4 +1,4 @@
-// Package valve stops what passes through connections and lets it go on, without closing them.
+// Package valve pauses and resumes connections without closing them.
 package valve
 
 import (
@@ -7,17 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Valve holds up everything that passes through its connections while it is shut; the connections
-// stay. To their other ends it looks as if the process had been stopped.
+// Valve pauses all data of its connections while it is shut. The connections stay open. Their peers see them as
+// if this process were stopped.
 type Valve struct {
 	held    func()
-	shut    atomic.Bool // changed under mu; every packet passes, so it is read without
+	shut    atomic.Bool // changed under mu; read without mu for every packet
 	mu      sync.Mutex
 	changed sync.Cond
 }
 
-// New returns a valve that is open. held is called each time something has to wait, by whoever waits
-// then; nil = nobody is told.
+// New returns an open valve. held is called by each Read or Write that has to wait; nil = no callback.
 func New(held func()) *Valve {
 	if held == nil {
 		held = func() {}
@@ -35,18 +34,18 @@ func (v *Valve) Set(shut bool) {
 	v.changed.Broadcast()
 }
 
-// Through returns conn as it is behind the valve.
+// Through returns a connection whose data passes the valve.
 func (v *Valve) Through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
 
-// valved is a connection behind a valve.
+// valved is a connection whose data passes a valve.
 type valved struct {
 	net.Conn
 	valve  *Valve
 	closed bool // guarded by valve.mu
 }
 
-// pass waits until the valve is open or the connection closed.
-func (c *valved) pass() error {
+// wait blocks until the valve is open or the connection is closed.
+func (c *valved) wait() error {
 	if !c.valve.shut.Load() {
 		return nil
 	}
@@ -62,24 +61,24 @@ func (c *valved) pass() error {
 	return nil
 }
 
-// Read holds back what came, and news of the end too, while the valve is shut.
+// Read holds back received data and errors while the valve is shut.
 func (c *valved) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if closed := c.pass(); closed != nil {
+	if closed := c.wait(); closed != nil {
 		return 0, closed
 	}
 	return n, err
 }
 
-// Write waits while the valve is shut.
+// Write blocks while the valve is shut.
 func (c *valved) Write(p []byte) (int, error) {
-	if err := c.pass(); err != nil {
+	if err := c.wait(); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
 }
 
-// Close closes at once.
+// Close closes the connection immediately, even if the valve is shut.
 func (c *valved) Close() error {
 	c.valve.mu.Lock()
 	c.closed = true

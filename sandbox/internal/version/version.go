@@ -1,4 +1,4 @@
-// Package version tells of which version this program is. The linker of make build sets it.
+// Package version has the version of this binary. The linker sets it in make build.
 package version
 
 import (
@@ -7,14 +7,14 @@ import (
 	"runtime/debug"
 )
 
-// What the linker sets; empty in other builds.
+// Set by the linker; empty in other builds.
 var koupsandbox, commit, kubernetes string
 
-// Of is the version of koupsandbox, such as "v1.2.3".
-func Of() string { return koupsandbox }
+// String returns the version of koupsandbox, such as "v1.2.3".
+func String() string { return koupsandbox }
 
-// OfModule is the version of the module that go install or go build found; empty if they found none.
-func OfModule() string {
+// ModuleVersion returns the module version that go install or go build has recorded; empty if there is none.
+func ModuleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
@@ -22,24 +22,24 @@ func OfModule() string {
 	return info.Main.Version
 }
 
-// Commit is what was built; empty if nothing tells.
+// Commit returns the commit of the build; empty if unknown.
 func Commit() string { return commit }
 
-// Kubernetes is the version of the control plane that belongs to this version; empty if nothing tells.
+// Kubernetes returns the version of the control plane of this build; empty if unknown.
 func Kubernetes() string { return kubernetes }
 
-// released is the version of a release, and nothing that git describes between two.
+// released matches the version of a release, but not the output of git describe between two releases.
 var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
 
-// Released reports whether a version is that of a release.
+// Released reports whether version is the version of a release.
 func Released(version string) bool { return released.MatchString(version) }
 
-// Agree says in a sentence why the thing called what, which is of the version theirs, does not go together
-// with what is of the version ours. Versions of builds between releases go together with all: who builds
-// programs one by one knows what goes together.
-func Agree(what, theirs, ours string) error {
+// CheckCompatible returns an error if the component name with the version theirs is not compatible with the
+// version ours: both are releases, and they differ. Versions of builds between releases are compatible with all
+// versions, because developers build binaries one by one.
+func CheckCompatible(name, theirs, ours string) error {
 	if !Released(theirs) || !Released(ours) || theirs == ours {
 		return nil
 	}
-	return fmt.Errorf("%s is of version %s, and this koupsandbox needs %s", what, theirs, ours)
+	return fmt.Errorf("%s has version %s, but this koupsandbox requires %s", name, theirs, ours)
 }

@@ -67,7 +67,7 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 	for _, name := range slices.Sorted(maps.Keys(o.Vars)) {
 		if !used[name] && len(scenarios) > 0 {
 			problems = append(problems, Problem{Source: "--var " + name,
-				Detail: "no scenario has this variable" + plain.Meant(name, slices.Collect(maps.Keys(used)))})
+				Detail: "no scenario has this variable" + plain.DidYouMean(name, slices.Collect(maps.Keys(used)))})
 		}
 	}
 	if len(scenarios) == 0 && len(problems) == 0 {

@@ -118,7 +118,7 @@ func TestVars(t *testing.T) {
 		{map[string]any{"a": 7, "b": "1.0"}, map[string]any{"a": int64(7), "b": "1.0"}, nil},
 		{map[string]any{"a": "many"}, nil, []string{"--var a: many ", " 1"}},
 		{map[string]any{"a": "1_0"}, nil, []string{"--var a: 1_0 ", " 10"}},
-		{map[string]any{"a": "1.10"}, nil, []string{"--var a: 1.10 ", " 1.1:"}},
+		{map[string]any{"a": "1.10"}, nil, []string{"--var a: 1.10 ", " 1.1;"}},
 		{map[string]any{"b": "1.10"}, map[string]any{"a": int64(1), "b": "1.10"}, nil},
 		{map[string]any{"aa": "1"}, nil, []string{"--var aa: ", " a?"}},
 	} {

@@ -20,24 +20,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Policy is the content security policy: the page's own files and nothing else, and no inline code.
+// Policy is the content security policy: only files of this server, and no inline code.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"font-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 const (
-	// sessionTime is how long a session lasts.
+	// sessionTime is the lifetime of a session.
 	sessionTime = 12 * time.Hour
-	// maxSessions is the maximum number of sessions. When it is reached, the oldest session of the user with the most
-	// sessions ends.
+	// maxSessions is the maximum number of sessions. If it is reached, the oldest session of the user with the
+	// most sessions is removed.
 	maxSessions = 100
-	// maxToken bounds what is read of a request for a session.
+	// maxToken limits the size of a request for a session.
 	maxToken = 16 << 10
 )
 
-// DeniedError is returned by Tokens for a token that is not right, or whose user may not look.
+// DeniedError is returned by Tokens for an invalid token, or a token whose user has no permission.
 type DeniedError struct {
-	// Message says so in a sentence, to the user.
+	// Message is shown to the user.
 	Message string
 }
 
@@ -52,29 +52,30 @@ func isDenied(err error) bool {
 	return errors.As(err, &d)
 }
 
-// Tokens decides about tokens.
+// Tokens validates tokens.
 type Tokens interface {
-	// Exchange says whom a token is of. A *DeniedError is told to the user.
+	// Exchange returns the user of a token. A *DeniedError is shown to the user.
 	Exchange(ctx context.Context, token string) (user string, err error)
-	// Check says whether a session that a token began may go on. It is called for every request.
+	// Check returns an error if a session that was started with the token must end. It is called for every
+	// request.
 	Check(ctx context.Context, token string) error
 }
 
 // Options of a Guard.
 type Options struct {
-	// Tokens decides who may begin a session. Required.
+	// Tokens validates the tokens of new sessions. Required.
 	Tokens Tokens
-	// Port that the server listens at: it is in the name of the cookie, since browsers share cookies
-	// between ports. Required.
+	// Port of the server. It is part of the cookie name, because browsers share cookies between ports.
+	// Required.
 	Port int
-	// Hosts by which the page may be called beside this machine's own names, without a port. Default:
-	// none. With any, the port may differ from Port, as behind a Service or kubectl port-forward.
+	// Hosts are allowed host names without a port, in addition to the names of this machine. Default: none. If
+	// there are any, the port may differ from Port, as behind a Service or kubectl port-forward.
 	Hosts []string
-	// Now tells the time. Default: time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// Guard stands before a server. Its methods may be called concurrently.
+// Guard protects a server. Its methods may be called concurrently.
 type Guard struct {
 	o        Options
 	attempts attempts
@@ -96,22 +97,22 @@ func New(o Options) *Guard {
 	return &Guard{o: o, attempts: attempts{addresses: map[netip.Prefix]*rate.Limiter{}}, sessions: map[string]session{}}
 }
 
-// Cookie is the name of the cookie.
+// Cookie returns the name of the session cookie.
 func (g *Guard) Cookie() string { return "koupboard-" + strconv.Itoa(g.o.Port) }
 
 type userKey struct{}
 
-// User is who makes a request that Data has let through.
+// User returns the user of a request that Data has accepted.
 func User(ctx context.Context) string {
 	user, _ := ctx.Value(userKey{}).(string)
 	return user
 }
 
-// Public serves what is no secret, to those whose Host is right.
+// Public serves public files to requests with an allowed Host.
 func (g *Guard) Public(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
-		if err := g.comesFromHere(r); err != nil {
+		if err := g.checkOrigin(r); err != nil {
 			Deny(w, http.StatusForbidden, err.Error())
 			return
 		}
@@ -119,7 +120,7 @@ func (g *Guard) Public(next http.Handler) http.Handler {
 	})
 }
 
-// Data serves what is one's own, to those who have a session.
+// Data serves private data to requests with a session.
 func (g *Guard) Data(next http.Handler) http.Handler {
 	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -135,17 +136,17 @@ func (g *Guard) Data(next http.Handler) http.Handler {
 	}))
 }
 
-// Check says whose session a request has, and a *DeniedError if it has none that may go
-// on. What answers for long calls it now and then.
+// Check returns the user of the session of a request, or a *DeniedError if the session is missing or must end.
+// Handlers of long responses call it periodically.
 func (g *Guard) Check(r *http.Request) (user string, err error) {
 	s, ok := g.session(r)
 	if !ok {
-		return "", denied("there is no session: open the address that the board has printed")
+		return "", denied("no session; open the address that the board has printed")
 	}
 	return s.user, g.o.Tokens.Check(r.Context(), s.token)
 }
 
-// Begin is the handler that exchanges a token for the cookie of a session: POST {"token": "..."}.
+// Begin returns the handler that exchanges a token for a session cookie: POST {"token": "..."}.
 func (g *Guard) Begin() http.Handler {
 	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -213,7 +214,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// The secret is found by a hash of it, seeded by this process: the time that takes tells nothing.
+	// The secret is found by a hash with a random seed, so that the duration reveals nothing.
 	s, ok := g.sessions[cookie.Value]
 	if ok && g.o.Now().Sub(s.began) > sessionTime {
 		delete(g.sessions, cookie.Value)
@@ -222,22 +223,22 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 	return s, ok
 }
 
-// comesFromHere rejects requests for other host names, and from pages of other origins.
-func (g *Guard) comesFromHere(r *http.Request) error {
+// checkOrigin rejects requests for other host names, and from pages of other origins.
+func (g *Guard) checkOrigin(r *http.Request) error {
 	if !g.isOurs(r.Host) {
-		return fmt.Errorf("the board is not to be found at %q: open the address that it has printed", r.Host)
+		return fmt.Errorf("the board is not available at %q; open the address that it has printed", r.Host)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && !navigates(r) {
-		return errors.New("a page of another site may not ask the board")
+		return errors.New("requests from pages of other sites are not allowed")
 	}
 	origin := r.Header.Get("Origin")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if origin == "" && reads {
-		return nil // browsers leave it out where the page asks its own server
+		return nil // browsers omit the header for requests to the same origin
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host != r.Host || u.Scheme != scheme(r) {
-		return fmt.Errorf("the origin %q may not ask the board", origin)
+		return fmt.Errorf("requests from the origin %q are not allowed", origin)
 	}
 	return nil
 }
@@ -281,9 +282,9 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// Deny answers with an error in JSON.
+// Deny writes an error response in JSON.
 func Deny(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": message}) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": message}) // the client may have disconnected
 }

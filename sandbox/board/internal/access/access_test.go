@@ -23,7 +23,7 @@ import (
 
 const port = 4711
 
-// fixture is a Guard before a server that says who asks.
+// fixture is a Guard in front of a server that returns the user of the request.
 type fixture struct {
 	handler http.Handler
 	tokens  []string
@@ -72,7 +72,7 @@ func (f *fixture) login(t *testing.T, token string) (cookie string, status int) 
 	return cookie, answer.StatusCode
 }
 
-func TestWhoMayAsk(t *testing.T) {
+func TestRequestPermissions(t *testing.T) {
 	f := newFixture(t)
 	cookie, _ := f.login(t, f.tokens[0])
 	for name, c := range map[string]struct {
@@ -80,10 +80,10 @@ func TestWhoMayAsk(t *testing.T) {
 		header       map[string]string
 		want         int
 	}{
-		"the page is no secret":              {"GET", "/", nil, 200},
-		"the page by localhost":              {"GET", "/", map[string]string{"Host": "localhost:4711"}, 200},
-		"the page by IPv6":                   {"GET", "/", map[string]string{"Host": "[::1]:4711"}, 200},
-		"a name that was bound to 127.0.0.1": {"GET", "/", map[string]string{"Host": "evil.example:4711"}, 403},
+		"the page is public":                      {"GET", "/", nil, 200},
+		"the page by localhost":                   {"GET", "/", map[string]string{"Host": "localhost:4711"}, 200},
+		"the page by IPv6":                        {"GET", "/", map[string]string{"Host": "[::1]:4711"}, 200},
+		"another name that resolves to 127.0.0.1": {"GET", "/", map[string]string{"Host": "evil.example:4711"}, 403},
 		"a name that begins like ours": {"GET", "/", map[string]string{"Host": "127.0.0.1.evil.example:4711"},
 			403},
 		"another port":           {"GET", "/", map[string]string{"Host": "127.0.0.1:80"}, 403},
@@ -159,7 +159,7 @@ var wantHeaders = map[string]string{
 	"Access-Control-Allow-Origin":  "",
 }
 
-func TestATokenBeginsOneSession(t *testing.T) {
+func TestTokenStartsOneSession(t *testing.T) {
 	f := newFixture(t)
 	if _, status := f.login(t, "wrong"); status != 401 {
 		t.Errorf("a wrong token: %d", status)
@@ -186,7 +186,7 @@ func TestATokenBeginsOneSession(t *testing.T) {
 	}
 }
 
-func TestTheCookieStaysWithTheBrowser(t *testing.T) {
+func TestCookieAttributes(t *testing.T) {
 	f := newFixture(t)
 	answer := f.ask("POST", "/api/session", `{"token":"`+f.tokens[0]+`"}`, map[string]string{"Origin": origin})
 	c := answer.Cookies()[0]
@@ -201,7 +201,7 @@ func TestTheCookieStaysWithTheBrowser(t *testing.T) {
 	}
 }
 
-func TestASessionEnds(t *testing.T) {
+func TestSessionExpires(t *testing.T) {
 	f := newFixture(t)
 	cookie, _ := f.login(t, f.tokens[0])
 	f.now = f.now.Add(sessionTime + time.Second)
@@ -300,7 +300,7 @@ func TestBehindAService(t *testing.T) {
 	}
 }
 
-// api is a Kubernetes API that knows one token, and what its user may not list.
+// api is a Kubernetes API server with one valid token, whose user has no permission to list one resource.
 type api struct {
 	forbidden string
 	fails     error
@@ -328,7 +328,7 @@ func (a *api) client() *fake.Clientset {
 	return c
 }
 
-func TestTheAPIDecidesAboutTokens(t *testing.T) {
+func TestTokenReviews(t *testing.T) {
 	for name, c := range map[string]struct {
 		api    api
 		token  string
@@ -337,13 +337,13 @@ func TestTheAPIDecidesAboutTokens(t *testing.T) {
 		failed bool
 		asked  []string
 	}{
-		"a user who may list all": {token: "good", user: "bob",
+		"user with permission": {token: "good", user: "bob",
 			asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/", "bob devs list events/",
 				"bob devs list deployments/"}},
-		"a token nobody knows": {token: "bad", denied: true, asked: []string{"token bad"}},
-		"a user who may not list": {api: api{forbidden: "pods"}, token: "good", denied: true,
+		"unknown token": {token: "bad", denied: true, asked: []string{"token bad"}},
+		"user without permission": {api: api{forbidden: "pods"}, token: "good", denied: true,
 			asked: []string{"token good", "bob devs list nodes/", "bob devs list pods/"}},
-		"an API that is away": {api: api{fails: errors.New("away")}, token: "good", failed: true,
+		"unreachable API server": {api: api{fails: errors.New("away")}, token: "good", failed: true,
 			asked: []string{"token good"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestTheAPIDecidesAboutTokens(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsWithdrawnStopsWorking(t *testing.T) {
+func TestRevokedTokenIsRejected(t *testing.T) {
 	a := &api{}
 	now := clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	r := NewReviews(a.client(), now)
@@ -369,7 +369,7 @@ func TestATokenThatIsWithdrawnStopsWorking(t *testing.T) {
 	asked := len(a.asked)
 	a.forbidden = "nodes"
 	if err := r.Check(context.Background(), "good"); err != nil || len(a.asked) != asked {
-		t.Errorf("at once: %v after %d questions, want none", err, len(a.asked)-asked)
+		t.Errorf("immediately: %v after %d reviews, want none", err, len(a.asked)-asked)
 	}
 	now.Step(reviewEvery + time.Second)
 	if err := r.Check(context.Background(), "good"); !isDenied(err) {
@@ -378,6 +378,6 @@ func TestATokenThatIsWithdrawnStopsWorking(t *testing.T) {
 	a.forbidden = ""
 	now.Step(reviewEvery + time.Second)
 	if err := r.Check(context.Background(), "good"); err != nil {
-		t.Errorf("given back: %v", err)
+		t.Errorf("after the permission was restored: %v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Once has a token that is used up by its first use; then there is another one. Whoever can read what
-// the program prints can open the page, and nobody who finds an address in a history can.
+// Once has a token that can be used once. After its use, it generates the next token. A user who can read the
+// output of the process can open the page, but an address from a browser history does not work again.
 type Once struct {
 	user string
 	next func(token string)
@@ -17,8 +17,8 @@ type Once struct {
 	token string
 }
 
-// NewOnce makes the first token, of 130 random bits. The function next is called with each token, the
-// first one before NewOnce returns.
+// NewOnce generates the first token, with 130 random bits. next is called with each token, and with the first
+// one before NewOnce returns.
 func NewOnce(user string, next func(token string)) *Once {
 	o := &Once{user: user, next: next}
 	o.renew()
@@ -30,17 +30,17 @@ func (o *Once) renew() {
 	o.next(o.token)
 }
 
-// Exchange uses the token up.
+// Exchange accepts the current token and replaces it.
 func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.token)) != 1 {
-		return "", denied("this address was used already, or is of another board: open the one that the board " +
+		return "", denied("this address was already used, or belongs to another board; open the address that the board " +
 			"has printed last")
 	}
 	o.renew()
 	return o.user, nil
 }
 
-// Check lets every session go on.
+// Check allows every session.
 func (o *Once) Check(context.Context, string) error { return nil }

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// reviewEvery is how long a review counts: so long a token that was withdrawn may still be used.
+	// reviewEvery is how long the result of a review is used. A revoked token works until then.
 	reviewEvery = time.Minute
-	// reviewTime bounds one question to the API.
+	// reviewTime is the timeout of one request to the API server.
 	reviewTime = 10 * time.Second
 )
 
-// shown are the resources that the page shows. Its user must be allowed to list them in all namespaces.
+// shown are the resources that the page shows. A user must have permission to list them in all namespaces.
 var shown = []authorizationv1.ResourceAttributes{
 	{Verb: "list", Resource: "nodes"},
 	{Verb: "list", Resource: "pods"},
@@ -29,8 +29,8 @@ var shown = []authorizationv1.ResourceAttributes{
 	{Verb: "list", Group: "apps", Resource: "deployments"},
 }
 
-// Reviews lets the Kubernetes API decide: a token is a user's own, and counts for as long as the API
-// knows it and its user may list what the page shows.
+// Reviews validates tokens with the Kubernetes API server. The token of a user is valid while the API server
+// accepts it and its user has permission to list the resources that the page shows.
 type Reviews struct {
 	client kubernetes.Interface
 	known  *cache.Expiring // reviews, by the hash of the token
@@ -46,7 +46,7 @@ func NewReviews(client kubernetes.Interface, clock clock.Clock) *Reviews {
 	return &Reviews{client: client, known: cache.NewExpiringWithClock(clock)}
 }
 
-// Exchange asks the API about a token.
+// Exchange reviews a token.
 func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	answer := r.ask(ctx, token)
 	if answer.err == nil || isDenied(answer.err) {
@@ -55,7 +55,7 @@ func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	return answer.user, answer.err
 }
 
-// Check asks again after a minute.
+// Check reviews the token again after a minute.
 func (r *Reviews) Check(ctx context.Context, token string) error {
 	if answer, known := r.known.Get(sha256.Sum256([]byte(token))); known {
 		return answer.(review).err //nolint:forcetypeassert // it has only reviews
@@ -70,10 +70,10 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 	asked, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
-		return review{err: fmt.Errorf("asking the Kubernetes API whose token this is: %w", err)}
+		return review{err: fmt.Errorf("reviewing the token: %w", err)}
 	}
 	if !asked.Status.Authenticated {
-		return review{err: denied("the Kubernetes API does not know this token")}
+		return review{err: denied("the Kubernetes API server rejected this token")}
 	}
 	u := asked.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
@@ -86,10 +86,10 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 				User: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra, ResourceAttributes: &what,
 			}}, metav1.CreateOptions{})
 		if err != nil {
-			return review{err: fmt.Errorf("asking the Kubernetes API what %s may do: %w", u.Username, err)}
+			return review{err: fmt.Errorf("reviewing the permissions of %s: %w", u.Username, err)}
 		}
 		if !answer.Status.Allowed {
-			return review{err: denied("%s may not list %s in all namespaces, which the board shows", u.Username,
+			return review{err: denied("%s has no permission to list %s in all namespaces, which the board requires", u.Username,
 				what.Resource)}
 		}
 	}

@@ -1,16 +1,15 @@
-// Command bundle makes the board's page, and the script of the page of a report, which draws its lanes
-// with the same code, from their sources, in the folder sandbox/board:
+// Command bundle builds the page of the board, and the script of the report page, which draws its timeline with
+// the same code. It runs in the directory sandbox/board:
 //
 //	web/src/wire.ts   the types of the messages, in TypeScript
 //	web/dist/app.js   web/src/main.tsx and all that it imports, Preact among it
 //	web/dist/app.css  web/src/style.css
-//	web/dist/*        what else is in web/static: index.html, an icon
+//	web/dist/*        the other files of web/static: index.html, an icon
 //	../scenario/report/page/page.js   web/src/report/main.ts and all that it imports
 //
-// It needs neither Node nor a network: esbuild is a library, and the folder preact has the three
-// files of Preact 11.2.0 that the page needs, without their source maps, under its licence. The same
-// sources always make the same bundle, byte for byte, so `make verify` can tell whether the one that
-// is committed is theirs.
+// It needs neither Node.js nor a network: esbuild is a library, and the directory preact has the three files of
+// Preact 11.2.0 that the page needs, without their source maps, under its licence. The output depends only on
+// the sources, so `make verify` can check that the committed bundle is up to date.
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 func run(dir string) error {
 	source, err := os.ReadFile(filepath.Join(dir, "wire.go"))
 	if err != nil {
-		return fmt.Errorf("run it in the folder sandbox/board: %w", err)
+		return fmt.Errorf("reading sandbox/board, in which this command runs: %w", err)
 	}
 	types, err := typescript(filepath.Join(dir, "../.."), "wire.go", source)
 	if err != nil {

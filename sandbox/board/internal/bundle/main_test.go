@@ -29,7 +29,7 @@ type Row struct {
 	Good   bool              `+"`json:\"good\"`"+`
 }
 `))
-	want := `// Written from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" +
+	want := `// Generated from sandbox/board/wire.go, which describes the types, by ` + "`make generate`" +
 		`. Do not edit.
 
 export type Colour = "red" | "blue";
@@ -47,7 +47,7 @@ export interface Row {
 	}
 	if _, err := typescript(".", "x.go",
 		[]byte("package x\ntype Row struct { A chan int `json:\"a\"` }")); err == nil ||
-		!strings.Contains(err.Error(), "no TypeScript") {
+		!strings.Contains(err.Error(), "unsupported type") {
 		t.Errorf("of a channel: %v", err)
 	}
 }

@@ -15,16 +15,16 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// typescript returns the types of a Go file as TypeScript, without comments, followed by the types of other packages that
-// they use. Structs become interfaces; types with constants become unions of string literals. root is the directory of the
-// module.
+// typescript converts the types of a Go file to TypeScript, without comments, followed by the types of other
+// packages that they use. Structs become interfaces, and types with constants become unions of string literals.
+// root is the directory of the module.
 func typescript(root, name string, source []byte) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	if err != nil {
 		return "", fmt.Errorf("reading the types of %s: %w", name, err)
 	}
 	w := &writer{values: map[string][]string{}, used: map[string][]string{}}
-	w.line("", "// Written from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.")
+	w.line("", "// Generated from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.")
 	ast.Inspect(file, w.constants)
 	w.declarations(file, nil)
 	for _, i := range file.Imports {
@@ -56,7 +56,7 @@ func (w *writer) imported(dir string, names []string) error {
 	return nil
 }
 
-// declarations adds the types of a file that have one of the names; nil = all.
+// declarations adds the types of a file with one of the names; nil = all types.
 func (w *writer) declarations(file *ast.File, names []string) {
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -73,8 +73,8 @@ func (w *writer) declarations(file *ast.File, names []string) {
 
 type writer struct {
 	text   strings.Builder
-	values map[string][]string // of types with constants
-	used   map[string][]string // types of other packages, by package
+	values map[string][]string // values of types with constants
+	used   map[string][]string // types of other packages that are used, by package
 	err    error
 }
 
@@ -135,11 +135,11 @@ func (w *writer) typeOf(e ast.Expr) string {
 		return w.typeOf(t.Elt) + "[]"
 	case *ast.MapType:
 		key := w.typeOf(t.Key)
-		if key != "string" { // not every value of an enum is a key
+		if key != "string" { // not all values of an enum must be keys
 			return "Partial<Record<" + key + ", " + w.typeOf(t.Value) + ">>"
 		}
 		return "Record<string, " + w.typeOf(t.Value) + ">"
 	}
-	w.err = fmt.Errorf("wire.go: no TypeScript is known for a %T", e)
+	w.err = fmt.Errorf("wire.go: unsupported type %T", e)
 	return "never"
 }

@@ -1,3 +1,3 @@
-// Package feed holds rows by kind and key, tells subscribers what changes, and keeps the past. It
-// knows nothing of what the rows mean: they are JSON to it.
+// Package feed stores rows by kind and key, sends changes to subscribers, and keeps their history. The rows are
+// opaque JSON.
 package feed

@@ -12,23 +12,22 @@ import (
 
 // Options of a Feed.
 type Options struct {
-	// Epoch names this run of the server. Required.
+	// Epoch identifies this run of the server. Required.
 	Epoch string
-	// KeepFor is how long the past is kept, KeepBytes how much of it, compressed, at most.
-	// Default: for ever, and without a limit.
+	// KeepFor and KeepBytes limit the history by age and by compressed size. Default: unlimited.
 	KeepFor   time.Duration
 	KeepBytes int64
-	// ChunkFor is how much time a chunk of the past covers at most, ChunkBytes how large it is,
-	// uncompressed, when it ends. Default: a minute, and 4 MiB.
+	// ChunkFor is the maximum duration of a chunk of history, and ChunkBytes the uncompressed size at which it
+	// is closed. Default: one minute, and 4 MiB.
 	ChunkFor   time.Duration
 	ChunkBytes int
-	// Log is how many of the newest entries a new subscriber gets. Default: 300.
+	// Log is the number of newest log entries that a new subscriber gets. Default: 300.
 	Log int
-	// Waiting is how many messages may wait for a subscriber. Default: 256.
+	// Waiting is the maximum number of queued messages of a subscriber. Default: 256.
 	Waiting int
 }
 
-// Feed is a set of rows that are sent and kept. Its methods may be called concurrently.
+// Feed is a set of rows with its history. Its methods may be called concurrently.
 type Feed struct {
 	o Options
 
@@ -43,9 +42,10 @@ type Feed struct {
 
 type tables map[string]map[string]json.RawMessage
 
-// Update is what has changed.
+// Update has changes of rows.
 type Update struct {
-	// Set has rows by kind and key, Del the keys of rows that are gone by kind, Log new entries.
+	// Set has new and changed rows by kind and key, Del the keys of deleted rows by kind, and Log new log
+	// entries.
 	Set map[string]map[string]any
 	Del map[string][]string
 	Log []any
@@ -59,7 +59,7 @@ type Message struct {
 	Data  []byte
 }
 
-// snapshot and changes are board.Snapshot and board.Changes, with rows that are JSON already.
+// snapshot and changes have the JSON form of board.Snapshot and board.Changes. Their rows are encoded.
 type snapshot struct {
 	Seq    int64             `json:"seq"`
 	Time   int64             `json:"time"`
@@ -83,9 +83,9 @@ func New(o Options) *Feed {
 	return &Feed{o: o, rows: tables{}, subs: map[*Subscriber]struct{}{}}
 }
 
-// Put makes changes a part of what is, and tells them. Rows that are as they were, and the end of
-// rows that are not there, are no changes; if nothing is left, nothing is told. The time must not be
-// before that of the Put before.
+// Put applies changes, stores them and sends them to subscribers. It ignores rows that are unchanged, and
+// deleted rows that do not exist. If no change remains, it sends nothing. now must not be before the time of
+// the previous Put.
 func (f *Feed) Put(now time.Time, u Update) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +94,7 @@ func (f *Feed) Put(now time.Time, u Update) error {
 		for key, row := range rows {
 			text, err := json.Marshal(row)
 			if err != nil {
-				return fmt.Errorf("writing the row %s %s: %w", kind, key, err)
+				return fmt.Errorf("encoding the row %s %s: %w", kind, key, err)
 			}
 			if before, there := f.rows[kind][key]; !there || !bytes.Equal(before, text) {
 				put(&c.Set, kind, key, text)
@@ -115,7 +115,7 @@ func (f *Feed) Put(now time.Time, u Update) error {
 	for _, e := range u.Log {
 		text, err := json.Marshal(e)
 		if err != nil {
-			return fmt.Errorf("writing an entry of the log: %w", err)
+			return fmt.Errorf("encoding a log entry: %w", err)
 		}
 		c.Log = append(c.Log, text)
 	}
@@ -150,7 +150,7 @@ func (f *Feed) commit(c changes) error {
 	}
 	data, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("writing a message: %w", err)
+		return fmt.Errorf("encoding a message: %w", err)
 	}
 	f.history.add(f.seq, c.Time, data)
 	for s := range f.subs {
@@ -173,19 +173,19 @@ func put(t *tables, kind, key string, row json.RawMessage) {
 	(*t)[kind][key] = row
 }
 
-// snapshot is everything as it is, as if it were so at a time. f.mu is held.
+// snapshot returns all rows with a time. f.mu is held.
 func (f *Feed) snapshot(at int64) snapshot {
 	return snapshot{Seq: f.seq, Time: at, Epoch: f.o.Epoch, Tables: f.rows}
 }
 
-// Subscriber reads a Feed.
+// Subscriber receives the changes of a Feed.
 type Subscriber struct {
 	feed     *Feed
 	messages chan Message
 }
 
-// Subscribe returns everything that is, with the newest entries of the log, and who is told what
-// changes from then on. The caller closes it.
+// Subscribe returns a snapshot with the newest log entries, and a Subscriber that receives all later changes.
+// The caller closes it.
 func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -193,17 +193,17 @@ func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	all.Log = f.log
 	data, err := json.Marshal(all)
 	if err != nil {
-		return Message{}, nil, fmt.Errorf("writing a snapshot: %w", err)
+		return Message{}, nil, fmt.Errorf("encoding a snapshot: %w", err)
 	}
 	s := &Subscriber{feed: f, messages: make(chan Message, f.o.Waiting)}
 	f.subs[s] = struct{}{}
 	return Message{"snapshot", f.seq, data}, s, nil
 }
 
-// Messages has what changes. It is closed when the subscriber was too slow, or was closed.
+// Messages returns the channel of changes. It is closed if the subscriber is too slow, or by Close.
 func (s *Subscriber) Messages() <-chan Message { return s.messages }
 
-// Close ends the subscription; it may be called again.
+// Close ends the subscription. It may be called several times.
 func (s *Subscriber) Close() {
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()

@@ -47,7 +47,7 @@ func drain(s *Subscriber) (all []string) {
 	}
 }
 
-func TestOnlyWhatHasChangedIsTold(t *testing.T) {
+func TestOnlyChangesAreSent(t *testing.T) {
 	f := New(Options{Epoch: "e"})
 	must(t, f.Put(start, Update{Set: rows("a", "1", "b", "1"), Log: []any{"first"}}))
 	first, s, err := f.Subscribe(start.Add(time.Second))
@@ -75,7 +75,7 @@ func TestOnlyWhatHasChangedIsTold(t *testing.T) {
 	}
 }
 
-func TestASlowReaderIsCutOffAndHoldsNobodyUp(t *testing.T) {
+func TestSlowSubscriberIsRemovedWithoutBlocking(t *testing.T) {
 	f := New(Options{Epoch: "e", Waiting: 2, Log: 3})
 	_, slow, err := f.Subscribe(start)
 	must(t, err)
@@ -89,7 +89,7 @@ func TestASlowReaderIsCutOffAndHoldsNobodyUp(t *testing.T) {
 	first, _, err := f.Subscribe(start)
 	must(t, err)
 	if want := `{"seq":4,"time":1767323045000,"epoch":"e","tables":{},"log":[1,2,3]}`; string(first.Data) != want {
-		t.Errorf("after that a new one gets\n%s\nwant\n%s", first.Data, want)
+		t.Errorf("a new subscriber gets\n%s\nwant\n%s", first.Data, want)
 	}
 }
 
@@ -98,7 +98,7 @@ func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	t.Helper()
 	content, compressed, ok := f.Chunk(id)
 	if !ok {
-		t.Fatalf("chunk %d is gone", id)
+		t.Fatalf("chunk %d was deleted", id)
 	}
 	var r io.Reader = bytes.NewReader(content)
 	if compressed {
@@ -115,9 +115,9 @@ func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	return all
 }
 
-// Whatever moment of the past is gone to, by the chunk's snapshot and the changes that follow, is as
+// Each time in the history, restored from the snapshot of a chunk and the changes after it, is as
 // it was seen live.
-func TestThePastIsAsItWasSeen(t *testing.T) {
+func TestHistoryEqualsLiveState(t *testing.T) {
 	f := New(Options{Epoch: "e", ChunkFor: 5 * time.Second, ChunkBytes: 2000})
 	live := map[int64]string{}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// Chunk is a part of the past for GET /api/history/ID: JSON lines, first a snapshot, then changes.
+// Chunk describes a chunk of history, for GET /api/history/ID: JSON lines, a snapshot and then changes.
 type Chunk struct {
 	ID int64 `json:"id"`
-	// First and Last are the Seq of its snapshot and of its last changes; From and To are their times.
+	// First and Last are the Seq of its snapshot and of its last change; From and To are their times.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	From  int64 `json:"from"`
@@ -27,13 +27,13 @@ type chunk struct {
 	content []byte
 }
 
-// history has chunks, the oldest first. Only the last one grows.
+// history has chunks, oldest first. Only the last one grows.
 type history struct {
 	ids    int64
 	chunks []*chunk
 }
 
-// full reports whether changes at that time need a new chunk.
+// full reports whether changes at a time need a new chunk.
 func (h *history) full(now int64, o Options) bool {
 	if len(h.chunks) == 0 {
 		return true
@@ -42,7 +42,8 @@ func (h *history) full(now int64, o Options) bool {
 	return now-last.From >= o.ChunkFor.Milliseconds() || len(last.content) >= o.ChunkBytes
 }
 
-// begin closes the last chunk and begins another one with a snapshot. It drops chunks beyond the limits of age and size.
+// begin closes the last chunk and starts a new one with a snapshot. It deletes chunks beyond the limits of age
+// and size.
 func (h *history) begin(all snapshot, o Options) error {
 	if n := len(h.chunks); n > 0 {
 		if err := h.chunks[n-1].close(); err != nil {
@@ -51,7 +52,7 @@ func (h *history) begin(all snapshot, o Options) error {
 	}
 	line, err := json.Marshal(all)
 	if err != nil {
-		return fmt.Errorf("writing a snapshot: %w", err)
+		return fmt.Errorf("encoding a snapshot: %w", err)
 	}
 	h.ids++
 	c := &chunk{Chunk: Chunk{ID: h.ids, First: all.Seq, From: all.Time}}
@@ -61,7 +62,7 @@ func (h *history) begin(all snapshot, o Options) error {
 	return nil
 }
 
-// forget drops the oldest chunks, but never the last one.
+// forget deletes the oldest chunks, but never the last one.
 func (h *history) forget(now int64, o Options) {
 	var bytes int64
 	for _, c := range h.chunks {
@@ -90,7 +91,7 @@ func (c *chunk) add(seq, now int64, line []byte) {
 // close compresses the chunk.
 func (c *chunk) close() error {
 	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // while it goes on nothing else is told
+	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // fast, because it blocks all other messages
 	if err == nil {
 		_, err = w.Write(c.content)
 	}
@@ -98,13 +99,13 @@ func (c *chunk) close() error {
 		err = w.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("compressing a part of the past: %w", err)
+		return fmt.Errorf("compressing a chunk of history: %w", err)
 	}
 	c.content, c.Bytes, c.Closed = bytes.Clone(b.Bytes()), int64(b.Len()), true
 	return nil
 }
 
-// Chunks lists the parts of the past that are kept, the oldest first.
+// Chunks lists the stored chunks, oldest first.
 func (f *Feed) Chunks() []Chunk {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,14 +116,14 @@ func (f *Feed) Chunks() []Chunk {
 	return list
 }
 
-// Chunk returns the lines of a part of the past, compressed by gzip if it is closed; false if it is
-// not there any more.
+// Chunk returns the lines of a chunk, compressed with gzip if the chunk is closed. It returns false if the
+// chunk was deleted.
 func (f *Feed) Chunk(id int64) (content []byte, compressed, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.history.chunks {
 		if c.ID == id {
-			// What is there already never changes: the chunk that grows is only added to.
+			// Returning the buffer is safe: a growing chunk is only appended to.
 			return c.content[:len(c.content):len(c.content)], c.Closed, true
 		}
 	}

@@ -4,25 +4,25 @@ import { Model } from "./state/model";
 import { format, languageOf, texts } from "./texts";
 import type { Language, Text } from "./texts";
 
-// model is the state of the page, of which there is one.
+// model is the single state of the page.
 export const model = new Model();
 
 let language: Language = "en";
 
-// t is a text in the language of the page.
+// t returns a text in the language of the page.
 export function t(key: Text, values?: Record<string, string | number>): string {
   return format(texts[key][language === "en" ? 0 : 1], values);
 }
 
-// WORDS are the words of a server that there are texts for: states, kinds of rows, actions, routes.
+// WORDS are the values of the server that have texts: states, kinds of rows, actions, routes.
 const WORDS = /^(a_.*|route_.*|running|starting|disconnected|down|unknown|paused|exited|ready|ACTIVATED|RESOLVED|DEACTIVATED|STOPPED|BROKEN|base|workload|component|fault|stream|module)$/;
 
-// maybe is the text for a word of a server, or what is to stand there if there is none.
+// maybe returns the text for a value of the server, or a default.
 export function maybe(key: string, otherwise: string): string {
   return WORDS.test(key) && key in texts ? t(key as Text) : otherwise;
 }
 
-// remember and remembered keep what somebody chose; a browser may forbid it.
+// remember and remembered store choices of the user. Browsers may forbid storage.
 function remember(name: string, value: string): void {
   try {
     localStorage.setItem(name, value);
@@ -39,7 +39,7 @@ function remembered(name: string): string | null {
   }
 }
 
-// currentLanguage chooses the language, and says it to the document.
+// currentLanguage determines the language, and sets it in the document.
 export function currentLanguage(): Language {
   language = languageOf(model.place.lang, remembered("lang"), navigator.languages);
   document.documentElement.lang = language;
@@ -51,7 +51,7 @@ export function chooseLanguage(l: Language): void {
   model.go({ lang: l }, true);
 }
 
-// currentTheme chooses light or dark.
+// currentTheme returns light or dark.
 export function currentTheme(): "light" | "dark" {
   const chosen = model.place.theme || remembered("theme");
   const theme = chosen === "light" || chosen === "dark" ? chosen : matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -64,7 +64,7 @@ export function chooseTheme(theme: "light" | "dark"): void {
   model.go({ theme }, true);
 }
 
-// memo draws a component anew only when one of its properties is another one.
+// memo renders a component again only if one of its properties has changed.
 export function memo<P extends object>(draw: (props: P) => VNode | null): ComponentType<P> {
   return class extends Component<P> {
     override shouldComponentUpdate(next: Readonly<P>): boolean {

@@ -1,8 +1,8 @@
-// Numbers, sizes and times as people read them. Times are those of the browser's zone.
+// Formats of numbers, sizes and times. Times are in the time zone of the browser.
 
 const two = (n: number): string => String(Math.floor(n)).padStart(2, "0");
 
-// clock shows the time of a day; with a tick below a second also parts of it.
+// clock formats the time of day; with fractions of a second if tick is below one second.
 export function clock(time: number, tick = 1000): string {
   const d = new Date(time);
   const minutes = `${two(d.getHours())}:${two(d.getMinutes())}`;
@@ -11,10 +11,10 @@ export function clock(time: number, tick = 1000): string {
   return tick >= 1000 ? seconds : `${seconds}.${String(d.getMilliseconds()).padStart(3, "0")}`;
 }
 
-// moment shows a time to the millisecond.
+// moment formats a time with milliseconds.
 export const moment = (time: number): string => clock(time, 1);
 
-// lasting shows how long something takes: 120 ms, 4.2 s, 3:05, 2:10:00.
+// lasting formats a duration: 120 ms, 4.2 s, 3:05, 2:10:00.
 export function lasting(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   const s = ms / 1000;
@@ -23,13 +23,13 @@ export function lasting(ms: number): string {
   return hours > 0 ? `${hours}:${two((s % 3600) / 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
 }
 
-// size shows bytes.
+// size formats a number of bytes.
 export function size(bytes: number): string {
   const mib = bytes / 2 ** 20;
   return mib >= 1024 ? `${(mib / 1024).toFixed(1)} GiB` : `${Math.round(mib)} MiB`;
 }
 
-// count writes 1,234, and numbers below ten with what stands behind the point.
+// count formats a number as 1,234; numbers below ten keep their decimals.
 export const count = (n: number): string => (Number.isInteger(n) || n >= 10 ? Math.round(n) : Number(n.toFixed(1))).toLocaleString("en");
 
 export const percent = (share: number): string => `${Math.round(share * 100)} %`;

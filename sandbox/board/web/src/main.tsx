@@ -74,7 +74,7 @@ function App(): JSX.Element {
   );
 }
 
-// onKey does what a key stands for, unless somebody types.
+// onKey handles keyboard shortcuts, except while the user types.
 function onKey(e: KeyboardEvent, help: () => void): void {
   const target = e.target as HTMLElement;
   const typing = target.matches("input, textarea, select") && !target.matches("[type=checkbox]");
@@ -93,7 +93,7 @@ function onKey(e: KeyboardEvent, help: () => void): void {
   e.preventDefault();
 }
 
-// scrubs tells whether a key is meant for the scrubber: lists that scroll keep Home, End and Space.
+// scrubs reports whether a key is for the scrubber: scrollable lists use Home, End and Space themselves.
 const scrubs = (e: KeyboardEvent, target: HTMLElement): boolean => !(target.closest(".virtual, .matrix, .lanes") && ["Home", "End", " "].includes(e.key));
 
 document.getElementById("old")?.remove();

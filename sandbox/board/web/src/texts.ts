@@ -1,4 +1,4 @@
-// What the page says, in English and Chinese. {name} is filled in; {n|one|many} counts.
+// The texts of the page in English and Chinese. {name} is replaced by a value, {n|one|many} by a number and its noun.
 
 export type Language = "en" | "zh";
 
@@ -38,16 +38,16 @@ export const texts = {
   source_sandbox: ["sandbox", "沙箱"],
   source_cluster: ["cluster", "集群"],
   source_report: ["finished run", "已完成的运行"],
-  onlyLooks: ["looks only", "只读"],
+  onlyLooks: ["read-only", "只读"],
   onlyLooksHint: ["This board changes nothing. Actions need a sandbox, or the flag --allow-actions.", "此看板不做任何更改。执行操作需要沙箱或参数 --allow-actions。"],
 
   // Access.
   accessTitle: ["This board needs its token", "此看板需要令牌"],
   accessText: ["The session has ended, or this page was opened without its token. Open the address that the command printed, or paste the token here.", "会话已结束,或打开此页面时未带令牌。请打开命令所打印的地址,或在此粘贴令牌。"],
-  accessCommand: ["This command opens the page anew:", "以下命令会重新打开此页面:"],
+  accessCommand: ["This command opens the page again:", "以下命令会重新打开此页面:"],
   token: ["Token", "令牌"],
   open: ["Open", "打开"],
-  gone: ["The server does not answer. What you see is from {time}. Next attempt in {s} s.", "服务器没有响应。当前显示的是 {time} 的内容,{s} 秒后重试。"],
+  gone: ["The server does not answer. The page shows the state at {time}. Next attempt in {s} s.", "服务器没有响应。当前显示的是 {time} 的内容,{s} 秒后重试。"],
   now: ["Try now", "立即重试"],
   waiting: ["Connecting to the board …", "正在连接看板……"],
 
@@ -59,17 +59,17 @@ export const texts = {
   unknown: ["unknown", "未知"],
   paused: ["paused", "已暂停"],
   exited: ["exited", "已退出"],
-  notWell: ["not well", "异常"],
-  badReason: ["not as it should be", "状态不正常"],
+  notWell: ["unhealthy", "异常"],
+  badReason: ["unhealthy", "状态不正常"],
   brokenModule: ["a module is broken", "有模块损坏"],
   pressure: ["metaspace is nearly full", "元空间即将用尽"],
 
   // The overview.
   bases: ["Bases", "基座"],
   nBases: ["{n|base|bases}", "{n} 个基座"],
-  allRun: ["all run", "全部运行"],
-  nUnwell: ["{n} not well", "{n} 个异常"],
-  modulesServe: ["Serving modules", "服务中的模块"],
+  allRun: ["all running", "全部运行"],
+  nUnwell: ["{n} unhealthy", "{n} 个异常"],
+  modulesServe: ["Active modules", "服务中的模块"],
   nBroken: ["{n} broken", "{n} 个损坏"],
   noneBroken: ["none broken", "无损坏"],
   rollouts: ["Rollouts", "发布"],
@@ -83,11 +83,11 @@ export const texts = {
   noFaults: ["none set", "未设置"],
   nSet: ["{n} set", "已设置 {n} 个"],
   findings: ["Findings", "发现的问题"],
-  noFindings: ["Nothing is wrong.", "没有发现问题。"],
-  notices: ["What cannot be seen", "无法看到的内容"],
+  noFindings: ["No problems found.", "没有发现问题。"],
+  notices: ["Data that cannot be read", "无法看到的内容"],
   noZone: ["no zone", "无区域"],
-  latest: ["What went wrong lately", "最近的异常"],
-  nothingWrong: ["Nothing has gone wrong.", "没有出现异常。"],
+  latest: ["Latest problems", "最近的异常"],
+  nothingWrong: ["No problems so far.", "没有出现异常。"],
   since: ["since {time}", "自 {time} 起"],
   noBases: ["There are no bases.", "没有基座。"],
   noneMatch: ["Nothing matches the filters.", "没有符合筛选条件的内容。"],
@@ -100,7 +100,7 @@ export const texts = {
   rises: ["rises", "上升"],
   falls: ["falls", "下降"],
   leak: ["leak?", "泄漏?"],
-  leakHint: ["{size} more in use than when the same modules were here before: releases leave something behind", "与之前安装相同模块时相比多占用 {size}:发布后有残留"],
+  leakHint: ["{size} more in use than earlier with the same modules: releases leave data behind", "与之前安装相同模块时相比多占用 {size}:发布后有残留"],
   used: ["{used} of {max} in use", "已用 {used} / {max}"],
 
   // Modules.
@@ -111,13 +111,13 @@ export const texts = {
   byVersion: ["Bases by version", "各版本的基座"],
   matrix: ["Modules on bases", "基座上的模块"],
   matrixHint: ["Columns are bases, rows are modules, colours are versions. Click a cell to see its base.", "列为基座,行为模块,颜色为版本。点击单元格查看基座。"],
-  ACTIVATED: ["serves", "服务中"],
+  ACTIVATED: ["active", "服务中"],
   RESOLVED: ["being installed", "安装中"],
   DEACTIVATED: ["deactivated", "已停用"],
   STOPPED: ["stopped", "已停止"],
   BROKEN: ["broken", "损坏"],
   noModules: ["There are no modules on these bases.", "这些基座上没有模块。"],
-  own: ["its own", "自带"],
+  own: ["pre-installed", "自带"],
 
   // Workloads.
   workload: ["Workload", "工作负载"],
@@ -125,7 +125,7 @@ export const texts = {
   updated: ["Updated", "已更新"],
   ready: ["Ready", "就绪"],
   available: ["Available", "可用"],
-  desired: ["Wanted", "期望"],
+  desired: ["Desired", "期望"],
   progress: ["Progress", "进度"],
   revision: ["Revision", "修订"],
   w_ready: ["ready", "就绪"],
@@ -135,12 +135,12 @@ export const texts = {
   w_waiting: ["not all ready", "未全部就绪"],
   peer: ["one on each base", "每个基座一个"],
   unavailable: ["Unavailable", "不可用"],
-  total: ["In all", "总数"],
+  total: ["Total", "总数"],
   strategy: ["Strategy", "策略"],
   batch: ["Pods {from} to {to}", "Pod {from} 至 {to}"],
   waitsApproval: ["waits: lower the partition to approve", "等待中:降低分区以批准"],
   revisions: ["Revisions", "修订历史"],
-  present: ["present", "当前"],
+  present: ["current", "当前"],
   nPods: ["{n|Pod|Pods}", "{n} 个 Pod"],
   noWorkloads: ["There are no workloads with modules.", "没有带模块的工作负载。"],
   services: ["Services", "服务"],
@@ -158,17 +158,17 @@ export const texts = {
   lost: ["Lost", "丢失"],
   rate: ["Rate", "速率"],
   results: ["Results", "结果"],
-  noStreams: ["Nobody sends requests. `traffic` in a scenario, or an action here, starts some.", "没有请求。可在场景中使用 `traffic`,或在此执行操作来发送请求。"],
+  noStreams: ["No requests are sent. Start a stream with `traffic` in a scenario, or with an action here.", "没有请求。可在场景中使用 `traffic`,或在此执行操作来发送请求。"],
   route_gateway: ["through the gateway", "经由网关"],
   "route_kube-proxy": ["through kube-proxy", "经由 kube-proxy"],
-  route_bases: ["straight to the bases", "直达基座"],
+  route_bases: ["directly to the bases", "直达基座"],
   ended_stream: ["ended", "已结束"],
 
   // The log.
   when: ["Time", "时间"],
   kind: ["Kind", "类型"],
   about: ["About", "对象"],
-  what: ["What happened", "内容"],
+  what: ["Event", "内容"],
   took: ["Took", "耗时"],
   k_command: ["commands", "命令"],
   k_event: ["Events", "事件"],
@@ -192,9 +192,9 @@ export const texts = {
   e_node: ["Node", "节点"],
   e_component: ["component", "组件"],
   e_finding: ["finding", "问题"],
-  onlyBad: ["only what went wrong", "仅异常"],
+  onlyBad: ["problems only", "仅异常"],
   nEntries: ["{n|entry|entries}", "{n} 条"],
-  noEntries: ["Nothing has happened that the filters let through.", "没有符合筛选条件的记录。"],
+  noEntries: ["No entries match the filters.", "没有符合筛选条件的记录。"],
   answered: ["answered", "已应答"],
   kinds: ["Kinds", "类型"],
 
@@ -204,11 +204,11 @@ export const texts = {
   memory: ["Memory", "内存"],
   message: ["Message", "说明"],
   serves: ["serves {n|base|bases}", "服务 {n} 个基座"],
-  noComponents: ["No components can be seen here.", "此处看不到组件。"],
+  noComponents: ["No components are visible.", "此处看不到组件。"],
   noFaultsSet: ["No faults are set.", "未设置故障。"],
   fault: ["Fault", "故障"],
   base: ["Base", "基座"],
-  fired: ["Struck", "触发"],
+  fired: ["Triggered", "触发"],
   times: ["{n|time|times}", "{n} 次"],
 
   // Lanes.
@@ -216,7 +216,7 @@ export const texts = {
   zoomOut: ["Zoom out", "缩小"],
   dense: ["Compact", "紧凑"],
   lanesHint: ["Drag to move, Ctrl and wheel to zoom, click for why.", "拖动平移,Ctrl 加滚轮缩放,点击查看原因。"],
-  lanesLabel: ["Lanes of bases over time. Arrow keys choose a lane, Enter shows it, plus and minus zoom. The views Overview and Log say the same in words.", "基座随时间变化的泳道。方向键选择泳道,回车查看,加减号缩放。总览和日志视图以文字呈现相同内容。"],
+  lanesLabel: ["Timeline of bases. Arrow keys select a lane, Enter shows it, plus and minus zoom. The views Overview and Log show the same data as text.", "基座随时间变化的泳道。方向键选择泳道,回车查看,加减号缩放。总览和日志视图以文字呈现相同内容。"],
   laneComponents: ["components", "组件"],
   laneFaults: ["faults", "故障"],
   laneWaiting: ["Pods without a base", "未分配基座的 Pod"],
@@ -231,7 +231,7 @@ export const texts = {
   l_starting: ["starting", "启动中"],
   l_disconnected: ["disconnected, Node not Ready", "失联,节点未就绪"],
   l_down: ["process down or exited", "进程已停止或退出"],
-  l_serves: ["version serves, Pod Ready", "版本服务中,Pod 就绪"],
+  l_serves: ["version active, Pod Ready", "版本服务中,Pod 就绪"],
   l_installing: ["being installed, Pod not Ready", "安装中,Pod 未就绪"],
   l_deactivated: ["deactivated", "已停用"],
   l_broken: ["broken, no endpoint ready", "损坏,无就绪端点"],
@@ -239,36 +239,36 @@ export const texts = {
   l_pending: ["Pod pending", "Pod 等待中"],
   l_component: ["component running, all endpoints ready", "组件运行中,端点全部就绪"],
   l_fault: ["fault set, component paused", "已设置故障,组件已暂停"],
-  l_lines: ["lines: commands up to their answers, red if failed; yellow: a fault struck; red: a request lost", "细线:命令至应答,失败为红色;黄色:故障触发;红色:请求丢失"],
+  l_lines: ["lines: commands until their responses, red if failed; yellow: fault triggered; red: request lost", "细线:命令至应答,失败为红色;黄色:故障触发;红色:请求丢失"],
 
   // The scrubber.
-  scrubber: ["Moment that is shown", "显示的时刻"],
+  scrubber: ["Time shown", "显示的时刻"],
   play: ["Play", "播放"],
   pause: ["Pause", "暂停"],
   back: ["Back one second", "后退一秒"],
   forward: ["Forward one second", "前进一秒"],
-  previousBad: ["To what went wrong before", "到上一处异常"],
-  nextBad: ["To what went wrong next", "到下一处异常"],
+  previousBad: ["Previous problem", "到上一处异常"],
+  nextBad: ["Next problem", "到下一处异常"],
   toLive: ["Back to live", "回到实时"],
   speed: ["Speed", "速度"],
   ago: ["{d} ago", "{d}前"],
-  loadingPast: ["loading the past", "正在加载历史"],
-  scrubHint: ["You see {time}, {d} before now.", "当前显示 {time},即 {d}前。"],
+  loadingPast: ["loading the history", "正在加载历史"],
+  scrubHint: ["The page shows {time}, {d} ago.", "当前显示 {time},即 {d}前。"],
 
   // The panel.
   close: ["Close", "关闭"],
   details: ["Details", "详情"],
   why: ["Why", "原因"],
-  whyNow: ["Why is asked of the present, not of the moment that is shown.", "原因针对当前状态,而非所显示的时刻。"],
+  whyNow: ["The explanation is for the current state, not for the time shown.", "原因针对当前状态,而非所显示的时刻。"],
   asking: ["Asking …", "查询中……"],
-  whyFails: ["This cannot be said: {error}", "无法查询:{error}"],
+  whyFails: ["No explanation is available: {error}", "无法查询:{error}"],
   evidence: ["Evidence", "依据"],
-  commands: ["On a command line", "命令行"],
+  commands: ["Commands", "命令行"],
   copy: ["Copy", "复制"],
   copied: ["Copied", "已复制"],
   actions: ["Actions", "操作"],
-  actionsPast: ["Actions act on the present: go back to live for them.", "操作只作用于当前:请先回到实时。"],
-  goneNow: ["This is not there at the moment that is shown.", "所显示的时刻不存在此对象。"],
+  actionsPast: ["Actions apply to the current state; go back to live first.", "操作只作用于当前:请先回到实时。"],
+  goneNow: ["This object does not exist at the time shown.", "所显示的时刻不存在此对象。"],
   identity: ["Identity", "标识"],
   zone: ["Zone", "区域"],
   application: ["Application", "应用"],
@@ -282,8 +282,8 @@ export const texts = {
   reason: ["Reason", "原因"],
   created: ["Created", "创建时间"],
   namespace: ["Namespace", "命名空间"],
-  logOfBase: ["Its log", "其日志"],
-  laneOfBase: ["Its lane", "其泳道"],
+  logOfBase: ["Log", "其日志"],
+  laneOfBase: ["Timeline", "其泳道"],
   advice: ["What to do", "建议"],
 
   // Actions.
@@ -301,31 +301,31 @@ export const texts = {
   "a_workload.scale": ["Scale …", "扩缩容……"],
   "a_workload.release": ["Release a version …", "发布版本……"],
   "a_workload.pause": ["Pause the rollout …", "暂停发布……"],
-  "a_workload.resume": ["Approve: go on with the rollout …", "批准:继续发布……"],
+  "a_workload.resume": ["Approve: resume the rollout …", "批准:继续发布……"],
   "a_workload.partition": ["Approve a batch …", "批准一批……"],
-  "a_workload.undo": ["Back to the revision before …", "回退到上一修订……"],
-  "a_node.cordon": ["Let no Pod come …", "禁止新 Pod……"],
-  "a_node.uncordon": ["Let Pods come again …", "恢复新 Pod……"],
+  "a_workload.undo": ["Undo: restore the previous revision …", "回退到上一修订……"],
+  "a_node.cordon": ["Cordon …", "禁止新 Pod……"],
+  "a_node.uncordon": ["Uncordon …", "恢复新 Pod……"],
   "a_base.remove": ["Remove the base …", "移除基座……"],
   "a_base.add": ["Add bases …", "增加基座……"],
   "a_component.stop": ["Stop the component …", "停止组件……"],
   "a_component.start": ["Start the component …", "启动组件……"],
-  danger: ["This ends or disturbs something.", "此操作会终止或干扰某些内容。"],
-  doIt: ["Do it", "执行"],
+  danger: ["This action stops or disrupts something.", "此操作会终止或干扰某些内容。"],
+  doIt: ["Run", "执行"],
   cancel: ["Cancel", "取消"],
-  doing: ["Doing it …", "执行中……"],
+  doing: ["Running …", "执行中……"],
   done: ["Done", "完成"],
-  failed: ["Not done: {error}", "未执行:{error}"],
-  optional: ["may be empty", "可为空"],
-  sameCommand: ["The same on a command line", "等效命令行"],
+  failed: ["Failed: {error}", "未执行:{error}"],
+  optional: ["optional", "可为空"],
+  sameCommand: ["Equivalent command", "等效命令行"],
 
   // Shortcuts.
-  s_views: ["the views", "切换视图"],
+  s_views: ["switch views", "切换视图"],
   s_filter: ["filter", "筛选"],
-  s_play: ["pause, go on", "暂停、继续"],
-  s_step: ["one second back or on; with Shift ten", "后退或前进一秒;按住 Shift 为十秒"],
-  s_bad: ["to what went wrong before, next", "到上一处、下一处异常"],
-  s_ends: ["to the beginning, back to live", "到开头、回到实时"],
+  s_play: ["pause, resume", "暂停、继续"],
+  s_step: ["one second back or forward; ten with Shift", "后退或前进一秒;按住 Shift 为十秒"],
+  s_bad: ["previous, next problem", "到上一处、下一处异常"],
+  s_ends: ["to the start, back to live", "到开头、回到实时"],
   s_speed: ["slower, faster", "减速、加速"],
   s_close: ["close the panel or dialog", "关闭面板或对话框"],
   s_help: ["this list", "此列表"],
@@ -333,7 +333,7 @@ export const texts = {
 
 export type Text = keyof typeof texts;
 
-// format fills in what stands in braces.
+// format replaces the placeholders in braces.
 export function format(text: string, values: Record<string, string | number> = {}): string {
   return text.replace(/\{(\w+)(?:\|([^|}]*)\|([^}]*))?\}/g, (whole, name: string, one?: string, many?: string) => {
     const value = values[name];
@@ -344,7 +344,7 @@ export function format(text: string, values: Record<string, string | number> = {
   });
 }
 
-// languageOf follows what was chosen, in the URL or before, or else the browser.
+// languageOf returns the language from the URL, then the stored one, then the first supported one of the browser.
 export function languageOf(chosen: string, remembered: string | null, browser: readonly string[]): Language {
   for (const l of [chosen, remembered ?? "", ...browser]) {
     if (l.toLowerCase().startsWith("zh")) return "zh";

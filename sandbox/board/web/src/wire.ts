@@ -1,4 +1,4 @@
-// Written from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.
+// Generated from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.
 
 export interface Snapshot {
   seq: number;

@@ -164,7 +164,7 @@ func CleanUp(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := p.findEngine(ctx); errors.Is(err, engine.ErrNone) {
+	if err := p.findEngine(ctx); errors.Is(err, engine.ErrNoEngine) {
 		return nil
 	} else if err != nil {
 		return err

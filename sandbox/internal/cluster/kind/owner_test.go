@@ -171,7 +171,7 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	enginetest.Fake(t, "podman", `echo '{"version":{"Version":"5.4.0"}}'`)
 	p, err := New(Options{Owner: owner, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), LogDir: dir})
 	check.Must(t, err)
-	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNone) ||
+	if err := p.prepare(t.Context()); !errors.Is(err, engine.ErrNoEngine) ||
 		!strings.Contains(err.Error(), "docker is not installed") {
 		t.Errorf("without the engine of the cluster: %v", err)
 	}

@@ -1,4 +1,4 @@
-// Package enginetest stands in for a container engine in tests.
+// Package enginetest replaces the container engine in tests.
 package enginetest
 
 import (
@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// Fake makes a shell script the only container engine of this machine until the test ends. Its name
-// is docker or podman; empty: there is none.
+// Fake makes a shell script the only container engine on this machine until the test ends. Its name is docker
+// or podman. An empty name means no engine.
 func Fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, tool := range []string{"sh", "cat", "sleep"} { // what the scripts need; no real engine may answer
+	for _, tool := range []string{"sh", "cat", "sleep"} { // tools for the script; real engines are not in the PATH
 		for _, bin := range []string{"/bin", "/usr/bin"} {
 			if _, err := os.Stat(filepath.Join(bin, tool)); err == nil {
 				if err := os.Symlink(filepath.Join(bin, tool), filepath.Join(dir, tool)); err != nil {

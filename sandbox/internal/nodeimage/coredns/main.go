@@ -1,8 +1,8 @@
-// Command coredns is CoreDNS with the plugins that a cluster of kubeadm uses, and no other: the
-// libraries of the clouds are most of the rest.
+// Command coredns is CoreDNS with only the plugins that a kubeadm cluster uses. Most other dependencies are
+// libraries for clouds.
 //
-// It is a Go module of its own because CoreDNS names newer libraries than the sandbox. Its version
-// is the one that the kubeadm of the node image names.
+// It has its own Go module because CoreDNS requires newer libraries than the sandbox. Its version is the one
+// that the kubeadm of the node image requires.
 package main
 
 import (

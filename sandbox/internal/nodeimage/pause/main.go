@@ -1,5 +1,4 @@
-// Command pause holds the namespaces of a Pod open: it waits until it is told to end, and buries
-// children that were left to it.
+// Command pause holds the namespaces of a Pod: it waits for a signal to end, and reaps orphaned children.
 package main
 
 import (

@@ -15,7 +15,7 @@ func BuildImage(binary, dir string) (*image.Image, error) {
 	if err := CheckBinary(binary); err != nil {
 		return nil, fmt.Errorf("%w, or run the controller on this machine with --controller host", err)
 	}
-	return image.OfProgram(ImageName, binary, dir)
+	return image.FromBinary(ImageName, binary, dir)
 }
 
 // CheckBinary returns an error with advice if a binary cannot run in the image.

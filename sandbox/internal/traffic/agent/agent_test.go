@@ -27,7 +27,7 @@ const (
 	patience = check.Patience
 )
 
-// inMemory is an agent in this process.
+// inMemory is an agent in the test process.
 type inMemory struct {
 	http.RoundTripper
 	end  context.CancelFunc
@@ -58,8 +58,8 @@ type rig struct {
 	lost chan traffic.LostRequest
 
 	mu     sync.Mutex
-	agents []*inMemory // that have been started
-	fail   error       // of the next start
+	agents []*inMemory // started agents
+	fail   error       // returned by the next launch
 	stop   func()
 }
 
@@ -106,14 +106,14 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 	return p, err
 }
 
-// begin starts a stream of group g to an address.
-func (r *rig) begin(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
+// startStream starts a stream of group g to an address.
+func (r *rig) startStream(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
-	check.Must(t, r.Begin(t.Context(), "g", spec(name, address, change...), nil))
+	check.Must(t, r.StartStream(t.Context(), "g", spec(name, address, change...), nil))
 }
 
-// finish waits until a stream has ended by itself, and returns its end.
-func (r *rig) finish(t *testing.T, name string) *traffic.End {
+// finish waits until a stream has reached its limit, and returns its result.
+func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 	t.Helper()
 	eventually(t, func() error {
 		for _, s := range r.Summaries(t.Context(), "g") {
@@ -121,25 +121,25 @@ func (r *rig) finish(t *testing.T, name string) *traffic.End {
 				return nil
 			}
 		}
-		return errors.New("the stream does not end")
+		return errors.New("the stream has not ended")
 	})
 	end, err := r.Stop(t.Context(), "g", name)
 	check.Must(t, err)
 	return end
 }
 
-// spec sends 20 requests at once, by and large.
+// spec returns a stream of 20 requests within 20 ms.
 func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
 	rate := 1000
 	s := traffic.Spec{Namespace: "shop", Total: 20, Address: address}
-	s.Name, s.Service, s.Module, s.Rate, s.Timeout = name, "stock", "biz1", &rate, &metav1.Duration{Duration: patience}
+	s.Name, s.Service, s.Module, s.Rate, s.Timeout = name, "stock", "biz1", &rate, &metav1.Duration{Duration: time.Minute}
 	for _, c := range change {
 		c(&s)
 	}
 	return s
 }
 
-// serve returns the address of what a Service leads to.
+// serve returns the address of a server that handles the requests.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
@@ -171,15 +171,15 @@ func eventually(t *testing.T, look func() error) {
 	check.Eventually(t, patience, look)
 }
 
-// asideTimes compares records without their times and texts.
-var asideTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", "Error")
+// ignoreTimes compares records without their times and texts.
+var ignoreTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", "Error")
 
 func TestStream(t *testing.T) {
 	for name, reuse := range map[string]bool{"a connection each": false, "connections that stay": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			address := serve(t, answers)
-			r.begin(t, "s", address, func(s *traffic.Spec) { s.Reuse = reuse })
+			r.startStream(t, "s", address, func(s *traffic.Spec) { s.Reuse = reuse })
 			end := r.finish(t, "s")
 			want := traffic.Summary{
 				Name: "s", Route: traffic.RouteKubeProxy, Sent: 20, Results: map[traffic.Result]int{traffic.OK: 20},
@@ -194,7 +194,7 @@ func TestStream(t *testing.T) {
 				n++
 				want := traffic.Record{Seq: n, Endpoint: address, Base: "base-1", Version: "2.0", Result: traffic.OK,
 					Status: 200}
-				if diff := cmp.Diff(want, got, asideTimes); diff != "" {
+				if diff := cmp.Diff(want, got, ignoreTimes); diff != "" {
 					t.Errorf("record (-want +got):\n%s", diff)
 				}
 			})
@@ -208,52 +208,52 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// A lost request is told while its stream continues, and all of them before Stop returns.
-func TestLostRequestsAreTold(t *testing.T) {
+// Lost requests are reported while the stream runs, all of them before Stop returns.
+func TestLostRequestsAreReported(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)
-	r.begin(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
+	r.startStream(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
 	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1",
 		Record: traffic.Record{
 			Seq: 1, Endpoint: address, Base: "base-2", Result: traffic.NotFound, Status: 404,
 		}}
 	first := <-r.lost
-	first.Record.Seq = 1 // they overtake each other
-	if diff := cmp.Diff(want, first, asideTimes); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	first.Record.Seq = 1 // concurrent requests may be reported in another order
+	if diff := cmp.Diff(want, first, ignoreTimes); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 	end, err := r.Stop(t.Context(), "g", "s")
 	check.Must(t, err)
-	if told := 1 + len(r.lost); told != end.Lost || end.Lost == 0 || len(end.LostRequests) != end.Lost {
-		t.Errorf("%d were told, %d counted, %d listed", told, end.Lost, len(end.LostRequests))
+	if reported := 1 + len(r.lost); reported != end.Lost || end.Lost == 0 || len(end.LostRequests) != end.Lost {
+		t.Errorf("%d reported, %d counted, %d listed", reported, end.Lost, len(end.LostRequests))
 	}
 }
 
-// late is an agent whose clock is said to be an hour ahead.
+// late is an agent that reports a clock one hour ahead.
 type late struct{ Process }
 
 func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := p.Process.RoundTrip(r)
 	if err == nil && r.URL.Path == "/Clock" {
 		_ = answer.Body.Close()
-		text, _ := time.Now().Add(time.Hour).MarshalJSON() // of a year that JSON knows
+		text, _ := time.Now().Add(time.Hour).MarshalJSON() // the year is valid in JSON
 		answer.Body = io.NopCloser(bytes.NewReader(text))
 	}
 	return answer, err
 }
 
-// Times are those of this machine's clock: an hour before what the agent says.
-func TestClockOfTheAgent(t *testing.T) {
+// Times are converted to the local clock: one hour before the times of the agent.
+func TestTimesUseLocalClock(t *testing.T) {
 	r, began := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
 	r.start(t, func(ctx context.Context) (Process, error) {
 		p, err := r.launch(ctx)
 		return late{p}, err
 	})
-	r.begin(t, "s", serve(t, misses))
-	told := <-r.lost
+	r.startStream(t, "s", serve(t, misses))
+	first := <-r.lost
 	end := r.finish(t, "s")
 	times := map[string]time.Time{
-		"a loss that was told": told.Record.Done, "a loss": end.LostRequests[0].Due, "the start": end.Started,
+		"a reported loss": first.Record.Done, "a loss": end.LostRequests[0].Due, "the start": end.Started,
 		"the end":          end.Ended,
 		"the first second": end.Seconds[0].Start, "the start so far": r.Summaries(t.Context(), "g")[0].Started,
 	}
@@ -268,12 +268,12 @@ func TestClockOfTheAgent(t *testing.T) {
 	}
 }
 
-// What an agent knew is gone with it: that is told, and not taken for success.
-func TestAgentThatEndsInMidStream(t *testing.T) {
+// If an agent ends, the results of its streams are lost. This is reported as an error.
+func TestAgentEndsMidStream(t *testing.T) {
 	r := newRig(t)
-	r.begin(t, "done", serve(t, answers))
+	r.startStream(t, "done", serve(t, answers))
 	r.finish(t, "done")
-	r.begin(t, "s", serve(t, hangs), func(s *traffic.Spec) { s.Total = 1 })
+	r.startStream(t, "s", serve(t, hangs), func(s *traffic.Spec) { s.Total = 1 })
 	eventually(t, func() error {
 		if all := r.Summaries(t.Context(), "g"); all[1].Open != 1 {
 			return errors.New("no request is open")
@@ -286,8 +286,8 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy,
 		Record: traffic.Record{Result: traffic.Other}}
 	lost := <-r.lost
-	if diff := cmp.Diff(want, lost, asideTimes); diff != "" || !strings.Contains(lost.Record.Error, why) {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, lost, ignoreTimes); diff != "" || !strings.Contains(lost.Record.Error, why) {
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 	all := r.Summaries(t.Context(), "g")
 	if len(all) != 2 || all[0].Sent != 20 || strings.Contains(all[0].Note, why) || all[1].Open != 1 ||
@@ -296,47 +296,47 @@ func TestAgentThatEndsInMidStream(t *testing.T) {
 	}
 	if end, err := r.Stop(t.Context(), "g", "s"); err == nil || !strings.Contains(err.Error(), `"s"`) ||
 		!strings.Contains(err.Error(), why) {
-		t.Errorf("Stop gave %+v and %v", end, err)
+		t.Errorf("Stop returned %+v and %v", end, err)
 	}
 	if err := r.Records(t.Context(), "g", "s", func(traffic.Record) {}); err == nil ||
 		!strings.Contains(err.Error(), why) {
-		t.Errorf("Records gave %v", err)
+		t.Errorf("Records returned %v", err)
 	}
 
 	// The next stream has another agent.
-	if err := r.Begin(t.Context(), "g", spec("s", "127.0.0.1:1"), nil); !errors.Is(err, traffic.ErrStreamExists) {
-		t.Errorf("a second stream of the name gave %v", err)
+	if err := r.StartStream(t.Context(), "g", spec("s", "127.0.0.1:1"), nil); !errors.Is(err, traffic.ErrStreamExists) {
+		t.Errorf("a second stream with the same name returned %v", err)
 	}
-	r.begin(t, "next", serve(t, answers))
+	r.startStream(t, "next", serve(t, answers))
 	if end := r.finish(t, "next"); end.Results[traffic.OK] != 20 || len(r.agents) != 2 {
 		t.Errorf("%d agents, %+v", len(r.agents), end)
 	}
 	r.Drop(t.Context(), "g")
 	if all := r.Summaries(t.Context(), "g"); len(all) != 0 || len(r.lost) != 0 {
-		t.Errorf("after the drop there are streams %+v, and %d more were told", all, len(r.lost))
+		t.Errorf("after Drop: streams %+v, %d more lost requests", all, len(r.lost))
 	}
 }
 
 func TestDrop(t *testing.T) {
 	r := newRig(t)
-	r.begin(t, "s", serve(t, hangs))
-	r.begin(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
+	r.startStream(t, "s", serve(t, hangs))
+	r.startStream(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
 	<-r.lost
-	check.Must(t, r.Begin(t.Context(), "other", spec("s", serve(t, answers)), nil))
+	check.Must(t, r.StartStream(t.Context(), "other", spec("s", serve(t, answers)), nil))
 	r.Drop(t.Context(), "g")
-	told := len(r.lost)
+	reported := len(r.lost)
 	if _, err := r.Stop(t.Context(), "g", "s"); !errors.Is(err, traffic.ErrNoStream) {
-		t.Errorf("stopping a dropped stream gave %v", err)
+		t.Errorf("stopping a dropped stream returned %v", err)
 	}
 	if all := r.Summaries(t.Context(), "other"); len(all) != 1 || all[0].Name != "s" {
 		t.Errorf("the other group has %+v", all)
 	}
-	if len(r.lost) != told {
-		t.Error("lost requests were told after the drop")
+	if len(r.lost) != reported {
+		t.Error("lost requests were reported after Drop")
 	}
 }
 
-func TestBeginRefuses(t *testing.T) {
+func TestStartStreamReturnsErrors(t *testing.T) {
 	r := newRig(t)
 	r.fail = errors.New("no such container")
 	air := spec("s", "127.0.0.1:1", func(s *traffic.Spec) { s.Via = "air" })
@@ -349,17 +349,17 @@ func TestBeginRefuses(t *testing.T) {
 		{spec("s", ""), "Services"},
 		{spec("s", "stock:80"), `"stock:80"`},
 	} {
-		if err := r.Begin(t.Context(), "g", c.spec, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := r.StartStream(t.Context(), "g", c.spec, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}
-	r.begin(t, "s", serve(t, answers)) // the name is free, and an agent runs by now
+	r.startStream(t, "s", serve(t, answers)) // the name is unused, and an agent is running
 	r.stop()
 	<-r.agents[0].done
-	if err := r.Begin(t.Context(), "g", spec("late", "127.0.0.1:1"), nil); !errors.Is(err, errNotRunning) {
-		t.Errorf("after the end, Begin gave %v", err)
+	if err := r.StartStream(t.Context(), "g", spec("late", "127.0.0.1:1"), nil); !errors.Is(err, errNotRunning) {
+		t.Errorf("after Start has returned, StartStream returned %v", err)
 	}
 	if l := len(r.lost); l != 0 {
-		t.Errorf("%d lost requests were told", l)
+		t.Errorf("%d lost requests were reported", l)
 	}
 }

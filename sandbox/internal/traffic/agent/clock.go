@@ -6,8 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// here makes of times by the clock of an agent those of this machine.
-func (s *session) here(times ...*time.Time) {
+// toLocal converts times of the agent's clock to the clock of this machine.
+func (s *session) toLocal(times ...*time.Time) {
 	for _, t := range times {
 		if !t.IsZero() {
 			*t = t.Add(-s.ahead)
@@ -16,14 +16,14 @@ func (s *session) here(times ...*time.Time) {
 }
 
 func (s *session) record(r traffic.Record) traffic.Record {
-	s.here(&r.Due, &r.Sent, &r.Done)
+	s.toLocal(&r.Due, &r.Sent, &r.Done)
 	return r
 }
 
-func (s *session) end(e *traffic.End) {
-	s.here(&e.Started, &e.Ended)
+func (s *session) localizeResult(e *traffic.StreamResult) {
+	s.toLocal(&e.Started, &e.Ended)
 	for i := range e.Seconds {
-		s.here(&e.Seconds[i].Start)
+		s.toLocal(&e.Seconds[i].Start)
 	}
 	for i := range e.LostRequests {
 		e.LostRequests[i] = s.record(e.LostRequests[i])

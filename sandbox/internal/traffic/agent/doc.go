@@ -1,18 +1,16 @@
-// Package agent sends requests from within the network of a cluster, where the
-// cluster's own kube-proxy leads them to the bases; or, where bases share the addresses of
-// Pods, the agent picks among the ones that it is told of, as kube-proxy would.
+// Package agent sends requests from within the network of a cluster. The kube-proxy of the cluster selects the
+// base. If bases share the addresses of Pods, the agent selects a base from a list, as kube-proxy would.
 //
-// The agent is this program again, started in a node or a Pod of the cluster. It hears and
-// answers over its standard streams, so it needs no port and no password, and it
-// ends with whoever started it. The ledgers lie in the agent until somebody asks;
-// only lost requests are told at once.
+// The agent is this binary, started in a node or a Pod of the cluster. It communicates over its standard
+// streams, so it needs no port and no password, and it ends with the process that started it. The request logs
+// stay in the agent until they are requested. Only lost requests are reported immediately.
 //
-// The agent's machine may have another clock, such as a node, or an engine in a virtual machine. It is
-// asked for its time when the agent starts, and what the agent tells has the times of this machine.
+// The clock of the agent's machine may differ, for example in a node, or in a virtual machine of a container
+// engine. The agent reports its time when it starts, and all times are converted to the clock of this machine.
 package agent
 
-// Command is the hidden command of koupsandbox that is an agent. With the flag Idle it does nothing, in
-// a Pod in which an agent is started later. The flag Patience is that of Serve.
+// Command is the hidden command of koupsandbox that runs an agent. With the flag Idle it does nothing; a Pod
+// uses it until an agent is started in it. The flag Patience is the timeout of Serve.
 const (
 	Command  = "traffic-agent"
 	Idle     = "idle"

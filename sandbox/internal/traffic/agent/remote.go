@@ -14,44 +14,44 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// errNotRunning is returned by Begin after the end of Start.
-var errNotRunning = errors.New("no traffic agent can be started now")
+// errNotRunning is returned by StartStream before Start runs and after it has returned.
+var errNotRunning = errors.New("traffic agents cannot be started now")
 
 // Options of a Remote.
 type Options struct {
-	// Launch starts an agent. It blocks until the agent can be asked, or ctx ends, which
-	// does not end the agent. Required.
+	// Launch starts an agent, and blocks until the agent accepts calls or ctx ends. The end of ctx does not
+	// stop the agent. Required.
 	Launch func(ctx context.Context) (Process, error)
-	// Lost is called for lost requests, one at a time, and for each stream that the end of its agent has interrupted,
-	// with the result traffic.Other. Default: nothing is reported.
+	// Lost is called for lost requests, one at a time. It is also called for each stream that is interrupted by
+	// the end of its agent, with the result traffic.Other. Default: nothing is reported.
 	Lost func(traffic.LostRequest)
-	// Logger for what goes wrong. Default: nothing is logged.
+	// Logger for errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Remote runs streams in agents. It starts an agent for the first stream, and again after an agent has ended. The
-// streams of an agent end with it, and their results are lost. All methods may be called concurrently.
+// Remote runs streams in an agent. It starts the agent for the first stream, and again if the agent has ended.
+// If an agent ends, its streams end and their results are lost. All methods may be called concurrently.
 type Remote struct {
 	o        Options
 	started  chan struct{} // closed when Start runs
-	starting chan struct{} // held by whoever starts an agent
+	starting chan struct{} // semaphore: one agent is started at a time
 
-	mu      sync.Mutex     // guards what follows
-	run     func(*session) // tells what an agent tells, until it ends; nil while Start does not run
-	inform  func(*telling) // tells an agent what a stream picks from; nil while Start does not run
-	session *session       // for new streams; nil = none runs
-	groups  map[string][]*stream
-	wg      sync.WaitGroup
+	mu        sync.Mutex        // guards the following fields
+	onSession func(*session)    // reports the lost requests of an agent until it ends; nil while Start does not run
+	startSync func(*targetSync) // runs a targetSync; nil while Start does not run
+	session   *session          // the agent for new streams; nil = none
+	groups    map[string][]*stream
+	wg        sync.WaitGroup
 }
 
-// stream is a stream of an agent. Remote.mu guards what can change.
+// stream is a stream in an agent. Remote.mu guards its changing fields.
 type stream struct {
-	name string
-	on   *session
-	// begun is false while the agent is asked to begin it, over true when it was stopped.
-	begun, over bool
-	last        traffic.Summary // as far as known
-	telling     *telling        // nil = the agent need not be told anything
+	name    string
+	session *session
+	// started is set when the agent has started the stream, stopped when its result was read.
+	started, stopped bool
+	last             traffic.Summary // last known summary
+	sync             *targetSync     // nil if the stream has no Source
 }
 
 // New returns a Remote without streams, which starts no agent.
@@ -65,23 +65,23 @@ func New(o Options) *Remote {
 	return &Remote{o: o, started: make(chan struct{}), starting: make(chan struct{}, 1), groups: map[string][]*stream{}}
 }
 
-// Start lets streams run until ctx ends, which ends the agent and cuts all of them off,
-// and returns nil when it has ended. It can be called once.
+// Start runs streams until ctx ends. The end of ctx stops the agent and interrupts its streams. Start returns
+// nil when the agent has ended. It can be called once.
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
-	r.run = func(s *session) { r.follow(ctx, s) }
-	r.inform = func(t *telling) { r.wg.Go(func() { t.run(ctx, r.o.Logger) }) }
+	r.onSession = func(s *session) { r.runSession(ctx, s) }
+	r.startSync = func(t *targetSync) { r.wg.Go(func() { t.run(ctx, r.o.Logger) }) }
 	r.mu.Unlock()
 	close(r.started)
 	<-ctx.Done()
 	r.mu.Lock()
-	r.run, r.inform = nil, nil
+	r.onSession, r.startSync = nil, nil
 	r.mu.Unlock()
 	r.wg.Wait()
 	return nil
 }
 
-// agent returns the agent that runs, or starts one.
+// agent returns the running agent, or starts one.
 func (r *Remote) agent(ctx context.Context) (*session, error) {
 	select {
 	case <-r.started:
@@ -95,12 +95,12 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, context.Cause(ctx)
 	}
 	r.mu.Lock()
-	run, s := r.run, r.session
+	run, s := r.onSession, r.session
 	r.mu.Unlock()
 	switch {
 	case run == nil:
 		return nil, errNotRunning
-	case s != nil && s.runs():
+	case s != nil && s.running():
 		return s, nil
 	}
 	p, err := r.o.Launch(ctx)
@@ -108,9 +108,9 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("starting a traffic agent: %w", err)
 	}
 	s = newSession(p)
-	theirs, err := ask(ctx, s, of, rpc.Empty{})
+	theirs, err := ask(ctx, s, getVersion, rpc.Empty{})
 	if err == nil {
-		err = version.Agree("the traffic agent", theirs, version.Of())
+		err = version.CheckCompatible("the traffic agent", theirs, version.String())
 	}
 	if err == nil {
 		s.ahead, err = s.client.ClockOffset(ctx)
@@ -120,7 +120,7 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.run == nil {
+	if r.onSession == nil {
 		return nil, errors.Join(errNotRunning, p.Close())
 	}
 	r.session = s
@@ -128,8 +128,8 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// follow tells what an agent tells, until it ends or ctx does.
-func (r *Remote) follow(ctx context.Context, s *session) {
+// runSession reports the lost requests of an agent until it ends or ctx ends, and then its interrupted streams.
+func (r *Remote) runSession(ctx context.Context, s *session) {
 	err := s.run(ctx, r.o.Lost)
 	now := time.Now()
 	var cut []traffic.LostRequest
@@ -139,10 +139,10 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 	}
 	for group, streams := range r.groups {
 		for _, x := range streams {
-			if x.on != s || !x.begun || x.over {
+			if x.session != s || !x.started || x.stopped {
 				continue
 			}
-			x.last.Ended, x.last.Note = now, fmt.Sprintf("was cut off: %v", err)
+			x.last.Ended, x.last.Note = now, fmt.Sprintf("was interrupted: %v", err)
 			cut = append(cut, traffic.LostRequest{Group: group, Stream: x.name, Route: x.last.Route,
 				Record: traffic.Record{
 					Due: now, Sent: now, Done: now, Result: traffic.Other, Error: "the stream " + x.last.Note,
@@ -151,17 +151,18 @@ func (r *Remote) follow(ctx context.Context, s *session) {
 	}
 	r.mu.Unlock()
 	if ctx.Err() != nil {
-		return // the streams end with everything else
+		return // everything ends
 	}
-	r.o.Logger.Error("streams are cut off", "streams", len(cut), "err", err)
+	r.o.Logger.Error("streams were interrupted", "streams", len(cut), "err", err)
 	for _, l := range cut {
 		r.o.Lost(l)
 	}
 }
 
-// Begin starts a stream of a group in the agent, and starts the agent if none runs. The Spec has an Address, or is
-// Inside: then source returns the targets until the stream is stopped. It waits for Start. See traffic.Generator.Begin.
-func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, source Source) error {
+// StartStream starts a stream of a group in the agent, and starts the agent if none runs. If spec.Inside is
+// set, source supplies the targets until the stream stops; otherwise spec.Address is used. StartStream blocks
+// until Start runs. See traffic.Generator.StartStream.
+func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
 		return err
@@ -170,34 +171,34 @@ func (r *Remote) Begin(ctx context.Context, group string, spec traffic.Spec, sou
 	if err != nil {
 		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
 	}
-	x := &stream{name: spec.Name, on: s,
+	x := &stream{name: spec.Name, session: s,
 		last: traffic.Summary{Name: spec.Name, Route: spec.Route(), Started: time.Now()}}
-	request := beginRequest{Group: group, Spec: spec}
+	request := startStreamRequest{Group: group, Spec: spec}
 	if source != nil {
-		x.telling = newTelling(s, streamRequest{group, spec.Name}, source)
-		request.Choice = x.telling.first()
+		x.sync = newTargetSync(s, streamRequest{group, spec.Name}, source)
+		request.TargetSet = x.sync.first()
 	}
 	if err := r.add(group, x); err != nil {
 		return err
 	}
-	_, err = ask(ctx, s, begin, request)
+	_, err = ask(ctx, s, startStream, request)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		err = s.ended() // from now on that would be told
+		err = s.endErr() // a later end is reported to Lost
 	}
-	if err == nil && x.telling != nil {
-		if r.inform == nil {
+	if err == nil && x.sync != nil {
+		if r.startSync == nil {
 			err = errNotRunning
 		} else {
-			r.inform(x.telling)
+			r.startSync(x.sync)
 		}
 	}
 	if err != nil {
 		r.groups[group] = slices.DeleteFunc(r.groups[group], func(y *stream) bool { return y == x })
 		return err
 	}
-	x.begun = true
+	x.started = true
 	return nil
 }
 
@@ -217,15 +218,15 @@ func (r *Remote) find(group, name string) (*stream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.groups[group] {
-		if x.name == name && x.begun {
+		if x.name == name && x.started {
 			return x, nil
 		}
 	}
 	return nil, fmt.Errorf("traffic %q: %w", name, traffic.ErrNoStream)
 }
 
-// Summaries counts the streams of a run, in order of their start. Of a stream whose
-// agent does not answer it returns what was known last.
+// Summaries returns the summaries of the streams of a group in the order of their start. If the agent of a
+// stream does not answer, it returns the last known summary.
 func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary {
 	r.mu.Lock()
 	s, known := r.session, len(r.groups[group]) > 0
@@ -235,19 +236,19 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 		var err error
 		fresh, err = ask(ctx, s, summaries, group)
 		if err != nil {
-			r.o.Logger.Warn("the traffic agent does not say how its streams are", "group", group, "err", err)
+			r.o.Logger.Warn("reading the summaries of streams from the traffic agent failed", "group", group, "err", err)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := []traffic.Summary{}
 	for _, x := range r.groups[group] {
-		if !x.begun {
+		if !x.started {
 			continue
 		}
 		i := slices.IndexFunc(fresh, func(f traffic.Summary) bool { return f.Name == x.name })
-		if i >= 0 && x.on == s && s.ended() == nil {
-			s.here(&fresh[i].Started, &fresh[i].Ended)
+		if i >= 0 && x.session == s && s.endErr() == nil {
+			s.toLocal(&fresh[i].Started, &fresh[i].Ended)
 			x.last = fresh[i]
 		}
 		out = append(out, x.last)
@@ -255,36 +256,36 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	return out
 }
 
-// Stop ends a stream, after all its lost requests were reported. It returns an error if the agent has ended. See
-// traffic.Generator.Stop.
-func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.End, error) {
+// Stop stops a stream and returns its result, after all its lost requests were reported. It returns an error if
+// the agent has ended. See traffic.Generator.Stop.
+func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	x, err := r.find(group, name)
 	if err != nil {
 		return nil, err
 	}
-	end, err := ask(ctx, x.on, stop, streamRequest{group, name})
+	end, err := ask(ctx, x.session, stop, streamRequest{group, name})
 	if err == nil {
-		err = x.on.told.Wait(ctx, end.Count)
+		err = x.session.delivered.Wait(ctx, end.Count)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what became of the requests of traffic %q is not known: %w", name, err)
+		return nil, fmt.Errorf("reading the result of traffic %q: %w", name, err)
 	}
-	x.telling.stop()
-	x.on.end(end.Answer)
+	x.sync.stop()
+	x.session.localizeResult(end.Answer)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x.over, x.last = true, end.Answer.Summary
+	x.stopped, x.last = true, end.Answer.Summary
 	return end.Answer, nil
 }
 
-// Told blocks until the agents know what their streams may pick from now, or ctx ends.
-func (r *Remote) Told(ctx context.Context) {
+// SyncTargets blocks until the agent has the current targets of all streams, or ctx ends.
+func (r *Remote) SyncTargets(ctx context.Context) {
 	r.mu.Lock()
-	var all []*telling
+	var all []*targetSync
 	for _, streams := range r.groups {
 		for _, x := range streams {
-			if x.begun && !x.over && x.telling != nil {
-				all = append(all, x.telling)
+			if x.started && !x.stopped && x.sync != nil {
+				all = append(all, x.sync)
 			}
 		}
 	}
@@ -294,17 +295,16 @@ func (r *Remote) Told(ctx context.Context) {
 	}
 }
 
-// Records calls sink for every request of a stream so far. See
-// traffic.Generator.Records.
+// Records calls sink for every finished request of a stream. See traffic.Generator.Records.
 func (r *Remote) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	x, err := r.find(group, name)
 	if err != nil {
 		return err
 	}
-	err = x.on.ended()
+	err = x.session.endErr()
 	if err == nil {
-		err = records.Call(ctx, &x.on.client, streamRequest{group, name},
-			func(record traffic.Record) { sink(x.on.record(record)) })
+		err = records.Call(ctx, &x.session.client, streamRequest{group, name},
+			func(record traffic.Record) { sink(x.session.record(record)) })
 	}
 	if err != nil {
 		return fmt.Errorf("reading the requests of traffic %q: %w", name, err)
@@ -312,13 +312,13 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 	return nil
 }
 
-// Drop cuts the streams of a run off and forgets them. Nothing more is told of them
-// when it returns.
+// Drop cancels the streams of a group and removes them. When it returns, no further lost request of the group
+// is reported.
 func (r *Remote) Drop(ctx context.Context, group string) {
 	r.mu.Lock()
 	s := r.session
 	for _, x := range r.groups[group] {
-		x.telling.stop()
+		x.sync.stop()
 	}
 	delete(r.groups, group)
 	r.mu.Unlock()
@@ -327,9 +327,9 @@ func (r *Remote) Drop(ctx context.Context, group string) {
 	}
 	dropped, err := ask(ctx, s, drop, group)
 	if err == nil {
-		err = s.told.Wait(ctx, dropped.Count)
+		err = s.delivered.Wait(ctx, dropped.Count)
 	}
 	if err != nil {
-		r.o.Logger.Error("the traffic agent does not drop streams", "group", group, "err", err)
+		r.o.Logger.Error("dropping the streams of a group in the traffic agent failed", "group", group, "err", err)
 	}
 }

@@ -14,50 +14,50 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Serve runs the streams of the Remote at the other end of conn, until conn or ctx ends, or nothing was received for
-// longer than patience; 0 = unlimited. It returns when the streams have ended.
+// Serve runs the streams of the Remote at the other end of conn, until conn or ctx ends, or nothing was
+// received for longer than patience; 0 = no timeout. It returns when all streams have ended.
 func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
-	var told rpc.Queue[traffic.LostRequest] // without a limit: a stream tells no more than traffic.MaxLost
-	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { told.Put(l) }})
+	var lostQueue rpc.Queue[traffic.LostRequest] // unlimited, since a stream reports at most traffic.MaxLost
+	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { lostQueue.Put(l) }})
 	ctx, cancel := context.WithCancel(ctx)
 	var err error
 	var running sync.WaitGroup
 	running.Go(func() { err = generator.Start(ctx) })
-	stdio.Serve(ctx, conn, handler(generator, &told), patience)
+	stdio.Serve(ctx, conn, handler(generator, &lostQueue), patience)
 	cancel()
 	running.Wait()
 	return err
 }
 
-func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Handler {
+func handler(g *traffic.Generator, lostQueue *rpc.Queue[traffic.LostRequest]) http.Handler {
 	mux := http.NewServeMux()
-	begin.Handle(mux, func(ctx context.Context, r beginRequest) (rpc.Empty, error) {
+	startStream.Handle(mux, func(ctx context.Context, r startStreamRequest) (rpc.Empty, error) {
 		if !r.Spec.Inside {
 			if r.Spec.Address == "" {
 				return rpc.Empty{},
-					errors.New("the traffic agent sends to the addresses of Services, or to bases inside")
+					errors.New("the traffic agent sends only to addresses of Services, or to bases in the cluster")
 			}
-			return rpc.Empty{}, g.Begin(ctx, r.Group, r.Spec)
+			return rpc.Empty{}, g.StartStream(ctx, r.Group, r.Spec)
 		}
-		return rpc.Empty{}, g.BeginWith(ctx, r.Group, r.Spec, &r.Choice)
+		return rpc.Empty{}, g.StartStreamWith(ctx, r.Group, r.Spec, &r.TargetSet)
 	})
 	rpc.HandleClock(mux)
-	of.Handle(mux, func(context.Context, rpc.Empty) (string, error) { return version.Of(), nil })
-	tell.Handle(mux, func(_ context.Context, r tellRequest) (rpc.Empty, error) {
-		g.Choose(r.Group, r.Name, r.Choice)
+	getVersion.Handle(mux, func(context.Context, rpc.Empty) (string, error) { return version.String(), nil })
+	setTargets.Handle(mux, func(_ context.Context, r setTargetsRequest) (rpc.Empty, error) {
+		g.SetTargets(r.Group, r.Name, r.TargetSet)
 		return rpc.Empty{}, nil
 	})
 	summaries.Handle(mux, func(_ context.Context, group string) ([]traffic.Summary, error) {
 		return g.Summaries(group),
 			nil
 	})
-	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.OrderedAnswer[*traffic.End], error) {
+	stop.Handle(mux, func(ctx context.Context, r streamRequest) (rpc.OrderedAnswer[*traffic.StreamResult], error) {
 		end, err := g.Stop(ctx, r.Group, r.Name)
-		return rpc.OrderedAnswer[*traffic.End]{Answer: end, Count: told.Count()}, err
+		return rpc.OrderedAnswer[*traffic.StreamResult]{Answer: end, Count: lostQueue.Count()}, err
 	})
 	drop.Handle(mux, func(_ context.Context, group string) (rpc.OrderedAnswer[rpc.Empty], error) {
 		g.Drop(group)
-		return rpc.OrderedAnswer[rpc.Empty]{Count: told.Count()}, nil
+		return rpc.OrderedAnswer[rpc.Empty]{Count: lostQueue.Count()}, nil
 	})
 	records.Handle(mux, func(ctx context.Context, r streamRequest, send func(traffic.Record)) error {
 		all, err := g.Records(r.Group, r.Name)
@@ -66,14 +66,14 @@ func handler(g *traffic.Generator, told *rpc.Queue[traffic.LostRequest]) http.Ha
 		}
 		for record := range all {
 			if ctx.Err() != nil {
-				break // nobody reads any more
+				break // the caller has disconnected
 			}
 			send(record)
 		}
 		return nil
 	})
 	lost.Handle(mux, func(ctx context.Context, _ rpc.Empty, send func(traffic.LostRequest)) error {
-		return told.Read(ctx, send)
+		return lostQueue.Read(ctx, send)
 	})
 	return mux
 }

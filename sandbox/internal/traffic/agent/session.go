@@ -12,31 +12,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Process is an agent that runs: a *stdio.Process whose program calls Serve.
+// Process is a running agent: a *stdio.Process whose binary calls Serve.
 type Process interface {
 	http.RoundTripper
-	// Done is closed when it has ended.
+	// Done is closed when the agent has ended.
 	Done() <-chan struct{}
-	// Err says why it has ended.
+	// Err returns why the agent has ended.
 	Err() error
-	// Close ends it, and blocks until it has ended.
+	// Close ends the agent, and blocks until it has ended.
 	Close() error
 }
 
 var (
 	errUnreachable = errors.New("the traffic agent does not answer")
-	// errEnded is the reason when there is no other.
-	errEnded = errors.New("its connection ended")
+	// errEnded is used if no other reason is known.
+	errEnded = errors.New("its connection was closed")
 )
 
-// session is one agent that runs, or has run.
+// session is an agent that is running or has ended.
 type session struct {
-	process Process
-	client  rpc.Client
-	ahead   time.Duration // of its clock, as rpc.Client.Ahead says
-	told    rpc.ReadCounter      // of the lost requests
-	done    chan struct{} // closed when it has ended
-	err     error         // read after done
+	process   Process
+	client    rpc.Client
+	ahead     time.Duration   // how far the agent's clock is ahead; see rpc.Client.Ahead
+	delivered rpc.ReadCounter // counts the lost requests that were reported
+	done      chan struct{}   // closed when the agent has ended
+	err       error           // read after done
 }
 
 func newSession(p Process) *session {
@@ -44,22 +44,22 @@ func newSession(p Process) *session {
 		done: make(chan struct{})}
 }
 
-// run tells of lost requests until the agent ends, and returns why it has ended.
-func (s *session) run(ctx context.Context, tell func(traffic.LostRequest)) error {
+// run reports lost requests until the agent ends, and returns why it has ended.
+func (s *session) run(ctx context.Context, onLost func(traffic.LostRequest)) error {
 	err := lost.Call(ctx, &s.client, rpc.Empty{}, func(l traffic.LostRequest) {
 		l.Record = s.record(l.Record)
-		tell(l)
-		s.told.Add()
+		onLost(l)
+		s.delivered.Add()
 	})
 	closeErr := s.process.Close()
 	s.err = fmt.Errorf("the traffic agent has ended: %w", cmp.Or(s.process.Err(), err, closeErr, errEnded))
-	s.told.End(s.err)
+	s.delivered.End(s.err)
 	close(s.done)
 	return s.err
 }
 
-// runs reports whether it can still be asked.
-func (s *session) runs() bool {
+// running reports whether the process of the agent is running.
+func (s *session) running() bool {
 	select {
 	case <-s.process.Done():
 		return false
@@ -68,8 +68,8 @@ func (s *session) runs() bool {
 	}
 }
 
-// ended reports whether it has ended, and why.
-func (s *session) ended() error {
+// endErr returns why the agent has ended, or nil while run has not returned.
+func (s *session) endErr() error {
 	select {
 	case <-s.done:
 		return s.err
@@ -78,9 +78,9 @@ func (s *session) ended() error {
 	}
 }
 
-// ask calls an agent that has not ended.
+// ask calls a method of an agent that has not ended.
 func ask[In, Out any](ctx context.Context, s *session, m rpc.Unary[In, Out], in In) (out Out, err error) {
-	err = s.ended()
+	err = s.endErr()
 	if err == nil {
 		out, err = m.Call(ctx, &s.client, in)
 	}

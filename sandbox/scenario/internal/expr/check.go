@@ -90,14 +90,14 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 		}
 		switch {
 		case of == "traffic" && e.static.Streams != nil && !slices.Contains(e.static.Streams, name):
-			add(UnknownStream, fmt.Sprintf("unknown stream %q%s", name, plain.Meant(name, e.static.Streams)))
+			add(UnknownStream, fmt.Sprintf("unknown stream %q%s", name, plain.DidYouMean(name, e.static.Streams)))
 		case of == "bases" && e.static.Sets != nil:
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
 				add(UnknownBase, fmt.Sprintf("invalid base name %q; names are SET-N, from 1", name))
 			case !slices.Contains(e.static.Sets, set):
-				add(UnknownSet, fmt.Sprintf("unknown set of bases %q%s", set, plain.Meant(set, e.static.Sets)))
+				add(UnknownSet, fmt.Sprintf("unknown set of bases %q%s", set, plain.DidYouMean(set, e.static.Sets)))
 			}
 		}
 	}))
@@ -186,13 +186,13 @@ func (e *Env) unknownName(name string, node ast.Expr, kind Scope) (Reason, strin
 		for _, macro := range e.envs[kind].Macros() {
 			names = append(names, macro.Function())
 		}
-		return UnknownFunction, fmt.Sprintf("unknown function %s%s", name, plain.Meant(name, names))
+		return UnknownFunction, fmt.Sprintf("unknown function %s%s", name, plain.DidYouMean(name, names))
 	}
 	if slices.Contains(e.names[Condition], name) {
 		return NotKnownHere, fmt.Sprintf("%s is only available in cel, if, always and never", name)
 	}
 	names := e.names[kind]
-	if meant := plain.Meant(name, names); meant != "" {
+	if meant := plain.DidYouMean(name, names); meant != "" {
 		return MisspelledName, fmt.Sprintf("unknown name %s%s", name, meant)
 	}
 	return UnknownName, fmt.Sprintf("unknown name %s; available: %s", name, strings.Join(names, ", "))
@@ -204,11 +204,11 @@ func (e *Env) noField(name string, node ast.Expr) string {
 		all := slices.Collect(maps.Keys(baseFields))
 		all = append(append(all, slices.Collect(maps.Keys(moduleFields))...),
 			slices.Collect(maps.Keys(streamFields))...)
-		return fmt.Sprintf("unknown field %s%s", name, plain.Meant(name, all))
+		return fmt.Sprintf("unknown field %s%s", name, plain.DidYouMean(name, all))
 	}
 	of := node.AsSelect().Operand().AsIdent()
 	names, ours := e.types.FindStructFieldNames("koupsandbox." + of)
-	switch meant := plain.Meant(name, names); {
+	switch meant := plain.DidYouMean(name, names); {
 	case !ours:
 		return fmt.Sprintf("unknown field %s of %s", name, of)
 	case meant != "":

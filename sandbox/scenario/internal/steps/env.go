@@ -35,7 +35,7 @@ type Sandbox interface {
 	Repair(context.Context, control.RepairRequest) error
 	StartTraffic(ctx context.Context, group string, s traffic.Spec) error
 	Traffic(ctx context.Context, group string) ([]traffic.Summary, error)
-	StopTraffic(ctx context.Context, group, name string) (*traffic.End, error)
+	StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error)
 }
 
 // Options of an Env. A field without a default is required.

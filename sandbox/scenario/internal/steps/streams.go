@@ -23,7 +23,7 @@ type Stream struct {
 	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
 	// End has the results; nil while the stream is running.
-	End *traffic.End
+	End *traffic.StreamResult
 	// Failure is the reason why the judge expression is not true; nil if it is true, or while the stream is running.
 	Failure *Failure
 }
@@ -124,7 +124,7 @@ var (
 )
 
 // evaluateJudge evaluates the judge expression of a stream. It returns nil if the expression is true.
-func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.End) *Failure {
+func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.StreamResult) *Failure {
 	if end.Sent == 0 {
 		return Fail("traffic %s sent no requests, so it proves nothing", t.Name).withCause(ErrNothingSent)
 	}

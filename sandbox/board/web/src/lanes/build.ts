@@ -7,13 +7,13 @@ import { Rows } from "./model";
 import type { Bar, Lane, Mark } from "./model";
 import type { Column } from "./painter";
 
-// Builder makes lanes of a history. It makes a lane anew only when something was added to it.
+// Builder builds timeline rows (lanes) from a history. It rebuilds a lane only after new data.
 export class Builder {
   private readonly made = new Map<string, { sign: string; lane: Lane }>();
 
   constructor(private readonly history: History, private readonly log: Logbook, private readonly versions: VersionNumbers) {}
 
-  // base makes the lane of a base.
+  // base builds the lane of a base.
   base(name: string): Lane {
     const { tracks, podsOf } = this.history;
     const track = tracks.base.get(name);
@@ -31,7 +31,7 @@ export class Builder {
     });
   }
 
-  // heads makes the lanes that are not of bases: components, faults, Services, Pods without a base.
+  // heads builds the lanes of other objects: components, faults, Services, Pods without a base.
   heads(): Lane[] {
     const { tracks, begin } = this.history;
     const size = [tracks.component, tracks.fault, tracks.service].flatMap((m) => [...(m as Map<string, Track<object>>).values()]).reduce((n, t) => n + t.times.length, 0);
@@ -83,7 +83,7 @@ export class Builder {
     return { kind: "service", name: key, rows: rows.rows, marks: [] };
   }
 
-  // waiting has Pods that were without a base for a second at least, the newest ones.
+  // waiting has the newest Pods that were without a base for at least a second.
   private waiting(): Lane {
     const rows = new Rows();
     const { tracks, podsOf, end } = this.history;
@@ -97,8 +97,8 @@ export class Builder {
   }
 }
 
-// columnsOf makes columns of the rates of a stream: one that is due within the least after another
-// counts only if it lost more.
+// columnsOf converts the rates of a stream to columns. Within the minimum distance, a later column is kept
+// only if it has more lost requests.
 export function columnsOf(track: Track<StreamRow>, from: number, to: number, least: number, versions: VersionNumbers): Column[] {
   const { times, rows } = track;
   const chosen: { from: number; row: StreamRow }[] = [];
@@ -120,7 +120,7 @@ function bar(from: number, state: string, version: number, name: string, text: s
   return { from, to: Infinity, state, version, name, text, on };
 }
 
-// spans walks through a track. Visit returns the bar that lasts from then on.
+// spans iterates over a track. visit returns the open bar.
 function spans<R>(track: Track<R>, visit: (row: R, from: number, last: Bar | undefined) => Bar): void {
   let last: Bar | undefined;
   for (let i = 0; i < track.times.length; i++) {
@@ -184,7 +184,7 @@ function onePod(rows: Rows, track: Track<PodRow>, versions: VersionNumbers, here
   }
 }
 
-// routine tells whether an entry is a question that was answered well: controllers ask all the time.
+// routine reports whether an entry is a successful periodic query of a controller.
 const routine = (e: LogEntry): boolean => !e.code && (e.name === "health" || (e.name ?? "").startsWith("query"));
 
 function markOf(e: LogEntry): Mark | null {

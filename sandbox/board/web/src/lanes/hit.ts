@@ -3,18 +3,18 @@ import type { Thing } from "./look";
 import { firstAfter } from "./model";
 import type { Bar, Mark } from "./model";
 
-// MARKS is how many marks are told of one place.
+// MARKS is the maximum number of marks that are reported for one position.
 const MARKS = 6;
 
-// Hit is what is drawn at a place of a lane.
+// Hit is the object at a position of a lane.
 export interface Hit {
   thing: Thing | undefined;
   bar: Bar | undefined;
   marks: Mark[];
 }
 
-// hitOf looks at a height beneath the top of a lane. Near is how much time the pointer can miss by. A
-// mark counts where it ended; beside the rows, where commands are drawn, also while it lasted.
+// hitOf returns the object at a height below the top of a lane. near is the tolerance in time. A mark is hit
+// at its end; in the row of commands it is hit during its whole duration.
 export function hitOf(p: Placed, time: number, y: number, near: number): Hit {
   const row = p.rows.find((r) => y >= r.y && y <= r.y + r.height);
   const bars = row?.row.bars ?? [];

@@ -1,7 +1,7 @@
 import type { Thing } from "./look";
 import type { BarRow, Lane } from "./model";
 
-// Where things stand, in pixels. Beneath the axis come steps and streams, which stay; the lanes scroll.
+// Positions in pixels. Steps and streams are below the axis and do not scroll; lanes scroll.
 export const GUTTER = 168;
 export const AXIS = 22;
 export const CHART = 54;
@@ -10,8 +10,7 @@ export const COMMANDS = 10;
 export const PAD = 5;
 export const HEIGHTS: Record<Thing, number> = { life: 9, node: 4, module: 14, pod: 10, process: 13, fault: 13, endpoints: 13, step: 14 };
 
-// DENSE are heights where many bases are to be seen at once; Pods are left out, what a module is says
-// its colour.
+// DENSE are heights for many bases. Pods are omitted, and colours show the state of modules.
 const DENSE: Partial<Record<Thing, number>> = { life: 5, node: 2, module: 5, pod: 0 };
 
 export interface PlacedRow {
@@ -25,14 +24,14 @@ export interface Placed {
   y: number;
   height: number;
   rows: PlacedRow[];
-  // commands is where commands are drawn; null = there are none.
+  // commands is the position of commands; null = not shown.
   commands: number | null;
   labels: { label: "rowLife" | "rowModules" | "rowPods" | "rowCommands"; y: number }[];
 }
 
 const LABELS = { life: "rowLife", module: "rowModules", pod: "rowPods" } as const;
 
-// place puts the rows of a lane beneath each other.
+// place assigns positions to the rows of a lane.
 export function place(lane: Lane, y: number, dense = false): Placed {
   if (dense && lane.kind === "base") return placeDense(lane, y);
   const placed: Placed = { lane, y, height: 0, rows: [], commands: null, labels: [] };
@@ -66,8 +65,7 @@ function placeDense(lane: Lane, y: number): Placed {
   return placed;
 }
 
-// Stack knows where lanes stand without making those that nobody has looked at: their heights are
-// guessed.
+// Stack has the positions of lanes. The heights of lanes that were never visible are estimated.
 export class Stack {
   private readonly heights = new Map<string, number>();
   private tops: number[] = [];
@@ -81,7 +79,7 @@ export class Stack {
     this.names = names;
   }
 
-  // learn notes the height of a lane. It tells whether it was another one.
+  // learn records the height of a lane. It reports whether the height has changed.
   learn(name: string, height: number): boolean {
     if (this.heights.get(name) === height) return false;
     this.heights.set(name, height);
@@ -99,7 +97,7 @@ export class Stack {
     return this.tops[i] ?? 0;
   }
 
-  // at returns the number of the lane at a height.
+  // at returns the index of the lane at a height.
   at(y: number): number {
     this.refresh();
     let low = 0;
@@ -121,10 +119,10 @@ export class Stack {
   }
 }
 
-// TICKS are the distances of the axis' ticks, in milliseconds.
+// TICKS are the possible distances of axis ticks, in milliseconds.
 const TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3, 3600e3, 7200e3, 14400e3, 43200e3, 86400e3];
 
-// tickOf returns a distance for about as many ticks as there is room for.
+// tickOf returns the distance for the number of ticks that fit.
 export function tickOf(span: number, most: number): number {
   const day = TICKS.at(-1)!;
   return TICKS.find((t) => span / t <= most) ?? Math.ceil(span / most / day) * day;

@@ -1,10 +1,10 @@
-// How states look, on the board and on the page of a report.
+// The appearance of states, on the board and in reports.
 
 export type Thing = "life" | "node" | "module" | "pod" | "process" | "fault" | "endpoints" | "step";
 export type Way = "solid" | "pale" | "hatched";
 export type Look = readonly [colour: string, way: Way];
 
-// VERSION_COLOURS is how many colours there are for versions; they begin anew after that.
+// VERSION_COLOURS is the number of colours for versions; they repeat after that.
 export const VERSION_COLOURS = 8;
 
 const names = ["back", "panel", "line", "text", "weak", "good", "bad", "warn", "none", "busy", "accent",
@@ -12,7 +12,7 @@ const names = ["back", "panel", "line", "text", "weak", "good", "bad", "warn", "
 
 export type Colours = Record<(typeof names)[number], string> & { version(n: number): string };
 
-// coloursOf reads the colours that the style sheet has at the moment.
+// coloursOf reads the current colours of the style sheet.
 export function coloursOf(element: Element): Colours {
   const style = getComputedStyle(element);
   const c = Object.fromEntries(names.map((n) => [n, style.getPropertyValue(`--${n}`).trim()])) as unknown as Colours;
@@ -20,7 +20,7 @@ export function coloursOf(element: Element): Colours {
   return c;
 }
 
-// lookOf says how a state is drawn: its colour, and solid, pale or hatched.
+// lookOf returns the appearance of a state: its colour, and solid, pale or hatched.
 export function lookOf(c: Colours, thing: Thing, state: string, version: number): Look {
   switch (thing) {
     case "life":
@@ -54,11 +54,11 @@ export function lookOf(c: Colours, thing: Thing, state: string, version: number)
   }
 }
 
-// MARKS are the colours and widths of what is an instant.
+// MARKS are the colours and widths of instantaneous events.
 export const MARKS = { failure: ["bad", 2], lost: ["bad", 1], fired: ["warn", 2] } as const;
 
-// VersionNumbers gives each version its colour. Versions that are seen later come behind: a colour
-// does not change because there is something new.
+// VersionNumbers assigns a colour number to each version. New versions get the next numbers, so existing
+// colours do not change.
 export class VersionNumbers {
   readonly list: string[] = [];
   private readonly numbers = new Map<string, number>();
@@ -74,8 +74,8 @@ export class VersionNumbers {
     return n;
   }
 
-  // sort numbers all versions anew, in their natural order, so that whoever looks at the same sees
-  // the same colours.
+  // sort assigns all numbers again, in natural order of versions, so that pages with the same data have the
+  // same colours.
   sort(more: Iterable<string>): void {
     const all = new Set([...this.list, ...more]);
     this.list.length = 0;
@@ -83,7 +83,7 @@ export class VersionNumbers {
     this.learn(all);
   }
 
-  // learn numbers versions in their natural order.
+  // learn assigns numbers to new versions in natural order.
   learn(versions: Iterable<string>): void {
     const fresh = [...new Set(versions)].filter((v) => v !== "" && !this.numbers.has(v));
     fresh.sort(compareNames).forEach((v) => this.of(v));
@@ -92,5 +92,5 @@ export class VersionNumbers {
 
 const collator = new Intl.Collator("en", { numeric: true });
 
-// compareNames orders names with numbers in them by these: base-2 before base-10.
+// compareNames compares names in natural order: base-2 is before base-10.
 export const compareNames = (a: string, b: string): number => collator.compare(a, b);

@@ -2,20 +2,20 @@ import type { Thing } from "./look";
 
 export type LaneKind = "component" | "faults" | "service" | "waiting" | "base";
 
-// Bar is a state that lasts. To is Infinity while it does.
+// Bar is a state with its duration. to is Infinity while it lasts.
 export interface Bar {
   from: number;
   to: number;
   state: string;
-  // version is the number of a version's colour; -1 = none.
+  // version is the colour number of a version; -1 = none.
   version: number;
   name: string;
   text: string;
-  // on is what a click shows: a kind of row and its key; a report shows nothing.
+  // on is the object that a click shows, as a kind and a key; unset in reports.
   on?: readonly [kind: string, key: string];
 }
 
-// BarRow is a row of bars that do not overlap, in the order of time.
+// BarRow is a row of bars that do not overlap, sorted by time.
 export interface BarRow {
   thing: Thing;
   bars: Bar[];
@@ -23,7 +23,7 @@ export interface BarRow {
 
 export type MarkKind = "command" | "failure" | "lost" | "fired";
 
-// Mark is something that happened; commands take time.
+// Mark is an event; commands have a duration.
 export interface Mark {
   from: number;
   to: number;
@@ -31,20 +31,20 @@ export interface Mark {
   text: string;
 }
 
-// Lane is what is drawn of one base, component or Service.
+// Lane is the timeline row of one base, component or Service.
 export interface Lane {
   kind: LaneKind;
   name: string;
   rows: BarRow[];
-  // marks in the order in which they ended.
+  // marks, sorted by their end.
   marks: Mark[];
 }
 
-// Tracks puts bars into the lowest row of their thing that is free.
+// Tracks places bars in the lowest free row of their object.
 export class Rows {
   readonly rows: BarRow[] = [];
 
-  // open puts a bar that begins into a row.
+  // open places a new bar in a row.
   open(thing: Thing, bar: Bar): Bar {
     let at = 0;
     for (let i = 0; i < this.rows.length; i++) {
@@ -60,7 +60,7 @@ export class Rows {
     return bar;
   }
 
-  // turn goes on with another state of the thing whose bar is given; without one it opens a bar.
+  // turn changes the state of the object with the given bar; without a bar it opens one.
   turn(thing: Thing, last: Bar | undefined, bar: Bar): Bar {
     if (!last) return this.open(thing, bar);
     if (last.state === bar.state && last.text === bar.text && last.version === bar.version && last.name === bar.name) return last;
@@ -72,8 +72,8 @@ export class Rows {
   }
 }
 
-// firstAfter returns the place of the first thing that ends after a time. Things are in the order of
-// their ends.
+// firstAfter returns the index of the first element that ends after a time. The elements are sorted by their
+// ends.
 export function firstAfter(list: readonly { to: number }[], time: number): number {
   let low = 0;
   let high = list.length;

@@ -8,10 +8,10 @@ import type { Bar, Mark, MarkKind } from "./model";
 const FONT = "11px system-ui, sans-serif";
 const SMALL = "9px system-ui, sans-serif";
 
-// COLUMN is how many pixels wide the columns of a stream are at least.
+// COLUMN is the minimum width of a stream column in pixels.
 export const COLUMN = 4;
 
-// Step is a step of a run; without an end it goes on. Those that overlap have rows of their own.
+// Step is a step of a run; without an end it is running. Overlapping steps are drawn in separate rows.
 export interface Step {
   from: number;
   to?: number;
@@ -20,7 +20,7 @@ export interface Step {
   name: string;
 }
 
-// Column is what was sent in a time: what each version answered, by its number, and what was lost.
+// Column has the responses by version number and the lost requests of one interval.
 export interface Column {
   from: number;
   to: number;
@@ -28,40 +28,41 @@ export interface Column {
   lost: number;
 }
 
-// Stream is requests over time. Columns returns those of a time that last no less than the least;
-// without lost requests of its own, columns that lost some are marked.
+// Stream is the requests over time. columns returns the columns of a time range that last at least the given
+// duration. Without individual lost requests, columns with lost requests are marked.
 export interface Stream {
   notes: readonly { text: string; bad?: boolean }[];
   columns(from: number, to: number, least: number): readonly Column[];
   lost?: readonly { to: number }[];
 }
 
-// Head is what stays above the lanes.
+// Head is the fixed part above the lanes.
 export type Head = { title: string; y: number; height: number } & ({ kind: "steps"; steps: readonly Step[] } | ({ kind: "stream" } & Stream));
 
-// Scene is everything that is to be drawn.
+// Scene is the input of the painter.
 export interface Scene {
   width: number;
   height: number;
   from: number;
   to: number;
-  // begin and end bound what is known; cursor is the moment that is shown, null = the end.
+  // begin and end limit the known time; cursor is the displayed time, null = the end.
   begin: number;
   end: number;
   cursor: number | null;
   head: readonly Head[];
   headHeight: number;
   lanes: readonly Placed[];
-  // zone is what the browser's zone is behind UTC, so that ticks stand at full hours; 0 = times begin at 0.
+  // zone is the offset of the browser's time zone from UTC, so that ticks are at full hours; 0 = relative
+  // times.
   zone: number;
-  // ratio of canvas pixels to those of the page; default: the screen's.
+  // ratio of canvas pixels to page pixels; default: the ratio of the screen.
   ratio?: number;
   title(p: Placed): string;
   words(label: string): string;
   clock(time: number, tick: number): string;
 }
 
-// Painter draws a scene onto a canvas.
+// Painter draws a scene on a canvas.
 export class Painter {
   private readonly g: CanvasRenderingContext2D;
   private fits = new Map<string, string>();
@@ -73,7 +74,7 @@ export class Painter {
     this.recolour();
   }
 
-  // recolour reads the colours anew: the page is light or dark now.
+  // recolour reads the colours again after a change of the theme.
   recolour(): void {
     this.colours = coloursOf(this.canvas);
   }
@@ -121,7 +122,7 @@ export class Painter {
     this.g.restore();
   }
 
-  // unknown shades what was before anybody looked, and what is still to come.
+  // unknown shades the time before the history and the future.
   private unknown(height: number): void {
     const begin = Math.min(this.x(this.scene.begin), this.scene.width);
     const end = Math.max(this.x(this.scene.end), GUTTER);
@@ -170,7 +171,7 @@ export class Painter {
     this.g.fillText(this.fit(label, room), 8, y);
   }
 
-  // fit cuts a label to its room, and ends what it cuts in "…".
+  // fit shortens a label to its space, with "…" at the end.
   private fit(label: string, room: number): string {
     const key = `${Math.floor(room)} ${label}`;
     let text = this.fits.get(key);
@@ -191,7 +192,7 @@ export class Painter {
     return least > 0 ? `${label.slice(0, least)}…` : "";
   }
 
-  // sample draws the look of a state for a legend.
+  // sample draws the appearance of a state for the legend.
   static sample(canvas: HTMLCanvasElement, c: Colours, thing: Thing, state: string, version = 0): void {
     const g = canvas.getContext("2d")!;
     g.setTransform(2, 0, 0, 2, 0, 0);
@@ -199,7 +200,7 @@ export class Painter {
     fill(g, 0, 0, 16, 10, lookOf(c, thing, state, version));
   }
 
-  // bar draws a box, one pixel wide at least, with its label if there is room.
+  // bar draws a box of at least one pixel, with its label if it fits.
   private bar(x1: number, x2: number, y: number, height: number, look: Look, label: string): void {
     const { g } = this;
     const left = Math.max(x1, GUTTER);
@@ -219,7 +220,7 @@ export class Painter {
     }
   }
 
-  // until is where a bar ends: what lasts ends where nothing more is known.
+  // until returns the displayed end of a bar: the end of the known time if it is open.
   until(bar: { to: number }): number {
     return Math.min(bar.to, this.scene.end);
   }
@@ -231,8 +232,7 @@ export class Painter {
     }
   }
 
-  // stream draws stacked columns, by the version that answered, what was lost on top, and beneath a
-  // line for what was lost.
+  // stream draws stacked columns by version, with lost requests on top, and a line for lost requests below.
   private stream(head: Head & { kind: "stream" }): void {
     const { g, colours: c } = this;
     const { from, to, width } = this.scene;
@@ -287,8 +287,8 @@ export class Painter {
     this.marks(lane.marks, "lost", y + (p.commands ?? PAD) - 1, COMMANDS - 1);
   }
 
-  // row draws bars; where many share a pixel, the first stands for all of them, so that a row costs
-  // no more than its pixels.
+  // row draws bars. If several bars share a pixel, only the first one is drawn, so that the cost is limited
+  // by the width.
   private row({ row, height }: PlacedRow, y: number): void {
     const { bars } = row;
     for (let i = firstAfter(bars, this.scene.from); i < bars.length && bars[i]!.from <= this.scene.to;) {
@@ -300,7 +300,7 @@ export class Painter {
     }
   }
 
-  // commands draws each from its question to its answer.
+  // commands draws each command from its request to its response.
   private commands(marks: readonly Mark[], y: number): void {
     const { g } = this;
     let last = -9;
@@ -350,7 +350,7 @@ function hatch(g: CanvasRenderingContext2D, colour: string): CanvasPattern | nul
   return pattern;
 }
 
-// fill draws a look into a box.
+// fill draws a box in the appearance of a state.
 function fill(g: CanvasRenderingContext2D, left: number, y: number, width: number, height: number, [colour, way]: Look): void {
   g.fillStyle = colour;
   if (way === "solid") {
@@ -371,7 +371,7 @@ function fill(g: CanvasRenderingContext2D, left: number, y: number, width: numbe
   }
 }
 
-// labelOf is what stands in a bar.
+// labelOf returns the label of a bar.
 function labelOf(thing: string, b: Bar): string {
   if (thing === "module" || thing === "pod") return b.name;
   if (thing === "process") return [b.state, b.text].filter((s) => s).join(": ");

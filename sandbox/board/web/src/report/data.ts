@@ -2,9 +2,9 @@ import type { Bar, BarRow, Lane, LaneKind, Mark, MarkKind } from "../lanes/model
 import type { Thing } from "../lanes/look";
 import type { Column, Step } from "../lanes/painter";
 
-// What a report has to draw. In the page its numbers lie flat in arrays, and its texts are numbers of
-// a list: see sandbox/scenario/report/view.go. Times there are microseconds from the start of the run,
-// here milliseconds.
+// The data of a report. In the page, numbers are in flat arrays, and texts are indices of a list; see
+// sandbox/scenario/report/view.go. Times there are in microseconds from the start of the run, here in
+// milliseconds.
 
 interface RunView {
   length: number;
@@ -43,14 +43,14 @@ export interface Run {
 
 const ms = (micros: number): number => micros / 1e3;
 
-// records cuts a flat array into records of a width.
+// records splits a flat array into records of a width.
 function records<R>(flat: readonly number[], width: number, make: (...numbers: number[]) => R): R[] {
   const list: R[] = [];
   for (let i = 0; i < flat.length; i += width) list.push(make(...flat.slice(i, i + width)));
   return list;
 }
 
-// runOf makes the run of a number.
+// runOf returns the run with a number.
 export function runOf({ texts, runs }: View, n: number): Run {
   const run = runs[n]!;
   const text = (id: number): string => texts[id]!;
@@ -72,8 +72,8 @@ export function runOf({ texts, runs }: View, n: number): Run {
   };
 }
 
-// columnsOf sums bins up to columns that last no less than the least. What no version answered and is
-// not lost either has the number -1.
+// columnsOf combines bins to columns of at least the given duration. Requests without a version that are not
+// lost have the number -1.
 function columnsOf(bins: readonly number[], width: number, versions: number, least: number): Column[] {
   const span = Math.max(Math.ceil((least * 1e3) / width), 1) * width;
   const columns: { from: number; to: number; lost: number; answers: [number, number][] }[] = [];
@@ -96,7 +96,7 @@ function columnsOf(bins: readonly number[], width: number, versions: number, lea
   return columns;
 }
 
-// moment shows a time of the run, as precisely as the view is near.
+// moment formats a time of the run with a precision that fits the zoom.
 export function moment(time: number, span: number): string {
   const digits = span > 20e3 ? 0 : span > 2e3 ? 1 : span > 200 ? 2 : 3;
   return `${(time / 1e3).toFixed(digits)} s`;

@@ -1,4 +1,4 @@
-// The page of a report: timelines are made when their run is shown first.
+// The script of a report page. Timelines are created when their run is shown for the first time.
 import { runOf } from "./data";
 import type { View } from "./data";
 import { Timeline } from "./timeline";

@@ -10,7 +10,7 @@ import { showTip } from "../ui/tip";
 import { moment, range } from "./data";
 import type { ReportStream, Run } from "./data";
 
-// LEGEND names each look once: a thing, a state that has it, and what it means wherever it stands.
+// LEGEND has each appearance once: an object, a state with this appearance, and its meaning.
 const LEGEND: readonly (readonly [Thing, string, string])[] = [
   ["life", "ready", "process ready, Node Ready"], ["life", "starting", "starting"],
   ["life", "disconnected", "disconnected, Node not Ready"], ["life", "down", "process down or exited, no endpoints"],
@@ -23,7 +23,7 @@ const TITLES: Record<LaneKind, string> = { component: "", faults: "faults", serv
 const WORDS: Record<string, string> = { rowLife: "process", rowModules: "modules", rowPods: "Pods", rowCommands: "commands" };
 const THINGS: Record<string, string> = { life: "process", node: "Node", pod: "Pod" };
 
-// SHORTEST is how much time is in view at least, in milliseconds.
+// SHORTEST is the minimum visible duration in milliseconds.
 const SHORTEST = 0.2;
 
 type ReportHead = Head & { stream?: ReportStream };
@@ -64,7 +64,7 @@ function layoutOf(run: Run): Layout {
   return { head, headHeight: y, lanes, lanesHeight: top };
 }
 
-// Timeline is one run on the page: zoom, pan, tooltips.
+// Timeline is the timeline of one run, with zoom, pan and tooltips.
 export class Timeline {
   readonly layout: Layout;
   readonly whole: readonly [number, number];
@@ -106,7 +106,7 @@ export class Timeline {
     return tools;
   }
 
-  // legend explains all colours, in those of the moment.
+  // legend explains all colours of the current theme.
   private legend(): void {
     const box = (draw: (canvas: HTMLCanvasElement) => void): HTMLCanvasElement => {
       const canvas = make("canvas");
@@ -129,7 +129,7 @@ export class Timeline {
     });
   }
 
-  // drawNow draws what is in view; unfolded, for paper, everything.
+  // drawNow draws the visible part; if unfolded, for printing, everything.
   drawNow(unfold = false): void {
     const { headHeight, lanes, lanesHeight } = this.layout;
     const width = this.scroll.clientWidth;
@@ -150,7 +150,7 @@ export class Timeline {
     }
   }
 
-  // show shows the times from..to, as far as there are any.
+  // show shows the times from..to, limited to the run.
   show(from: number, to: number): void {
     const [first, last] = this.whole;
     const span = Math.min(Math.max(to - from, SHORTEST), last - first);
@@ -168,7 +168,7 @@ export class Timeline {
     this.show(this.from + by, this.to + by);
   }
 
-  // pixel is how much time one pixel is; the pointer can hit what is three away.
+  // pixel is the duration of one pixel; the pointer tolerance is three pixels.
   private pixel(): number {
     return (this.to - this.from) / (this.scroll.clientWidth - GUTTER);
   }
@@ -217,7 +217,7 @@ export class Timeline {
     });
   }
 
-  // at says what is drawn at a place of the canvas; empty if nothing is.
+  // at describes the object at a position of the canvas; empty = none.
   at(x: number, y: number): string {
     const { head, headHeight, lanes } = this.layout;
     const find = <T extends { y: number; height: number }>(list: readonly T[], at: number): T | undefined => list.find((item) => at >= item.y && at < item.y + item.height);

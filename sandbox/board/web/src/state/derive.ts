@@ -4,14 +4,14 @@ import type { Track } from "./history";
 import type { Place } from "./url";
 import type { World } from "./world";
 
-// What the tables mean to somebody who looks at them. All of it is pure.
+// Pure functions that derive the displayed values from the tables.
 
 export interface Zone {
   name: string;
   bases: BaseRow[];
 }
 
-// matchesBase tells whether a base is one that the filters of the URL choose.
+// matchesBase reports whether a base matches the filters in the URL.
 export function matchesBase(b: BaseRow, f: Pick<Place, "q" | "zone" | "base" | "module" | "version" | "state">): boolean {
   if (f.zone && (b.zone ?? "") !== f.zone) return false;
   if (f.base && b.name !== f.base) return false;
@@ -23,7 +23,7 @@ export function matchesBase(b: BaseRow, f: Pick<Place, "q" | "zone" | "base" | "
     b.modules.some((m) => `${m.name}:${m.version}`.toLowerCase().includes(q));
 }
 
-// zonesOf groups bases, both in the order of names.
+// zonesOf groups bases by zone; zones and bases are sorted by name.
 export function zonesOf(bases: Iterable<BaseRow>): Zone[] {
   const zones = new Map<string, BaseRow[]>();
   for (const b of bases) {
@@ -49,7 +49,7 @@ export interface ModuleCount {
   versions: VersionCount[];
 }
 
-// modulesOf counts versions of modules on bases.
+// modulesOf counts the versions of modules on bases.
 export function modulesOf(bases: Iterable<BaseRow>): ModuleCount[] {
   const modules = new Map<string, { bases: Set<string>; versions: Map<string, VersionCount> }>();
   for (const b of bases) {
@@ -71,14 +71,14 @@ export function modulesOf(bases: Iterable<BaseRow>): ModuleCount[] {
   }).sort((a, b) => compareNames(a.name, b.name));
 }
 
-// versionsOf are all versions that bases and workloads name.
+// versionsOf returns all versions of bases and workloads.
 export function* versionsOf(world: World): Iterable<string> {
   for (const b of world.base.values()) for (const m of b.modules) yield m.version;
   for (const w of world.workload.values()) for (const m of w.modules) yield m.version;
 }
 
 export interface Trend {
-  // share of the metaspace that is used, 0 to 1; change of it over the last five minutes.
+  // share is the used part of the metaspace, 0 to 1; change is its change over the last five minutes.
   share: number;
   change: number;
 }
@@ -86,7 +86,7 @@ export interface Trend {
 const trends = new WeakMap<BaseRow, Trend>();
 const TREND_TIME = 5 * 60e3;
 
-// trendOf says how the metaspace of a base goes, from what is known of its past; null = no limit.
+// trendOf returns the metaspace trend of a base from its history; null = no limit.
 export function trendOf(b: BaseRow, track: Track<BaseRow> | undefined): Trend | null {
   const max = b.metaspaceMax ?? 0;
   if (max <= 0) return null;
@@ -117,7 +117,7 @@ export interface Summary {
   down: string[];
 }
 
-// summaryOf is what can be said in a line.
+// summaryOf returns the counts for the summary line.
 export function summaryOf(world: World): Summary {
   const s: Summary = { bases: world.base.size, states: new Map(), unwell: 0, modules: 0, broken: 0, rolling: 0, stuck: 0, workloads: world.workload.size, rate: 0, lostRate: 0, lost: 0, faults: world.fault.size, findings: world.finding.size, down: [] };
   for (const b of world.base.values()) {
@@ -142,14 +142,14 @@ export function summaryOf(world: World): Summary {
   return s;
 }
 
-// offeredOn tells whether an action fits a row.
+// offeredOn reports whether an action applies to a row.
 export const offeredOn = (a: Action, on: string, row: object): boolean =>
   a.on === on && Object.entries(a.when ?? {}).every(([field, values]) => values.includes(String((row as Record<string, unknown>)[field] ?? false)));
 
-// refs writes modules as NAME:VERSION.
+// refs formats modules as NAME:VERSION.
 export const refs = (list: readonly ModuleRef[]): string => list.map((m) => (m.version ? `${m.name}:${m.version}` : m.name)).join(", ");
 
-// matchesEntry tells whether the filters of the URL choose an entry of the log.
+// matchesEntry reports whether a log entry matches the filters in the URL.
 export function matchesEntry(e: LogEntry, f: Pick<Place, "q" | "base" | "module" | "version" | "kinds" | "bad">): boolean {
   if (f.bad && !e.bad) return false;
   if (f.kinds.length > 0 && !f.kinds.includes(e.kind)) return false;
@@ -167,7 +167,7 @@ export interface Density {
   most: number;
 }
 
-// densityOf counts entries of the log by parts of a time.
+// densityOf counts log entries by interval.
 export function densityOf(entries: readonly LogEntry[], begin: number, end: number, parts: number): Density {
   const d: Density = { all: new Array(parts).fill(0), bad: new Array(parts).fill(0), most: 1 };
   const width = Math.max(end - begin, 1) / parts;

@@ -1,6 +1,6 @@
 import type { Changes, Snapshot } from "../wire";
 
-// Access is how the page stands with its server.
+// Access is the state of the session with the server.
 export type Access = "connecting" | "live" | "lost" | "refused";
 
 export interface Listener {
@@ -9,17 +9,17 @@ export interface Listener {
   access(a: Access, retryAt?: number): void;
 }
 
-// FIRST_WAIT and LONGEST_WAIT bound the time between two attempts to connect, in milliseconds.
+// FIRST_WAIT and LONGEST_WAIT limit the time between two connection attempts, in milliseconds.
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 15_000;
 
-// waitBefore returns how long to wait before an attempt, counted from 0.
+// waitBefore returns the delay before an attempt, counted from 0.
 export function waitBefore(attempt: number, random: number): number {
   return Math.min(FIRST_WAIT * 2 ** attempt, LONGEST_WAIT) * (0.8 + 0.4 * random);
 }
 
-// Feed keeps a stream of events open. A stream that ends is opened again, later each time; one that
-// the server refuses is not.
+// Feed keeps an event stream open. It reconnects with increasing delays, unless the server rejects the
+// stream.
 export class Feed {
   private source: EventSource | null = null;
   private timer = 0;
@@ -69,7 +69,7 @@ export class Feed {
   }
 }
 
-// login exchanges a token for a session. It returns the server's sentence if that fails.
+// login exchanges a token for a session. It returns the error message of the server if that fails.
 export async function login(token: string): Promise<string> {
   try {
     const answer = await fetch("api/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }) });

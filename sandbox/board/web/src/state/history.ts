@@ -2,12 +2,12 @@ import type { Changes, Snapshot } from "../wire";
 import { emptyWorld, kinds, opsOf, share } from "./world";
 import type { Kind, Op, Row, World } from "./world";
 
-// Track is the life of one row: what it was from which time on. Times do not fall.
+// Track is the history of one row: its values with their start times, in ascending order.
 export class Track<R> {
   readonly times: number[] = [];
   readonly rows: (R | null)[] = [];
 
-  // put writes what the row is from a time on. It tells whether anything differs.
+  // put adds the value of a row from a time on. It reports whether the value has changed.
   put(time: number, row: R | null): boolean {
     const last = this.times.length - 1;
     if (last >= 0 && this.rows[last] === row) return false;
@@ -20,7 +20,7 @@ export class Track<R> {
     return true;
   }
 
-  // indexAt returns the place of the row that held at a time, or -1.
+  // indexAt returns the index of the value at a time, or -1.
   indexAt(time: number): number {
     let low = 0;
     let high = this.times.length;
@@ -32,14 +32,14 @@ export class Track<R> {
     return low - 1;
   }
 
-  // at returns the row that held at a time, or null.
+  // at returns the value at a time, or null.
   at(time: number): R | null {
     const n = this.times.length;
     if (n > 0 && this.times[n - 1]! <= time) return this.rows[n - 1]!;
     return this.rows[this.indexAt(time)] ?? null;
   }
 
-  // forget drops what was over before a time. It tells how many rows that were.
+  // forget removes values that ended before a time. It returns their number.
   forget(before: number): number {
     const first = this.indexAt(before);
     if (first <= 0) return 0;
@@ -51,27 +51,27 @@ export class Track<R> {
 
 type Tracks = { [K in Kind]: Map<string, Track<Row<K>>> };
 
-// History holds every row that ever was, by time, and what there is now. To show a moment it looks
-// each row up: that takes about as long whichever moment it is.
+// History has the history of all rows and the current tables. A lookup of a time takes about the same time
+// for all times.
 export class History {
-  // begin is the first moment that can be shown, end the last one that is known.
+  // begin is the start of the history, end its latest known time.
   begin = 0;
   end = 0;
-  // size counts the rows that are held.
+  // size is the number of stored values.
   size = 0;
-  // first is the number of the first message that is in it, last that of the last one.
+  // first and last are the numbers of the first and last message in the history.
   first = 0;
   last = 0;
   readonly tracks = Object.fromEntries(kinds.map((k) => [k, new Map()])) as unknown as Tracks;
-  // podsOf has the keys of all Pods that were ever on a base, or on none ("").
+  // podsOf has the keys of all Pods that were ever on a base, or unscheduled ("").
   readonly podsOf = new Map<string, Set<string>>();
   now: World = emptyWorld();
 
   private shown: { time: number; world: World } | null = null;
-  // asked are the tables that were looked up last, by kind.
+  // asked are the tables of the last lookup, by kind.
   private readonly asked = new Map<Kind, ReadonlyMap<string, object>>();
 
-  // reset takes a whole world: what is not in it is gone.
+  // reset replaces all tables by a snapshot.
   reset(s: Snapshot): void {
     const ops = opsOf({ set: s.tables });
     for (const kind of kinds) for (const key of this.now[kind].keys()) if (!s.tables[kind]?.[key]) ops.push([kind, key, null]);
@@ -126,8 +126,8 @@ export class History {
     else this.podsOf.set(base, new Set([pod]));
   }
 
-  // at returns what there was at a time. A table is looked up when it is asked for: no view needs all
-  // of them. One in which nothing differs from what was asked for before is the same one.
+  // at returns the state at a time. Tables are looked up when they are read, since no view needs all of them.
+  // If a table is unchanged since the last lookup, the same object is returned.
   at(time: number): World {
     if (time >= this.end) return this.now;
     if (this.shown?.time === time) return this.shown.world;
@@ -160,7 +160,7 @@ export class History {
     return same && table.size === before.size ? before : table;
   }
 
-  // prepend puts an older history before this one. The older one must not be used any more.
+  // prepend inserts an older history before this one. The older one must not be used afterwards.
   prepend(older: History): void {
     const joint = this.begin;
     for (const kind of kinds) {
@@ -186,7 +186,7 @@ export class History {
     this.shown = null;
   }
 
-  // forget drops what was over before a time, and rows of which nothing is left.
+  // forget removes values that ended before a time, and rows without values.
   forget(before: number): void {
     if (before <= this.begin) return;
     for (const kind of kinds) {

@@ -1,9 +1,9 @@
 import type { LogEntry } from "../wire";
 
-// Logbook holds what has happened, in the order of its numbers.
+// Logbook has the log entries, sorted by ID.
 export class Logbook {
   entries: LogEntry[] = [];
-  // version grows with each change.
+  // version increases with each change.
   version = 0;
   private readonly byBase = new Map<string, LogEntry[]>();
 
@@ -11,7 +11,7 @@ export class Logbook {
 
   constructor(private readonly most = 500_000) {}
 
-  // add takes entries that are later than all others; those that it has already it leaves.
+  // add appends newer entries, and ignores entries that it already has.
   add(list: readonly LogEntry[]): void {
     const last = this.entries.at(-1)?.id ?? -1;
     for (const entry of list) {
@@ -23,7 +23,7 @@ export class Logbook {
     if (this.entries.length > this.most * 1.1) this.rebuild(this.entries.slice(-this.most));
   }
 
-  // prepend takes entries that are earlier; those that it has already it leaves.
+  // prepend inserts older entries, and ignores entries that it already has.
   prepend(list: readonly LogEntry[]): void {
     const first = this.entries[0]?.id ?? Infinity;
     const older = list.filter((e) => e.id < first).slice(-Math.max(this.most - this.entries.length, 0));
@@ -34,13 +34,12 @@ export class Logbook {
     this.rebuild([]);
   }
 
-  // of returns the entries about a base.
+  // of returns the entries of a base.
   of(base: string): readonly LogEntry[] {
     return this.byBase.get(base) ?? [];
   }
 
-  // choose returns the entries that a filter lets through. With the same key it looks only at those
-  // that are new.
+  // choose returns the entries that match a filter. If key is unchanged, it tests only new entries.
   choose(key: string, matches: (e: LogEntry) => boolean): readonly LogEntry[] {
     const { entries } = this;
     if (this.chosen.key !== key || this.chosen.of !== entries) this.chosen = { key, of: entries, seen: 0, list: [] };
@@ -49,7 +48,7 @@ export class Logbook {
     return c.list;
   }
 
-  // until returns how many entries there were at a time, of all or of a list of them.
+  // until returns the number of entries until a time, of all entries or of a list.
   until(time: number, list: readonly LogEntry[] = this.entries): number {
     let low = 0;
     let high = list.length;

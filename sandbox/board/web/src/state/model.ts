@@ -13,10 +13,10 @@ import { home, read, write } from "./url";
 import type { Place } from "./url";
 import type { World } from "./world";
 
-// Frame is what is drawn: the world at a moment, and everything that leads to it.
+// Frame is the input of the views: the state at a time, with its history.
 export interface Frame {
   world: World;
-  // time that is shown; live tells whether that is the newest.
+  // time is the displayed time; live reports whether it is the latest.
   time: number;
   live: boolean;
   history: History;
@@ -27,19 +27,19 @@ export interface Frame {
   place: Place;
   access: Access;
   retryAt: number;
-  // past tells whether chunks of the past are still being loaded.
+  // past reports whether chunks of history are being loaded.
   past: boolean;
   board: BoardRow | undefined;
 }
 
-// NOTE_AFTER is how long a moment has to stand, in milliseconds, until the URL says it: browsers do not
-// let a page write its URL a hundred times a second.
+// NOTE_AFTER is the delay in milliseconds before the displayed time is written to the URL, because browsers
+// limit the rate of URL changes.
 const NOTE_AFTER = 250;
 
-// KEEP is how much of the past is dropped when there is too much of it.
+// KEEP is the part of the history that is kept when it exceeds its limit.
 const KEEP = 0.8;
 
-// Model is the state of the page. Whoever draws it subscribes.
+// Model is the state of the page. Views subscribe to it.
 export class Model {
   history = new History();
   log = new Logbook();
@@ -72,7 +72,7 @@ export class Model {
     },
   });
 
-  // start exchanges the token of the opened URL, if there is one, and connects.
+  // start exchanges the token in the URL, if any, and connects.
   async start(): Promise<void> {
     const token = new URLSearchParams(location.hash.slice(1)).get("token");
     if (token) {
@@ -84,22 +84,22 @@ export class Model {
       this.place = read(location.search);
       this.changed();
     });
-    // A page that a browser keeps for "back" would hold its connection, and browsers have six to one
-    // server.
+    // A page in the back/forward cache of the browser would keep its connection, and browsers allow only six
+    // per server.
     addEventListener("pagehide", () => this.feed.stop());
     addEventListener("pageshow", (e) => e.persisted && this.connect());
     this.feed.start();
   }
 
-  // connect tries again at once.
+  // connect retries immediately.
   connect(): void {
     this.access = "connecting";
     this.feed.start();
     this.changed();
   }
 
-  // go changes the URL. Typing into a filter replaces the entry of the browser's history, all else
-  // adds one.
+  // go changes the URL. Changes of a text filter replace the entry of the browser history; other changes add
+  // an entry.
   go(part: Partial<Place>, replace = false): void {
     this.place = { ...this.place, ...part };
     const url = location.pathname + write(this.place);
@@ -110,7 +110,7 @@ export class Model {
     this.changed();
   }
 
-  // reset leads to a view without filters.
+  // reset opens a view without filters.
   reset(part: Partial<Place>): void {
     const { lang, theme, t } = this.place;
     this.go({ ...home, lang, theme, t, ...part });
@@ -148,7 +148,7 @@ export class Model {
     this.changed();
   }
 
-  // begin forgets another server.
+  // begin discards the data of another run of the server.
   private begin(epoch: string): void {
     this.epoch = epoch;
     this.history = new History();
@@ -172,7 +172,7 @@ export class Model {
     this.versions.learn(versionsOf(this.history.now));
   }
 
-  // sortVersions gives versions the colours that everybody sees who looks at the same past.
+  // sortVersions assigns the colours of versions, so that they are equal on all pages with the same history.
   private sortVersions(): void {
     const seen = new Set<string>();
     for (const track of this.history.tracks.base.values()) {

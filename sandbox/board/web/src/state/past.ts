@@ -2,12 +2,11 @@ import type { Changes, Chunk, History as Chunks, LogEntry, Snapshot } from "../w
 import { History } from "./history";
 import type { Logbook } from "./logbook";
 
-// MOST_ROWS is how many rows of the past the page holds: an hour of a thousand bases in a rollout a
+// MOST_ROWS is the maximum number of stored rows of history. An hour with a thousand bases and a rollout per
 // minute has fewer.
 export const MOST_ROWS = 1_200_000;
 
-// decode reads a chunk up to the message of a number. It gives way to the page after each SLICE
-// milliseconds.
+// decode reads a chunk up to the message with a number. It yields to the page after every SLICE milliseconds.
 const SLICE = 12;
 export async function decode(text: string, before: number): Promise<{ history: History; log: LogEntry[] }> {
   const history = new History();
@@ -32,8 +31,8 @@ export async function decode(text: string, before: number): Promise<{ history: H
   return { history, log };
 }
 
-// fill loads what was before the page was opened, the newest chunk first, until there is no more or
-// the page holds enough. changed is called after each.
+// fill loads the history before the page was opened, newest chunk first, until everything is loaded or the
+// limit is reached. It calls changed after each chunk.
 export async function fill(live: History, log: Logbook, epoch: string, changed: () => void): Promise<void> {
   const list = (await get("api/history").then((r) => r.json())) as Chunks;
   if (list.epoch !== epoch) return;

@@ -1,4 +1,4 @@
-// Player is the moment that is shown: the newest, or one of the past that stands still or goes on.
+// Player has the displayed time: live, paused in the past, or playing.
 export type Player =
   | { mode: "live" }
   | { mode: "paused"; time: number; speed: number }
@@ -15,34 +15,34 @@ const within = (time: number, { begin, end }: Range): number => Math.min(Math.ma
 
 const speedOf = (p: Player): number => (p.mode === "live" ? 1 : p.speed);
 
-// timeOf is the moment that is shown.
+// timeOf returns the displayed time.
 export const timeOf = (p: Player, { end }: Range): number => (p.mode === "live" ? end : p.time);
 
-// seek shows a moment, and stands still there.
+// seek shows a time and pauses.
 export function seek(p: Player, time: number, range: Range): Player {
   return { mode: "paused", time: within(time, range), speed: speedOf(p) };
 }
 
-// toggle stops, or goes on. What stands at the end has nothing to play: it is live again.
+// toggle pauses or resumes. At the end of the history it returns to live.
 export function toggle(p: Player, range: Range): Player {
   if (p.mode === "live" || p.mode === "playing") return seek(p, timeOf(p, range), range);
   return p.time >= range.end ? { mode: "live" } : { ...p, mode: "playing" };
 }
 
-// step moves by some milliseconds. A step beyond the end leads back to live.
+// step moves by some milliseconds. A step beyond the end returns to live.
 export function step(p: Player, by: number, range: Range): Player {
   const time = timeOf(p, range) + by;
   return by > 0 && time >= range.end ? { mode: "live" } : seek(p, time, range);
 }
 
-// faster takes the next speed, slower (by < 0) the one before.
+// faster selects the next speed, or the previous one if by < 0.
 export function faster(p: Player, by: number): Player {
   if (p.mode === "live") return p;
   const at = speeds.findIndex((s) => s >= p.speed);
   return { ...p, speed: speeds[Math.min(Math.max(at + by, 0), speeds.length - 1)]! };
 }
 
-// tick plays for some milliseconds of the clock. What reaches the end is live.
+// tick plays for some milliseconds of real time. At the end of the history it returns to live.
 export function tick(p: Player, elapsed: number, range: Range): Player {
   if (p.mode !== "playing") return p;
   const time = p.time + elapsed * p.speed;

@@ -1,29 +1,29 @@
-// What the URL says: a view that can be sent to somebody.
+// The state of the view in the URL, so that links to a view can be shared.
 
 export const views = ["overview", "lanes", "modules", "workloads", "traffic", "log", "components"] as const;
 export type View = (typeof views)[number];
 
 export interface Place {
   view: View;
-  // q is a text that names have to contain; zone, base, module and version choose.
+  // q is a text that names must contain; zone, base, module and version are filters.
   q: string;
   zone: string;
   base: string;
   module: string;
   version: string;
-  // state of bases, or of workloads.
+  // state of bases or workloads.
   state: string;
-  // kinds of log entries; none = all. bad = only failures.
+  // kinds of log entries; none = all. bad = only problems.
   kinds: string[];
   bad: boolean;
-  // sel is what the panel shows, as KIND:KEY; empty = it is closed.
+  // sel is the object in the panel, as KIND:KEY; empty = the panel is closed.
   sel: string;
-  // dense draws lanes small; empty = where there are many.
+  // dense selects compact timeline rows; empty = automatic.
   dense: "" | "0" | "1";
-  // t is the moment that is shown, in milliseconds; null = live. span is how much lanes show.
+  // t is the displayed time in milliseconds; null = live. span is the visible duration of the timeline.
   t: number | null;
   span: number | null;
-  // lang and theme, where somebody chose them.
+  // lang and theme, if the user has selected them.
   lang: "" | "en" | "zh";
   theme: "" | "light" | "dark";
 }
@@ -40,7 +40,7 @@ function whole(value: string | null): number | null {
   return value !== null && value !== "" && Number.isSafeInteger(n) && n > 0 ? n : null;
 }
 
-// read understands the query of a URL; what it does not know it leaves.
+// read parses the query of a URL and ignores unknown parameters.
 export function read(search: string): Place {
   const p = new URLSearchParams(search);
   const text = (name: string): string => p.get(name) ?? "";
@@ -58,7 +58,7 @@ export function read(search: string): Place {
   };
 }
 
-// write is the query for a place, without what goes without saying.
+// write returns the query for a place, without default values.
 export function write(place: Place): string {
   const p = new URLSearchParams();
   for (const name of Object.keys(home) as (keyof Place)[]) {

@@ -6,16 +6,16 @@ export type Kind = keyof Tables;
 // Row is a row of a table.
 export type Row<K extends Kind> = NonNullable<Tables[K]>[string];
 
-// World is everything that there is at a moment. Its maps are never changed: where something
-// differs there is another map, so that what is drawn can be compared by identity.
+// World is the state at a time. Its maps are immutable: a change creates a new map, so that views can compare
+// maps by identity.
 export type World = { readonly [K in Kind]: ReadonlyMap<string, Row<K>> };
 
-// Kinds are all tables.
+// Kinds are the names of all tables.
 export const kinds = [
   "board", "base", "pod", "workload", "revision", "service", "component", "fault", "stream", "step", "finding", "notice",
 ] as const satisfies readonly Kind[];
 
-// emptyWorld is what there is before anything is known.
+// emptyWorld is the initial state.
 export function emptyWorld(): World {
   return Object.fromEntries(kinds.map((k) => [k, new Map()])) as unknown as World;
 }
@@ -37,10 +37,10 @@ export function share<T>(before: unknown, next: T): T {
   return same ? (before as T) : next;
 }
 
-// Op is one row that was written; null = it is gone.
+// Op is a changed row; null = it was deleted.
 export type Op = [kind: Kind, key: string, row: object | null];
 
-// opsOf lists what changes say, in the order of tables.
+// opsOf lists the rows of a message, in the order of tables.
 export function opsOf(c: Pick<Changes, "set" | "del">): Op[] {
   const ops: Op[] = [];
   for (const kind of kinds) {

@@ -11,8 +11,8 @@ type Given = Record<string, unknown>;
 
 const titleOf = (a: Action): string => maybe(`a_${a.id}`, a.title);
 
-// ActionButtons offers the actions that the server allows on a row. Each asks before it does
-// anything. What it answers stays, also if the row has gone by it.
+// ActionButtons shows the available actions of a row. Each action asks for confirmation. Its result stays
+// visible, even if the row is deleted.
 export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: string; row: object | undefined; title?: boolean }): JSX.Element | null {
   const [asked, setAsked] = useState<{ action: Action; row: object } | null>(null);
   const list = row ? (frame.board?.actions ?? []).filter((a) => offeredOn(a, on, row)) : [];

@@ -6,7 +6,7 @@ import type { Health } from "../wire";
 import { home, write } from "../state/url";
 import type { Place } from "../state/url";
 
-// Dot shows health by colour and by shape, so that nobody needs to tell colours apart.
+// Dot shows health by colour and shape, for users who cannot distinguish the colours.
 export function Dot({ health, label }: { health: Health | "none"; label?: string }): JSX.Element {
   return <span class={`dot ${health}`} role={label ? "img" : "presentation"} aria-label={label} title={label} />;
 }
@@ -35,7 +35,7 @@ export function Open({ sel, children, label }: { sel: string; children: Componen
   return <button type="button" class="open" aria-label={label} onClick={() => model.go({ sel })}>{children}</button>;
 }
 
-// Goto leads to a view with filters. It is a link, so that it can be opened beside.
+// Goto links to a view with filters. It is a link, so that it can be opened in another tab.
 export function Goto({ to, children, class: look, label, current }: { to: Partial<Place>; children: ComponentChildren; class?: string; label?: string; current?: boolean }): JSX.Element {
   return (
     <a href={href(to)} class={look} aria-label={label} aria-current={current ? "page" : undefined} onClick={(e) => {
@@ -62,7 +62,7 @@ export function Section({ title, aside, children, class: look = "" }: { title: C
   );
 }
 
-// Empty says that there is nothing, and why that may be.
+// Empty shows that there is no data, and the possible reason.
 export const Empty = ({ children }: { children: ComponentChildren }): JSX.Element => <p class="empty">{children}</p>;
 
 // Copy is a command with a button that copies it.
@@ -83,7 +83,7 @@ export function Copy({ text }: { text: string }): JSX.Element {
   );
 }
 
-// copy puts a text into the clipboard, also where a page may not use the newer way.
+// copy copies a text to the clipboard, also if the clipboard API is unavailable.
 async function copy(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
@@ -97,7 +97,7 @@ async function copy(text: string): Promise<void> {
   }
 }
 
-// Modal is a dialog above the page, which takes the keyboard until it is closed.
+// Modal is a dialog that has the keyboard focus until it is closed.
 export function Modal({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
@@ -115,12 +115,12 @@ export function Modal({ title, close, children }: { title: string; close: () => 
   );
 }
 
-// Fields lists names with values; what is empty is left out.
+// Fields lists names and values, without empty values.
 export function Fields({ list }: { list: readonly (readonly [name: string, value: ComponentChildren])[] }): JSX.Element {
   return <dl>{list.filter(([, v]) => v !== undefined && v !== "" && v !== null && v !== false).map(([name, value]) => <Fragment><dt>{name}</dt><dd>{value}</dd></Fragment>)}</dl>;
 }
 
-// useSize follows the width and height of an element.
+// useSize returns the current width and height of an element.
 export function useSize<E extends HTMLElement>(): [ref: { current: E | null }, width: number, height: number] {
   const ref = useRef<E>(null);
   const [[width, height], set] = useState<[number, number]>([0, 0]);

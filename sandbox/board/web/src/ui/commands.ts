@@ -1,8 +1,8 @@
 import type { BoardRow } from "../wire";
 import type { World } from "../state/world";
 
-// commandsFor are the commands that show the same as the panel, for what `why` is not asked about.
-// What they mean does not differ with the language.
+// commandsFor returns commands that show the same data as the panel, for objects that `why` does not support.
+// They do not depend on the language.
 export function commandsFor(kind: string, key: string, world: World, board: BoardRow | undefined): string[] {
   const sandbox = board?.source === "sandbox";
   const koup = (rest: string): string => `koupsandbox ${rest}${board && board.title !== "koup" ? ` --name ${quote(board.title)}` : ""}`;
@@ -38,10 +38,10 @@ export function commandsFor(kind: string, key: string, world: World, board: Boar
   return [];
 }
 
-// quote makes a name safe for a shell.
+// quote escapes a name for a shell.
 export const quote = (s: string): string => (/^[\w./:@=+-]+$/.test(s) ? s : `'${s.replaceAll("'", `'\\''`)}'`);
 
-// whyOf is what is asked of the server: GET /api/why; null = it has nothing to say of such a thing.
+// whyOf returns the query for GET /api/why; null = not supported for this object.
 export function whyOf(kind: string, key: string, world: World): URLSearchParams | null {
   const ask = (kind: string, name: string, namespace = ""): URLSearchParams => new URLSearchParams({ kind, namespace, name });
   switch (kind) {

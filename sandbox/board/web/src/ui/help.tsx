@@ -8,7 +8,7 @@ const KEYS = [
   [["Home", "End"], "s_ends"], [[",", "."], "s_speed"], [["Esc"], "s_close"], [["?"], "s_help"],
 ] as const;
 
-// Help lists the keys.
+// Help lists the keyboard shortcuts.
 export function Help({ close }: { close: () => void }): JSX.Element {
   return (
     <Modal title={t("help")} close={close}>

@@ -13,7 +13,7 @@ import { ActionButtons } from "./actions";
 import { Copy, Dot, Fields, Goto, Open, Swatch } from "./bits";
 import { commandsFor, whyOf } from "./commands";
 
-// Panel says what something is, why it is so, and which command shows the same.
+// Panel shows the details of an object, the explanation of its state, and equivalent commands.
 export function Panel({ frame }: { frame: Frame }): JSX.Element | null {
   const { sel } = frame.place;
   const at = sel.indexOf(":");
@@ -63,7 +63,7 @@ async function ask(question: string, signal: AbortSignal): Promise<Answer> {
   }
 }
 
-// AGAIN is how long an answer counts while its row changes, in milliseconds.
+// AGAIN is how long an explanation is kept while its row changes, in milliseconds.
 const AGAIN = 2000;
 
 function Reason({ question, live, row }: { question: string; live: boolean; row: object | undefined }): JSX.Element {

@@ -11,7 +11,7 @@ import { useSize } from "./bits";
 
 const HEIGHT = 34;
 
-// nextBad is the moment of something that went wrong, before or behind a time.
+// nextBad returns the time of the next or previous problem.
 export function nextBad({ log, time }: Frame, by: 1 | -1): number | null {
   let i = log.until(time);
   if (by > 0) {
@@ -24,7 +24,7 @@ export function nextBad({ log, time }: Frame, by: 1 | -1): number | null {
 
 const Icon = ({ path }: { path: string }): JSX.Element => <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path d={path} fill="none" stroke="currentColor" stroke-width="2" /></svg>;
 
-// Scrubber chooses the moment that is shown.
+// Scrubber selects the displayed time.
 export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { history, log, player, time, live, past } = frame;
   const [box, width] = useSize<HTMLDivElement>();
@@ -118,7 +118,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
   );
 }
 
-// scrubKeys are the keys that choose the moment, wherever the keyboard is.
+// scrubKeys are the global keys of the scrubber.
 export function scrubKeys(e: KeyboardEvent, frame: Frame): boolean {
   const { history, player } = frame;
   const by = e.shiftKey ? 10_000 : 1000;

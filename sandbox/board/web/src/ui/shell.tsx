@@ -8,7 +8,7 @@ import { home, views } from "../state/url";
 import type { Place } from "../state/url";
 import { Copy, Goto } from "./bits";
 
-// Head is the top of the page: what is looked at, the views, the filter, and how it is shown.
+// Head is the page header: title, views, filter and display options.
 export function Head({ frame, theme, help }: { frame: Frame; theme: string; help: () => void }): JSX.Element {
   const { board, place, access, live, world } = frame;
   const state = access !== "live" ? (access === "connecting" ? "connecting" : "lostShort") : board?.ended ? "ended" : live ? "live" : "pastShown";
@@ -51,7 +51,7 @@ function Search({ place }: { place: Place }): JSX.Element {
 
 const FILTERS = [["zone", "filterZone"], ["base", "filterBase"], ["module", "filterModule"], ["version", "filterVersion"], ["state", "filterState"]] as const;
 
-// Filters are those of the URL that no field of the view shows.
+// Filters shows the filters in the URL that have no field in the view.
 export function Filters({ place }: { place: Place }): JSX.Element | null {
   const set = FILTERS.filter(([name]) => place[name]);
   if (set.length === 0 && !place.q) return null;
@@ -67,7 +67,7 @@ export function Filters({ place }: { place: Place }): JSX.Element | null {
   );
 }
 
-// Lost says that the server is away, and when the next attempt is.
+// Lost shows that the server is unreachable, and the time of the next attempt.
 export function Lost({ frame }: { frame: Frame }): JSX.Element {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {

@@ -5,8 +5,7 @@ import { coloursOf } from "../lanes/look";
 import type { VersionNumbers } from "../lanes/look";
 import type { Track } from "../state/history";
 
-// Spark draws the rate of a stream over a time: columns by the version that answered, red for what
-// was lost.
+// Spark draws the rate of a stream over time: columns by version, lost requests in red.
 export function Spark({ track, time, span, width, height, versions, label, theme }: {
   track: Track<StreamRow>;
   time: number;

@@ -1,6 +1,6 @@
 import { useEffect } from "preact/hooks";
 
-// useRedraw calls again when the operating system turns to light or dark.
+// useRedraw renders again when the operating system switches between light and dark.
 export function useRedraw(draw: () => void): void {
   useEffect(() => {
     const query = matchMedia("(prefers-color-scheme: dark)");

@@ -1,6 +1,6 @@
 let tip: HTMLElement | null = null;
 
-// showTip shows a text beside the pointer; an empty one hides it.
+// showTip shows a text next to the pointer; an empty text hides it.
 export function showTip(text: string, at?: { clientX: number; clientY: number }): void {
   if (!tip) {
     tip = document.createElement("div");

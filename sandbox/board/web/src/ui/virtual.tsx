@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-// Virtual is a table of many rows of one height, of which only those in view are there. It says how
-// many there are, so that screen readers do not count what they find.
+// Virtual is a table with many rows of equal height, of which only visible rows are rendered. It has the
+// total number of rows for screen readers.
 export function Virtual<T>({ count, row, height, head, draw, label, keyOf, grows }: {
   count: number;
   row: (i: number) => T;
@@ -11,7 +11,7 @@ export function Virtual<T>({ count, row, height, head, draw, label, keyOf, grows
   draw: (row: T) => ComponentChildren;
   keyOf: (row: T) => string | number;
   label: string;
-  // grows tells that new rows come at the top: who has scrolled to others goes on to see them.
+  // grows means that new rows are added at the top. The scroll position then stays at the same rows.
   grows?: boolean;
 }): JSX.Element {
   const ref = useRef<HTMLDivElement>(null);

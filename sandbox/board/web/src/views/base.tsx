@@ -7,13 +7,13 @@ import { trendOf } from "../state/derive";
 import type { Track } from "../state/history";
 import { Dot, Swatch } from "../ui/bits";
 
-// MOST_MODULES is how many modules a card names.
+// MOST_MODULES is the maximum number of modules in a card.
 const MOST_MODULES = 6;
 
 // lookOfModule is the class of a module's state.
 export const lookOfModule = (state: string): string => (state === "ACTIVATED" ? "" : state === "BROKEN" ? "broken" : state === "RESOLVED" ? "installing" : "inactive");
 
-// stateWord says in a word how a base is.
+// stateWord returns the state of a base as a word.
 export const stateWord = (b: BaseRow): string => (t(b.problem ?? b.state));
 
 export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): JSX.Element | null {

@@ -18,15 +18,15 @@ import { seek } from "../state/player";
 import { Empty, Swatch, useSize } from "../ui/bits";
 import { showTip } from "../ui/tip";
 
-// SPAN is how much time the lanes show if nobody has zoomed, ROOM what is free behind the end.
+// SPAN is the default visible duration, and ROOM the free space after the end.
 const SPAN = 120e3;
 const ROOM = 0.03;
 const SHORTEST = 200;
 
-// BoardHead is what stays above the lanes, with what a click on it shows.
+// BoardHead is the fixed part above the lanes, with the objects that clicks show.
 type BoardHead = (Omit<Head & { kind: "steps" }, "steps"> & { steps: readonly StepRow[] }) | (Head & { kind: "stream"; key: string; track: Track<StreamRow> });
 
-// MANY is from how many bases on lanes are small.
+// MANY is the number of bases from which lanes are compact.
 const MANY = 12;
 
 export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
@@ -36,7 +36,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
   const painter = useRef<Painter | null>(null);
   const [top, setTop] = useState(0);
   const [at, setAt] = useState(-1);
-  // right is the end of the view where somebody has moved it; null = it follows what is shown.
+  // right is the end of the view after the user has moved it; null = it follows the displayed time.
   const [right, setRight] = useState<number | null>(null);
   const span = place.span ?? SPAN;
   const to = right ?? time + span * ROOM;
@@ -73,7 +73,7 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
     headHeight = AXIS + (head[0]?.height ?? 0);
   }
 
-  // What is in view; lanes that were never in view may turn out higher than was guessed.
+  // The visible lanes. Lanes that were never visible may be higher than estimated.
   const placed: Placed[] = [];
   let y = headHeight - top;
   for (const lane of heads) {
@@ -229,7 +229,7 @@ function describe(lane: Lane, { world }: Frame): string {
   return b ? `${b.name}: ${maybe(b.state, b.state)}; ${b.modules.map((m) => `${m.name}:${m.version} ${maybe(m.state, m.state)}`).join(", ")}` : titleOf({ lane });
 }
 
-// hitAt says what is drawn at a place.
+// hitAt returns the object at a position.
 function hitAt(p: Painter, placed: readonly Placed[], head: readonly BoardHead[], headHeight: number, { history, live, time }: Frame, x: number, y: number, near: number): { text: string; on: readonly [string, string] | null; time: number } {
   const at = p.time(x);
   if (y < headHeight) {

@@ -62,7 +62,7 @@ function VersionBar({ module, versions }: { module: ModuleCount; versions: Versi
 
 const TITLES = 128;
 
-// Matrix draws modules on bases, a cell each, as large as there is room. What does not fit scrolls.
+// Matrix draws modules on bases as cells of the available size. It scrolls if they do not fit.
 function Matrix({ modules, bases, versions, theme }: { modules: readonly ModuleCount[]; bases: readonly BaseRow[]; versions: VersionNumbers; theme: string }): JSX.Element {
   const [box, width, room] = useSize<HTMLDivElement>();
   const ref = useRef<HTMLCanvasElement>(null);

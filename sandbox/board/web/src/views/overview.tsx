@@ -12,7 +12,7 @@ import { Spark } from "../ui/spark";
 import { Card, Mini } from "./base";
 import { Progress } from "./workloads";
 
-// CARDS is up to how many bases each has a card; of more, each has a small one.
+// CARDS is the maximum number of bases with full cards; beyond it, cards are small.
 const CARDS = 18;
 
 export function Overview({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {

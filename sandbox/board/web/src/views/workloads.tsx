@@ -25,7 +25,7 @@ function parts(w: WorkloadRow): { parts: { n: number; look: string; label: strin
   };
 }
 
-// Progress is a workload in two lines.
+// Progress shows a workload in two lines.
 export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.Element {
   const { state } = row;
   return (
@@ -36,7 +36,7 @@ export function Progress({ sel, row }: { sel: string; row: WorkloadRow }): JSX.E
   );
 }
 
-// Batches are what the partition of a StatefulSet lets through, and what it holds back.
+// Batches shows the Pods that the partition of a StatefulSet releases, and those that it holds back.
 export function Batches({ row: w }: { row: WorkloadRow }): JSX.Element | null {
   const held = Math.min(w.partition ?? 0, w.desired);
   if (held === 0) return null;

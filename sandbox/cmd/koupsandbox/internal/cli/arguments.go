@@ -103,7 +103,7 @@ func unknownCommand(commands []*cli.Command, parent, word string) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	return usageError{fmt.Errorf("unknown command %q%s", strings.TrimSpace(parent+" "+word), plain.Meant(word, names))}
+	return usageError{fmt.Errorf("unknown command %q%s", strings.TrimSpace(parent+" "+word), plain.DidYouMean(word, names))}
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
@@ -120,7 +120,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 			names = append(names, dashed(n))
 		}
 	}
-	return usageError{fmt.Errorf("unknown flag %s%s", dashed(name), plain.Meant(dashed(name), names))}
+	return usageError{fmt.Errorf("unknown flag %s%s", dashed(name), plain.DidYouMean(dashed(name), names))}
 }
 
 // valueErrors matches the errors of urfave/cli and of package flag for a value that cannot be parsed.

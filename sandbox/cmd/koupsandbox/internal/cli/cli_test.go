@@ -36,7 +36,7 @@ func (r result) expect(t *testing.T, code int, end, words string) {
 		strings.HasPrefix(text, "koupsandbox: ") != (code != 0) {
 		t.Errorf("got %+v, want status %d and %q at the end", r, code, end)
 	}
-	check.Names(t, text, words)
+	check.ContainsWords(t, text, words)
 }
 
 // run runs a command line. In the arguments and in the output, HOME stands for the directory home.

@@ -31,7 +31,7 @@ func (s *commands) daemon() *cli.Command {
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(gcPercent)
 			}
-			programs := sandbox.Programs{Daemon: s.Executable, ControlPlane: c.String("controlplane"),
+			programs := sandbox.Binaries{Daemon: s.Executable, ControlPlane: c.String("controlplane"),
 				Controller: c.String("controller"), Base: c.String("base")}
 			return sandbox.RunDaemon(c.Context, c.String("dir"), programs, slog.New(slog.NewTextHandler(s.Err, nil)))
 		},

@@ -49,7 +49,7 @@ func (s *commands) runDemo(c *cli.Context) error {
 	ready := sync.OnceFunc(printer.Close)
 	defer ready()
 	options := demo.Options{
-		Home: home, Name: name, Programs: sandbox.FindPrograms(s.Executable, c.String(binFlag)), Keep: c.Bool("keep"),
+		Home: home, Name: name, Binaries: sandbox.FindBinaries(s.Executable, c.String(binFlag)), Keep: c.Bool("keep"),
 		Progress: printer.Event, Ready: ready, Out: s.Out, Color: s.Color,
 	}
 	if s.Screen {

@@ -118,7 +118,7 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 		Name: c.String(nameFlag), Seed: c.Uint64("seed"), Count: c.Int("count"), For: c.Duration("for"),
 		Parallel: c.Int("parallel"),
 		Only:     c.StringSlice("only"), Beyond: c.Bool("beyond-contract"), ShrinkFor: c.Duration("shrink"),
-		Programs: sandbox.FindPrograms(s.Executable, c.String(binFlag)), Progress: s.fuzzProgress(),
+		Binaries: sandbox.FindBinaries(s.Executable, c.String(binFlag)), Progress: s.fuzzProgress(),
 	}
 	if o.Parallel < 1 || o.Count < 0 || o.For < 0 || o.ShrinkFor < 0 {
 		return o, usageError{errors.New(

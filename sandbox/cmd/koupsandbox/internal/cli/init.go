@@ -52,7 +52,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("invalid --ci %q; use one of: github, gitlab, none", ci)}
 	}
 	o := examples.Options{Name: name, CI: ci}
-	if v := version.Of(); version.Released(v) {
+	if v := version.String(); version.Released(v) {
 		o.Version = v
 	}
 	files, err := examples.Module(o)

@@ -180,7 +180,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		one := 1
 		config.Spec.Bases.Count = &one // scenarios define their own bases
 	}
-	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, Held: !c.Bool("keep")})
+	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, DownOnClose: !c.Bool("keep")})
 	if err != nil {
 		return nil, nil, err
 	}

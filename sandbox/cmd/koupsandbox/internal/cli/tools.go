@@ -60,7 +60,7 @@ func (s *commands) doctor() *cli.Command {
 				return err
 			}
 			checks := doctor.Run(c.Context, l, home, c.String(engineFlag),
-				sandbox.FindPrograms(s.Executable, c.String(binFlag)))
+				sandbox.FindBinaries(s.Executable, c.String(binFlag)))
 			err = s.printResult(c, checks, func(bool) { s.printChecks(checks) })
 			if err == nil && slices.ContainsFunc(checks, func(check doctor.Check) bool { return !check.OK }) {
 				err = errFailed

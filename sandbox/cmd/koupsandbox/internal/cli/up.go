@@ -53,7 +53,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 		return err
 	}
 	foreground, start := c.Bool("foreground"), time.Now()
-	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, KeepBases: keepBases, Held: foreground})
+	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, KeepBases: keepBases, DownOnClose: foreground})
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.San
 	printer := progress.NewPrinter(s.Err,
 		progress.PrinterOptions{Terminal: s.Terminal, Width: s.Width, Quiet: c.Bool("quiet")})
 	defer printer.Close()
-	o.BrokerPassword, o.Programs, o.Progress = os.Getenv(brokerPassword), sandbox.FindPrograms(s.Executable,
+	o.BrokerPassword, o.Binaries, o.Progress = os.Getenv(brokerPassword), sandbox.FindBinaries(s.Executable,
 		c.String(binFlag)), printer.Event
 	return sandbox.Up(c.Context, o)
 }

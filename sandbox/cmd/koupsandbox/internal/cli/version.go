@@ -17,7 +17,7 @@ func (s *commands) version() *cli.Command {
 		Description: describe("", "koupsandbox version", "koupsandbox version -o json"),
 		Flags:       []cli.Flag{newOutputFlag(formatJSON, formatYAML)},
 		Action: noArgs(func(c *cli.Context) error {
-			v := sandbox.VersionsOf(c.Context, sandbox.FindPrograms(s.Executable, c.String(binFlag)))
+			v := sandbox.VersionsOf(c.Context, sandbox.FindBinaries(s.Executable, c.String(binFlag)))
 			return s.printResult(c, v, func(bool) { s.printVersions(v) })
 		}),
 	}
@@ -33,8 +33,8 @@ func (s *commands) printVersions(v sandbox.Versions) {
 	for _, program := range []struct{ name, version string }{
 		{"kubernetes", v.Kubernetes},
 		{"etcd", v.Etcd},
-		{sandbox.ControllerProgram, v.Controller},
-		{sandbox.BaseProgram, v.Base},
+		{sandbox.ControllerBinary, v.Controller},
+		{sandbox.BaseBinary, v.Base},
 	} {
 		printf(s.Out, "%s %s\n", program.name, cmp.Or(program.version, "(not found)"))
 	}

@@ -155,7 +155,7 @@ func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, err
 	}
 	if name := c.String(contextFlag); name != "" && raw.Contexts[name] == nil {
 		return "", fmt.Errorf("the kubeconfig has no context %q%s", name,
-			plain.Meant(name, slices.Collect(maps.Keys(raw.Contexts))))
+			plain.DidYouMean(name, slices.Collect(maps.Keys(raw.Contexts))))
 	}
 	if namespace := c.String(namespaceFlag); namespace != "" {
 		return namespace, nil

@@ -38,8 +38,8 @@ type Options struct {
 	Home string
 	// Name of the demo's sandbox, which must not exist. Required.
 	Name string
-	// Programs are the binaries of the sandbox. Required.
-	Programs sandbox.Programs
+	// Binaries are the binaries of the sandbox. Required.
+	Binaries sandbox.Binaries
 	// Keep keeps the sandbox running, with the bases and Pods of the demo. Default: the sandbox is stopped.
 	Keep bool
 	// Progress receives the steps of starting the sandbox. Ready is called when the sandbox is ready. Default: none.
@@ -70,14 +70,14 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
 	one := 1 // the scenarios define their own bases
 	config.Spec.Bases.Count, config.Spec.Wait = &one, &metav1.Duration{Duration: waitTime}
-	if o.Programs.ControlPlane != "" {
+	if o.Binaries.ControlPlane != "" {
 		config.Spec.Provider = v1alpha1.ProviderEmbedded // embedded starts faster than kind, which can be the default
 	}
 	if err := v1alpha1.Complete(config, &v1alpha1.Origins{}, nil); err != nil {
 		return nil, err
 	}
 	up, err := sandbox.Up(ctx,
-		sandbox.Options{Home: o.Home, Config: config, Programs: o.Programs, Held: !o.Keep, Progress: o.Progress})
+		sandbox.Options{Home: o.Home, Config: config, Binaries: o.Binaries, DownOnClose: !o.Keep, Progress: o.Progress})
 	if o.Ready != nil {
 		o.Ready()
 	}

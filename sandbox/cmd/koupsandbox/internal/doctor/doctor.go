@@ -45,11 +45,11 @@ type doctor struct{ language language.Language }
 
 // Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
 // it is empty, either is accepted. The texts are in the language l.
-func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Programs) []Check {
+func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Binaries) []Check {
 	d := doctor{l}
 	return []Check{
-		d.binary(sandbox.ControlPlaneProgram, binaries.ControlPlane),
-		d.binary(sandbox.ControllerProgram, binaries.Controller),
+		d.binary(sandbox.ControlPlaneBinary, binaries.ControlPlane),
+		d.binary(sandbox.ControllerBinary, binaries.Controller),
 		d.provider(binaries),
 		d.engine(ctx, containerEngine),
 		d.directory(home),
@@ -77,13 +77,13 @@ func (d doctor) binary(name, path string) Check {
 	return d.check(path != "", nameBinary, detail, fixNotFound, args{"name": name, "value": path})
 }
 
-func (d doctor) provider(binaries sandbox.Programs) Check {
+func (d doctor) provider(binaries sandbox.Binaries) Check {
 	detail, ok := msgProviders, binaries.ControlPlane != ""
 	if !ok {
 		detail = msgNoEmbedded
 	}
 	return d.check(ok, nameProvider, detail, fixNoEmbedded, args{"embedded": v1alpha1.ProviderEmbedded,
-		"existing": v1alpha1.ProviderExisting, "binary": sandbox.ControlPlaneProgram})
+		"existing": v1alpha1.ProviderExisting, "binary": sandbox.ControlPlaneBinary})
 }
 
 // engine succeeds without a container engine, because only the provider kind requires one.

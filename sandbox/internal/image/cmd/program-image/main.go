@@ -1,4 +1,4 @@
-// Command program-image writes the container image of static programs to a file: make images.
+// Command program-image writes a container image with static binaries to a file: make images.
 package main
 
 import (
@@ -25,8 +25,8 @@ func run() error {
 	name := flag.String("name", "", "`NAME` of the image, with its tag")
 	arch := flag.String("arch", "", "`ARCHITECTURE` of the programs, as Go names it")
 	output := flag.String("output", "", "`FILE` that gets the image, for docker load")
-	// Whoever the user is may write in /tmp; what a person mounts is in the directory of work.
-	config := ocispec.ImageConfig{User: image.Nobody, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
+	// Every user can write to /tmp. Users mount their files at /work.
+	config := ocispec.ImageConfig{User: image.NonRoot, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
 	flag.Func("env", "`NAME=VALUE` of the environment; may be repeated", func(v string) error {
 		config.Env = append(config.Env, v)
 		return nil
@@ -34,10 +34,10 @@ func run() error {
 	flag.Parse()
 	programs := flag.Args()
 	if *name == "" || *arch == "" || *output == "" || len(programs) == 0 {
-		return errors.New("it takes --name, --arch, --output and programs, the first of which the image runs")
+		return errors.New("--name, --arch, --output and binaries are required; the image runs the first binary")
 	}
 	layer, err := image.WriteLayer(*output+".layer", false, func(f *image.Files) error {
-		errs := []error{f.Folder("tmp", 0o1777), f.Folder("work", 0o1777)}
+		errs := []error{f.Dir("tmp", 0o1777), f.Dir("work", 0o1777)}
 		for _, program := range programs {
 			if err := image.IsStatic(program); err != nil {
 				return fmt.Errorf("%s: %w", program, err)
@@ -49,7 +49,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(*output + ".layer") }() // it is in the image
+	defer func() { _ = os.Remove(*output + ".layer") }() // the image contains the layer
 	config.Entrypoint = []string{path.Join("/", filepath.Base(programs[0]))}
 	i, err := image.NewFor(*arch, *name, config, layer)
 	if err != nil {

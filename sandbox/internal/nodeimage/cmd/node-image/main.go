@@ -1,5 +1,5 @@
-// Command node-image builds the image of a kind node from Debian packages and Go modules, and gives
-// it to a container engine or writes it to a file: `make node-image`.
+// Command node-image builds a kind node image from Debian packages and Go modules, and loads it into a
+// container engine or writes it to a file: `make node-image`.
 package main
 
 import (
@@ -76,8 +76,7 @@ func run(c *cli.Context) error {
 	return nil
 }
 
-// cacheHome is where the system keeps caches, or a directory for temporary files where it does not
-// say.
+// cacheHome returns the cache directory of the system, or the temporary directory if there is none.
 func cacheHome() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		return dir

@@ -47,7 +47,7 @@ type fakeSandbox struct {
 	calls []string
 	bases map[string]control.Base // by host name
 	count map[string]int          // by set
-	end   traffic.End
+	end   traffic.StreamResult
 	busy  map[string]int // writes of the controllers per poll
 
 	writes apifault.Writes
@@ -164,7 +164,7 @@ func (f *fakeSandbox) Traffic(context.Context, string) ([]traffic.Summary, error
 	return []traffic.Summary{f.end.Summary}, nil
 }
 
-func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.End, error) {
+func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.StreamResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	end := f.end

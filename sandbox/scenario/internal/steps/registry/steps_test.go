@@ -440,8 +440,8 @@ func TestQuiet(t *testing.T) {
 
 func TestTraffic(t *testing.T) {
 	started := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	end := func(sent, lost int) traffic.End {
-		e := traffic.End{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started,
+	end := func(sent, lost int) traffic.StreamResult {
+		e := traffic.StreamResult{Summary: traffic.Summary{Sent: sent, Lost: lost, Started: started,
 			Results: map[traffic.Result]int{traffic.OK: sent - lost, traffic.NotFound: lost}}}
 		for range lost {
 			e.LostRequests = append(e.LostRequests,
@@ -454,7 +454,7 @@ func TestTraffic(t *testing.T) {
 	short.Note = "stopped by itself after 15m0s"
 	tests := []struct {
 		name, judge string
-		end         traffic.End
+		end         traffic.StreamResult
 		want        error
 		values      []string
 	}{
@@ -493,7 +493,7 @@ func TestTraffic(t *testing.T) {
 
 func TestStopAll(t *testing.T) {
 	r := newRig(t)
-	r.sandbox.end = traffic.End{Summary: traffic.Summary{Sent: 3, Lost: 3}}
+	r.sandbox.end = traffic.StreamResult{Summary: traffic.Summary{Sent: 3, Lost: 3}}
 	r.mustPass(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
 	r.mustPass(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
 	wantError(t, r.StopAll(t.Context()), "traffic a: lost == 0 ", ": 3 requests", "3 lost")

@@ -87,5 +87,5 @@ func checkServiceExists(ctx context.Context, e *steps.Env, service string) error
 		}
 	}
 	return steps.Fail("Service %s not found; apply it before its traffic starts%s", service,
-		plain.Meant(service, names))
+		plain.DidYouMean(service, names))
 }

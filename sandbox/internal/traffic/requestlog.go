@@ -9,57 +9,57 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// chunk is the number of records that are allocated together, so that growing copies nothing.
+// chunk is the number of records that are allocated together. Chunks avoid copies when the log grows.
 const chunk = 4096
 
-// ledger keeps every request of a stream. Its methods may be called concurrently.
-type ledger struct {
+// requestLog has every request of a stream. Its methods may be called concurrently.
+type requestLog struct {
 	start time.Time
 
 	mu       sync.Mutex
 	chunks   []*[chunk]Record // a Result is empty while its request is open
-	begun    int
+	started  int
 	finished int
 	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
-	// reference is when the reference request was sent that is not back yet; zero if there is none.
+	// reference is the time when the pending reference request was sent; zero if none is pending.
 	reference time.Time
 	slowest   time.Duration
-	// latencies of OK answers in microseconds, with three digits.
+	// latencies of OK requests in microseconds, with three digits.
 	latencies *hdrhistogram.Histogram
 }
 
-func newLedger(start time.Time) *ledger {
-	// No latency is longer than a stream's timeout and the generator's own delay.
+func newRequestLog(start time.Time) *requestLog {
+	// No latency is longer than the timeout of a stream plus the delay of the generator.
 	const longest = 10 * time.Minute
-	return &ledger{
+	return &requestLog{
 		start: start, results: map[Result]int{}, versions: map[string]int{},
 		latencies: hdrhistogram.New(1, longest.Microseconds(), 3),
 	}
 }
 
 // begin records that a request is due, and returns its number, from 0.
-func (l *ledger) begin(due time.Duration) int {
+func (l *requestLog) begin(due time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.begun
+	n := l.started
 	if n%chunk == 0 {
 		l.chunks = append(l.chunks, new([chunk]Record))
 	}
-	l.begun++
+	l.started++
 	*l.at(n) = Record{Seq: uint64(n + 1), Due: l.start.Add(due)} //nolint:gosec // it counts from 0
 	return n
 }
 
-func (l *ledger) at(n int) *Record { return &l.chunks[n/chunk][n%chunk] }
+func (l *requestLog) at(n int) *Record { return &l.chunks[n/chunk][n%chunk] }
 
-// lostSoFar is the number of requests that were lost. l.mu is held.
-func (l *ledger) lostSoFar() int { return l.finished - l.results[OK] }
+// lostSoFar returns the number of lost requests. l.mu is held.
+func (l *requestLog) lostSoFar() int { return l.finished - l.results[OK] }
 
 // finish records the result of a request, to which it adds Seq and Due. It returns the number of requests that
 // were lost so far.
-func (l *ledger) finish(n int, r Record) (Record, int) {
+func (l *requestLog) finish(n int, r Record) (Record, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.Seq, r.Due = l.at(n).Seq, l.at(n).Due
@@ -71,29 +71,28 @@ func (l *ledger) finish(n int, r Record) (Record, int) {
 		latency := r.Done.Sub(r.Due)
 		l.versions[r.Version]++
 		l.slowest = max(l.slowest, latency)
-		// Fails only for a value beyond the highest, which is then left out of the quantiles.
+		// RecordValue fails only above the maximum. Such a value is missing in the quantiles.
 		_ = l.latencies.RecordValue(max(1, latency.Microseconds()))
 	}
 	return r, l.lostSoFar()
 }
 
-func (l *ledger) summary() Summary {
+func (l *requestLog) summary() Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Summary{
-		Sent: l.begun, Open: l.begun - l.finished, Lost: l.lostSoFar(),
+		Sent: l.started, Open: l.started - l.finished, Lost: l.lostSoFar(),
 		Results: maps.Clone(l.results), Versions: maps.Clone(l.versions),
 		P50: l.quantile(50), P99: l.quantile(99), Max: l.slowest, Late: l.delay(), Started: l.start,
 	}
 }
 
-func (l *ledger) quantile(q float64) time.Duration {
+func (l *requestLog) quantile(q float64) time.Duration {
 	return min(time.Duration(l.latencies.ValueAtQuantile(q))*time.Microsecond, l.slowest)
 }
 
-// all yields the records in the order in which they were due, without those that
-// are open.
-func (l *ledger) all() iter.Seq[Record] {
+// all yields the records in the order in which they were due, without open requests.
+func (l *requestLog) all() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		records := make([]Record, 0, chunk)
 		for from := 0; ; from += chunk {
@@ -110,17 +109,17 @@ func (l *ledger) all() iter.Seq[Record] {
 	}
 }
 
-func (l *ledger) len() int {
+func (l *requestLog) len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.begun
+	return l.started
 }
 
-// slice appends the finished ones of a chunk.
-func (l *ledger) slice(to []Record, from int) []Record {
+// slice appends the finished requests of the chunk that starts at from.
+func (l *requestLog) slice(to []Record, from int) []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for n := from; n < min(from+chunk, l.begun); n++ {
+	for n := from; n < min(from+chunk, l.started); n++ {
 		if r := l.at(n); r.Result != "" {
 			to = append(to, *r)
 		}
@@ -129,7 +128,7 @@ func (l *ledger) slice(to []Record, from int) []Record {
 }
 
 // lost returns the first lost requests, at most MaxLost.
-func (l *ledger) lost() []Record {
+func (l *requestLog) lost() []Record {
 	var out []Record
 	for r := range l.all() {
 		if r.Result != OK {
@@ -154,9 +153,8 @@ func count(r Record, sent, lost *int, versions *map[string]int) {
 	(*versions)[r.Version]++
 }
 
-// seconds counts by the second in which requests were due, from the start on and
-// without gaps.
-func (l *ledger) seconds() []Second {
+// seconds returns the counts for each second in which requests were due, from the start and without gaps.
+func (l *requestLog) seconds() []Second {
 	var out []Second
 	for r := range l.all() {
 		i := int(r.Due.Sub(l.start) / time.Second)
@@ -169,18 +167,18 @@ func (l *ledger) seconds() []Second {
 	return out
 }
 
-// mostBins is how many a stream has: a screen shows no more bars of some pixels each.
-const mostBins = 600
+// maxBins limits the bins of a stream. A screen has no space for more bars of some pixels each.
+const maxBins = 600
 
-// bins counts by the shortest round time of which no more than mostBins make a length.
-func (l *ledger) bins(length time.Duration) (width time.Duration, out []Bin) {
+// bins returns the counts for intervals of the smallest round width that needs at most maxBins for length.
+func (l *requestLog) bins(length time.Duration) (width time.Duration, out []Bin) {
 	for _, ms := range []time.Duration{10, 20, 50, 100, 200, 500} {
 		width = ms * time.Millisecond
-		if length <= mostBins*width {
+		if length <= maxBins*width {
 			break
 		}
 	}
-	if length > mostBins*width {
+	if length > maxBins*width {
 		return 0, nil
 	}
 	for r := range l.all() {

@@ -15,30 +15,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// source is what somebody says who can follow Services and bases.
+// source is a Source whose targets the test sets.
 type source struct {
-	mu     sync.Mutex
-	choice traffic.Choice
-	change chan struct{}
+	mu      sync.Mutex
+	targets traffic.TargetSet
+	change  chan struct{}
 }
 
-func (s *source) get() (traffic.Choice, <-chan struct{}) {
+func (s *source) get() (traffic.TargetSet, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.choice, s.change
+	return s.targets, s.change
 }
 
-func (s *source) set(c traffic.Choice) {
+func (s *source) set(c traffic.TargetSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.choice = c
+	s.targets = c
 	if s.change != nil {
 		close(s.change)
 	}
 	s.change = make(chan struct{})
 }
 
-// base answers with a version.
+// base returns a target that answers with a version.
 func base(t *testing.T, ip, version string) traffic.Target {
 	addr := serve(t, func(w http.ResponseWriter,
 		_ *http.Request) {
@@ -47,8 +47,8 @@ func base(t *testing.T, ip, version string) traffic.Target {
 	return traffic.Target{IP: ip, Base: "base-" + version, Web: addr}
 }
 
-// A stream to bases follows what it is told, in whatever way it is sent.
-func TestStreamToWhatIsTold(t *testing.T) {
+// Every type of stream to bases uses the current targets.
+func TestStreamUsesCurrentTargets(t *testing.T) {
 	for name, change := range map[string]func(*traffic.Spec){
 		"a Service":              func(*traffic.Spec) {},
 		"connections that stay":  func(s *traffic.Spec) { s.Reuse = true },
@@ -58,9 +58,9 @@ func TestStreamToWhatIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, from := newRig(t), &source{}
 			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
-			from.set(traffic.Choice{Targets: []traffic.Target{one}})
+			from.set(traffic.TargetSet{Targets: []traffic.Target{one}})
 			s := spec("s", "", change, inside)
-			check.Must(t, r.Begin(t.Context(), "g", s, from.get))
+			check.Must(t, r.StartStream(t.Context(), "g", s, from.get))
 			answered := func(version string) {
 				t.Helper()
 				eventually(t, func() error {
@@ -69,18 +69,18 @@ func TestStreamToWhatIsTold(t *testing.T) {
 						t.Fatalf("lost requests: %+v", now)
 					}
 					if now.Versions[version] == 0 {
-						return fmt.Errorf("version %s has answered nothing", version)
+						return fmt.Errorf("no answers from version %s", version)
 					}
 					return nil
 				})
 			}
 			answered("1")
-			from.set(traffic.Choice{Targets: []traffic.Target{one, two}})
-			if !s.Reuse { // a connection that stays has its endpoint
+			from.set(traffic.TargetSet{Targets: []traffic.Target{one, two}})
+			if !s.Reuse { // a reused connection keeps its endpoint
 				answered("2")
 			}
-			from.set(traffic.Choice{None: "nobody is there"})
-			r.Told(t.Context())
+			from.set(traffic.TargetSet{EmptyReason: "no base exists"})
+			r.SyncTargets(t.Context())
 			if s.Reuse {
 				return
 			}
@@ -90,38 +90,38 @@ func TestStreamToWhatIsTold(t *testing.T) {
 			}
 			end, err := r.Stop(t.Context(), "g", "s")
 			if err != nil || end.Route != s.Route() {
-				t.Errorf("the end is %+v, error %v", end, err)
+				t.Errorf("result %+v, error %v", end, err)
 			}
-			r.Told(t.Context()) // nobody is to be told any more
+			r.SyncTargets(t.Context()) // no stream is left to update
 		})
 	}
 }
 
-// inside makes of a stream one that continues, at a rate that a busy machine can keep.
+// inside changes a stream to run until it is stopped, at a rate that a busy machine can sustain.
 func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) }
 
-// Once the agent knows, nobody asks a base that has left; the change need not have been announced.
-func TestToldBeforeItLeaves(t *testing.T) {
+// After SyncTargets, a removed base gets no requests, even if the Source has not reported the change.
+func TestRemovedTargetGetsNoRequests(t *testing.T) {
 	r, from := newRig(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
-	from.choice = traffic.Choice{Targets: []traffic.Target{gone, stays}}
+	from.targets = traffic.TargetSet{Targets: []traffic.Target{gone, stays}}
 	s := spec("s", "", inside, func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases })
-	check.Must(t, r.Begin(t.Context(), "g", s, from.get))
+	check.Must(t, r.StartStream(t.Context(), "g", s, from.get))
 	from.mu.Lock()
-	from.choice = traffic.Choice{Targets: []traffic.Target{stays}}
+	from.targets = traffic.TargetSet{Targets: []traffic.Target{stays}}
 	from.mu.Unlock()
-	r.Told(t.Context())
+	r.SyncTargets(t.Context())
 	before := r.Summaries(t.Context(), "g")[0]
 	eventually(t, func() error {
 		now := r.Summaries(t.Context(), "g")[0]
 		if now.Versions["2"] < before.Versions["2"]+20 {
-			return errors.New("too little was asked since")
+			return errors.New("fewer than 20 requests since")
 		}
 		if asked := now.Versions["1"] - before.Versions["1"] - before.Open; asked > 0 {
-			t.Fatalf("the base that has left was asked %d times", asked)
+			t.Fatalf("the removed base received %d requests", asked)
 		}
 		return nil
 	})
 	r.Drop(t.Context(), "g")
-	r.Told(t.Context())
+	r.SyncTargets(t.Context())
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-const patience = check.Patience
+const timeout = check.Patience
 
-// The tunnels; a test's base has one of them.
+// tunnels has the tunnels that tests run with. Each base has one of them.
 var tunnels = []recording.Tunnel{recording.MQTT, recording.HTTP}
 
 var eventually = check.Soon
@@ -34,7 +34,7 @@ var eventually = check.Soon
 // must fails the test on an error.
 var must = check.Must
 
-// namespace makes a namespace that goes with the test.
+// namespace creates a namespace that is deleted when the test ends.
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("real", 12)
@@ -43,20 +43,20 @@ func namespace(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() {
 		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("removing the namespace: %v", err)
+			t.Errorf("deleting the namespace: %v", err)
 		}
 	})
 	return name
 }
 
-// numbers tell bases apart by their addresses.
-var numbers atomic.Uint32
+// lastBase is the number of the last base, from which its unique address is derived.
+var lastBase atomic.Uint32
 
-// jvm is a real base of a test.
+// jvm is a running real base.
 type jvm struct {
 	*Base
 	name string
-	kill func() // as kill -9; waits until it is gone
+	kill func() // kills the JVM and waits until it has ended
 }
 
 // options returns options for a new base with a unique name.
@@ -65,22 +65,22 @@ func options(t *testing.T, tunnel recording.Tunnel, settings recording.Settings)
 	if missing != nil {
 		t.Skip(missing)
 	}
-	n := numbers.Add(1)
+	n := lastBase.Add(1)
 	name := envconf.RandomName("base", 12)
 	o := Options{Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, name+".log"),
 		Identity: name, Name: name, Env: mqtt.Env, Settings: settings, IP: fmt.Sprintf("198.19.99.%d", n)}
 	if tunnel == recording.HTTP {
-		o.IP = fmt.Sprintf("127.99.0.%d", n) // the controller dials it
-		o.Host, o.Controller = o.IP, heart
+		o.IP = fmt.Sprintf("127.99.0.%d", n) // the controller connects to this address
+		o.Host, o.Controller = o.IP, heartbeatURL
 	} else {
 		o.Broker, o.Username, o.Password = mqtt.Addr, "base", mqtt.Passwords.Base
 	}
 	t.Cleanup(func() {
 		if text, err := os.ReadFile(o.Log); err == nil && t.Failed() {
-			t.Logf("the base's log ends:\n%s", text[max(0, len(text)-4000):])
+			t.Logf("last lines of the base's log:\n%s", text[max(0, len(text)-4000):])
 		}
 		if err := os.Remove(o.Log); err != nil {
-			t.Errorf("removing the base's log: %v", err)
+			t.Errorf("deleting the base's log: %v", err)
 		}
 	})
 	return o
@@ -89,12 +89,12 @@ func options(t *testing.T, tunnel recording.Tunnel, settings recording.Settings)
 // start runs a base until the test ends, and waits until its Node is Ready.
 func start(t *testing.T, o Options) *jvm {
 	t.Helper()
-	made, err := New(o)
+	base, err := New(o)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- made.Start(ctx) }()
-	b := &jvm{Base: made, name: o.Name}
+	go func() { done <- base.Start(ctx) }()
+	b := &jvm{Base: base, name: o.Name}
 	b.kill = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -102,9 +102,9 @@ func start(t *testing.T, o Options) *jvm {
 		}
 	})
 	t.Cleanup(b.kill)
-	starting, stop := context.WithTimeout(t.Context(), patience)
+	starting, stop := context.WithTimeout(t.Context(), timeout)
 	defer stop()
-	must(t, made.WaitReady(starting))
+	must(t, base.WaitReady(starting))
 	eventually(t, "the Node is Ready", func(ctx context.Context) error {
 		n, err := client.CoreV1().Nodes().Get(ctx, "vnode."+o.Identity, metav1.GetOptions{})
 		if err == nil && !check.NodeReady(n) {
@@ -115,12 +115,12 @@ func start(t *testing.T, o Options) *jvm {
 	return b
 }
 
-// fileURL and serverURL are where a jar is.
+// fileURL returns the file URL of a jar, and serverURL its URL on the HTTP server.
 func fileURL(jar string) string   { return "file://" + filepath.Join(target, jar) }
 func serverURL(jar string) string { return jars + "/" + jar }
 
-// shop is a Pod with the module, for the bases of a name.
-func shop(b *jvm, name, version, url string) corev1.PodTemplateSpec {
+// shopTemplate returns a Pod template with the module for the base.
+func shopTemplate(b *jvm, name, version, url string) corev1.PodTemplateSpec {
 	c := module.Container(name, version)
 	c.Image = url
 	t := module.Template(name, c)
@@ -139,8 +139,8 @@ func describe(p *corev1.Pod) string {
 	return text
 }
 
-// ready waits until a Pod is Ready.
-func ready(t *testing.T, ns, name string) {
+// waitReady waits until a Pod is Ready.
+func waitReady(t *testing.T, ns, name string) {
 	t.Helper()
 	eventually(t, "Pod "+name+" is Ready", func(ctx context.Context) error {
 		p, err := client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
@@ -151,11 +151,11 @@ func ready(t *testing.T, ns, name string) {
 	})
 }
 
-// remove deletes a Pod and waits until it is gone.
-func remove(t *testing.T, ns, name string) {
+// deletePod deletes a Pod and waits until it no longer exists.
+func deletePod(t *testing.T, ns, name string) {
 	t.Helper()
 	must(t, client.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}))
-	eventually(t, "Pod "+name+" is gone", func(ctx context.Context) error {
+	eventually(t, "Pod "+name+" is deleted", func(ctx context.Context) error {
 		p, err := client.CoreV1().Pods(ns).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -167,13 +167,13 @@ func remove(t *testing.T, ns, name string) {
 	})
 }
 
-// answerTime bounds one request to a base's web server. It is longer than a base takes to give a
-// request up.
-const answerTime = 30 * time.Second
+// requestTimeout is the timeout of a request to a base's web server. It is longer than the timeout of the base for a
+// forwarded request.
+const requestTimeout = 30 * time.Second
 
-// get asks the base's web server.
+// get sends a GET request to the base's web server and returns the body of a 200 response.
 func (b *jvm) get(ctx context.Context, path string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.Web()+path, nil)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *jvm) get(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = response.Body.Close() }() // what counts has been read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", response.Status, body)
@@ -191,13 +191,13 @@ func (b *jvm) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// has waits until the base has exactly these modules, as name:version state.
-func (b *jvm) has(t *testing.T, want ...string) {
+// waitModules waits until the base has exactly these modules, as "name:version state".
+func (b *jvm) waitModules(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, "the base has its modules", func(ctx context.Context) error {
 		list, err := b.Modules(ctx)
 		if got := strings.Join(list, ", "); err == nil && got != strings.Join(want, ", ") {
-			err = fmt.Errorf("it has %s, not %s", got, strings.Join(want, ", "))
+			err = fmt.Errorf("the base has %s, want %s", got, strings.Join(want, ", "))
 		}
 		return err
 	})

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Meant returns "; did you mean X?" with the name that Similar returns, and "" if there is none.
-func Meant(name string, names []string) string {
+// DidYouMean returns "; did you mean X?" with the name that Similar returns, and "" if there is none.
+func DidYouMean(name string, names []string) string {
 	if found := Similar(name, names); found != "" {
 		return fmt.Sprintf("; did you mean %s?", found)
 	}
@@ -25,7 +25,7 @@ func Similar(name string, names []string) string {
 	return best
 }
 
-// distance counts the letters to add, remove or replace between a and b, or neighbours to exchange.
+// distance returns the number of letters to add, remove, replace or swap with a neighbour to convert a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

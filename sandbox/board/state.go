@@ -25,45 +25,45 @@ const (
 	kindNotice    = "notice"
 )
 
-// findEvery is the interval of looks for findings.
+// findEvery is the interval of checks for findings.
 const findEvery = time.Second
 
-// world is what is known, before it becomes rows. Sources add to it, and flush takes the rows that have changed. Its methods
-// may be called concurrently.
-type world struct {
-	changed chan struct{} // has one element when flush has something to do
+// boardState is the current state. Sources add events to it, and flush returns the rows that have changed. Its
+// methods may be called concurrently.
+type boardState struct {
+	changed chan struct{} // has one element if flush has changes to return
 
 	mu    sync.Mutex
-	now   time.Time // of the latest event
+	now   time.Time // time of the latest event
 	state events.State
 	dirty map[string]map[string]bool // keys of rows that have changed, by kind
 	log   []any
-	logs  int64 // entries so far
+	logs  int64 // number of log entries
 	// synced reports whether new events are changes, which the log shows.
 	synced bool
-	found  time.Time // when the last look for findings was
+	found  time.Time // time of the last check for findings
 
-	// alone reports whether there is no daemon, so that bases are known only by their Nodes and Pods.
-	alone bool
+	// noDaemon reports whether there is no daemon, so that bases are derived from Nodes and Pods.
+	noDaemon bool
 	// namespace of a run, whose bases have no Nodes here and whose Pods have no namespace; empty = this is not a run.
 	namespace string
 
-	// What the State does not have:
+	// State that events.State does not contain:
 	board     BoardRow
 	nodes     map[string]node // by base
 	pods      map[string]pod  // by UID
 	workloads map[string]WorkloadRow
 	revisions map[string]RevisionRow
 	processes map[string]ComponentRow // of the components of a sandbox
-	leases    map[string]time.Time    // when the Leases of controllers expire, by holder
+	leases    map[string]time.Time    // expiry of the Leases of controllers, by holder
 	streams   map[string]streamFigures
 	uses      map[string]*use // of bases
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
 
-func newWorld(b BoardRow) *world {
-	w := &world{
+func newBoardState(b BoardRow) *boardState {
+	w := &boardState{
 		changed: make(chan struct{}, 1), dirty: map[string]map[string]bool{}, board: b, nodes: map[string]node{},
 		pods:      map[string]pod{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
@@ -76,7 +76,7 @@ func newWorld(b BoardRow) *world {
 }
 
 // mark records that a row has changed. w.mu is held.
-func (w *world) mark(kind, key string) {
+func (w *boardState) mark(kind, key string) {
 	if key == "" {
 		return
 	}
@@ -84,41 +84,41 @@ func (w *world) mark(kind, key string) {
 		w.dirty[kind] = map[string]bool{}
 	}
 	w.dirty[kind][key] = true
-	w.kick()
+	w.signalChange()
 }
 
-// kick wakes the publisher.
-func (w *world) kick() {
+// signalChange notifies the publisher.
+func (w *boardState) signalChange() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
 	}
 }
 
-// write adds an entry to the log. w.mu is held.
-func (w *world) write(e LogEntry) {
+// appendLog adds an entry to the log. w.mu is held.
+func (w *boardState) appendLog(e LogEntry) {
 	w.logs++
 	e.ID = w.logs
 	w.log = append(w.log, e)
-	w.kick()
+	w.signalChange()
 }
 
-// record is write for those who do not hold the lock.
-func (w *world) record(e LogEntry) {
+// record is appendLog for callers that do not hold w.mu.
+func (w *boardState) record(e LogEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.write(e)
+	w.appendLog(e)
 }
 
-// note adds an event.
-func (w *world) note(e events.Event) {
+// addEvent adds an event.
+func (w *boardState) addEvent(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.apply(e)
 }
 
 // apply adds an event to the state. w.mu is held.
-func (w *world) apply(e events.Event) {
+func (w *boardState) apply(e events.Event) {
 	if e.Time.After(w.now) {
 		w.now = e.Time
 	}
@@ -134,22 +134,22 @@ func (w *world) apply(e events.Event) {
 		before = w.state.Pods.Get(e.Pod.PodKey())
 	}
 	w.state.Apply(e)
-	w.touch(e, before)
+	w.markChanged(e, before)
 	if w.synced {
-		w.tell(e)
+		w.logEvent(e)
 	}
 }
 
-// settle ends the initial events. The log shows the following ones.
-func (w *world) settle() {
+// endInitialEvents ends the initial events. The log shows only later events.
+func (w *boardState) endInitialEvents() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.synced = true
-	w.kick()
+	w.signalChange()
 }
 
-// touch marks the rows that an event changes. w.mu is held.
-func (w *world) touch(e events.Event, before *events.PodStatus) {
+// markChanged marks the rows that an event changes. w.mu is held.
+func (w *boardState) markChanged(e events.Event, before *events.PodStatus) {
 	w.mark(kindBase, e.BaseName())
 	switch {
 	case e.Pod != nil:
@@ -173,7 +173,7 @@ func (w *world) touch(e events.Event, before *events.PodStatus) {
 }
 
 // notice adds a notice; an empty text removes it.
-func (w *world) notice(about, text string, now time.Time) {
+func (w *boardState) notice(about, text string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, there := w.notices[about]
@@ -188,8 +188,8 @@ func (w *world) notice(about, text string, now time.Time) {
 	w.mark(kindNotice, about)
 }
 
-// flush returns what has changed since the flush before, and the time of it.
-func (w *world) flush(now time.Time) (time.Time, feed.Update) {
+// flush returns the changes since the previous flush, and their time.
+func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now.Sub(w.found) >= findEvery {

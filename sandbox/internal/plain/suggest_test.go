@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-func TestMeant(t *testing.T) {
+func TestDidYouMean(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		from []string
@@ -20,8 +20,8 @@ func TestMeant(t *testing.T) {
 		{"up", []string{"ups"}, "; did you mean ups?"},
 		{"base", nil, ""},
 	} {
-		if got := plain.Meant(c.name, c.from); got != c.want {
-			t.Errorf("%q of %q: %q, want %q", c.name, c.from, got, c.want)
+		if got := plain.DidYouMean(c.name, c.from); got != c.want {
+			t.Errorf("DidYouMean(%q, %q) = %q, want %q", c.name, c.from, got, c.want)
 		}
 	}
 }

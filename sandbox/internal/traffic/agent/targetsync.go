@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
+)
+
+// pollInterval is the time between two calls of a Source that reports no changes.
+const pollInterval = time.Second
+
+// Source returns the current targets of a stream, and a channel that is closed at the next change; nil if the
+// Source does not report changes. A Source does not block.
+type Source func() (traffic.TargetSet, <-chan struct{})
+
+func equal(a, b traffic.TargetSet) bool {
+	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.EmptyReason == b.EmptyReason
+}
+
+// targetSync sends the current targets of one stream to its agent.
+type targetSync struct {
+	session *session
+	id      streamRequest
+	source  Source
+	sent    traffic.TargetSet  // the targets that the agent has
+	waiters chan chan struct{} // each is closed when the agent has the current targets
+
+	done chan struct{} // closed when run has returned or will return
+	once sync.Once
+}
+
+func newTargetSync(s *session, id streamRequest, source Source) *targetSync {
+	return &targetSync{session: s, id: id, source: source, waiters: make(chan chan struct{}), done: make(chan struct{})}
+}
+
+// first returns the targets for the start of the stream.
+func (t *targetSync) first() traffic.TargetSet {
+	t.sent, _ = t.source()
+	return t.sent
+}
+
+// run sends every change of the targets, until stop is called, or ctx or the agent ends.
+func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
+	defer t.stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var waiting chan struct{} // of the current call of wait; nil = none
+	for {
+		is, change := t.source()
+		if !equal(t.sent, is) {
+			if _, err := ask(ctx, t.session, setTargets, setTargetsRequest{t.id, is}); err != nil {
+				if ctx.Err() == nil && t.session.endErr() == nil {
+					log.Error("updating the targets of a stream in the traffic agent failed", "group", t.id.Group,
+						"stream", t.id.Name, "err", err)
+				}
+				return
+			}
+			t.sent = is
+		}
+		if waiting != nil {
+			close(waiting)
+			waiting = nil
+		}
+		select {
+		case <-change:
+		case <-tick.C:
+		case waiting = <-t.waiters:
+		case <-t.done:
+			return
+		case <-t.session.done:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// wait blocks until the agent has the current targets, run returns, or ctx ends.
+func (t *targetSync) wait(ctx context.Context) {
+	known := make(chan struct{})
+	select {
+	case t.waiters <- known:
+	case <-t.done:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-known:
+	case <-t.done:
+	case <-ctx.Done():
+	}
+}
+
+// stop ends run. A nil targetSync is allowed.
+func (t *targetSync) stop() {
+	if t != nil {
+		t.once.Do(func() { close(t.done) })
+	}
+}

@@ -1,0 +1,80 @@
+package traffic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// TargetSet has the targets among which a stream selects.
+type TargetSet struct {
+	// Targets has each address once.
+	Targets []Target `json:"targets,omitempty"`
+	// Affinity is how long a stream keeps its endpoint (session affinity); 0 = it selects one for each
+	// connection.
+	Affinity time.Duration `json:"affinity,omitempty"`
+	// EmptyReason is the reason why Targets is empty.
+	EmptyReason string `json:"emptyReason,omitempty"`
+}
+
+// pushedTargets are the targets of a stream whose caller supplies them; see Generator.SetTargets. Its methods
+// may be called concurrently.
+type pushedTargets struct {
+	mu           sync.Mutex
+	targetSet    TargetSet
+	lastEndpoint lastEndpoint
+}
+
+// set replaces the targets. The caller does not change c afterwards.
+func (p *pushedTargets) set(c TargetSet) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.targetSet = c
+}
+
+func (p *pushedTargets) targets() []Target {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.targetSet.Targets
+}
+
+// pick selects a target as Gateway.Pick does. It calls draw with the lock held; nil = random.
+func (p *pushedTargets) pick(draw func(n int) int) (Target, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.targetSet.Targets
+	if len(all) == 0 {
+		return Target{}, fmt.Errorf("%w: %s", ErrNoEndpoint, p.targetSet.EmptyReason)
+	}
+	if draw == nil {
+		draw = rand.IntN
+	}
+	return all[p.lastEndpoint.choose(len(all), func(i int) string { return all[i].IP }, p.targetSet.Affinity, time.Now(), draw)],
+		nil
+}
+
+// lastEndpoint is the endpoint that a client used last, and the time of that use.
+type lastEndpoint struct {
+	ip   string
+	last time.Time
+}
+
+// choose returns one of n endpoints: the last one within the affinity time, and otherwise the one that draw
+// selects.
+func (s *lastEndpoint) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time, draw func(n int) int) int {
+	if affinity <= 0 {
+		return draw(n)
+	}
+	if now.Sub(s.last) < affinity {
+		for i := range n {
+			if ip(i) == s.ip {
+				s.last = now
+				return i
+			}
+		}
+	}
+	i := draw(n)
+	*s = lastEndpoint{ip(i), now}
+	return i
+}
