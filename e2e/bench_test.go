@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/scenarios"
 )
 
-// tiny starts a module on each base.
+// tiny is a scenario that starts a module on each base.
 const tiny = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: tiny}
@@ -30,8 +30,8 @@ spec:
     - assert: {cel: "endpointslices.exists(s, has(s.endpoints) && s.endpoints.filter(e, e.conditions.ready).size() == vars.bases)"}
 `
 
-// benchFolder returns a directory with the scenario and its manifests, and the path of the scenario.
-func benchFolder(t *testing.T) (folder, file string) {
+// writeScenario writes the scenario and its manifests, and returns their directory and the path of the scenario.
+func writeScenario(t *testing.T) (folder, file string) {
 	t.Helper()
 	folder = t.TempDir()
 	must(t, os.CopyFS(folder, scenarios.Files))
@@ -42,7 +42,7 @@ func benchFolder(t *testing.T) (folder, file string) {
 
 // bench measures each phase of a Pod's start, and reports a longer install time as worse than the baseline.
 func TestBench(t *testing.T) {
-	folder, file := benchFolder(t)
+	folder, file := writeScenario(t)
 	r, err := shared.Run(t.Context(), "bench", "--bases", "3,2", file)
 	must(t, err)
 	if r.Status != 0 {
@@ -86,7 +86,7 @@ func TestBench(t *testing.T) {
 
 // Ctrl-C keeps the results so far, and removes the bases of the runs.
 func TestBenchStopped(t *testing.T) {
-	_, file := benchFolder(t)
+	_, file := writeScenario(t)
 	cmd := shared.Command(t.Context(), "bench", "--runs", "1000", file)
 	errs, err := cmd.StderrPipe()
 	must(t, err)
@@ -101,17 +101,17 @@ func TestBenchStopped(t *testing.T) {
 		}
 	}
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("it ended with %v\n%s", err, printed)
+		t.Errorf("bench: %v\n%s", err, printed)
 	}
 	passed := strings.Count(out.String(), "BenchmarkTiny/bases=2/measure=pod_startup ")
 	if passed < 2 || !strings.HasSuffix(printed, "Stopped before the last run\n") {
-		t.Errorf("%d runs have results\n%s", passed, printed)
+		t.Errorf("results of %d runs, want at least 2\n%s", passed, printed)
 	}
 	all, err := up.Bases(t.Context(), "")
 	must(t, err)
 	for _, b := range all {
 		if strings.HasPrefix(b.Group, "tiny-") {
-			t.Errorf("base %s is left", b.HostName)
+			t.Errorf("base %s still exists", b.HostName)
 		}
 	}
 }

@@ -30,7 +30,8 @@ func spec(durable bool) v1alpha1.Spec {
 	return v1alpha1.Spec{Durable: durable, Bases: v1alpha1.Bases{Count: &count}}
 }
 
-// ownBox returns a sandbox that only this test uses. It is not up yet. When the test ends, nothing of it may be left.
+// ownBox returns a sandbox that only this test uses and that is not running. When the test ends, ownBox stops the sandbox and
+// fails the test if files or processes remain.
 func ownBox(t *testing.T) *box.Box {
 	t.Helper()
 	b, err := box.New("own")
@@ -41,7 +42,7 @@ func ownBox(t *testing.T) *box.Box {
 			b.Keep(t.Name())
 		}
 		must(t, b.Down(ctx))
-		must(t, nothingLeft(ctx, b))
+		must(t, checkRemoved(ctx, b))
 		must(t, b.Remove(ctx))
 	})
 	return b
@@ -58,8 +59,8 @@ func deploy(t *testing.T, b *box.Box) {
 	must(t, err)
 }
 
-// survives waits until the Deployment is Ready, and the base of each of its Pods has the module.
-func survives(t *testing.T, b *box.Box) {
+// waitDeployed waits until the Deployment of deploy is Ready, and the base of each of its Pods has the module.
+func waitDeployed(t *testing.T, b *box.Box) {
 	t.Helper()
 	eventually(t, "the Deployment is Ready", func(ctx context.Context) error {
 		c, err := b.Client()
@@ -85,21 +86,22 @@ func survives(t *testing.T, b *box.Box) {
 		}
 		for i := range pods.Items {
 			if p := &pods.Items[i]; !module.IsReady(p) || !installed[p.Status.PodIP] {
-				return fmt.Errorf("pod %s is %s, deleted at %v; bases with the module: %v", p.Name, p.Status.Phase,
+				return fmt.Errorf("Pod %s is %s, deletionTimestamp %v; bases with the module: %v", p.Name, p.Status.Phase,
 					p.DeletionTimestamp, installed)
 			}
 		}
 		if len(pods.Items) != bases {
-			return fmt.Errorf("there are %d Pods", len(pods.Items))
+			return fmt.Errorf("%d Pods, want %d", len(pods.Items), bases)
 		}
 		return nil
 	})
 }
 
-// nothingLeft returns an error if a sandbox has left its directory, or a process that works in it or names it.
-func nothingLeft(ctx context.Context, b *box.Box) error {
+// checkRemoved returns an error if the directory of a sandbox exists, or a process whose working directory or command line
+// is in this directory.
+func checkRemoved(ctx context.Context, b *box.Box) error {
 	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the directory %s is left (%w)", b.Folder(), err)
+		return fmt.Errorf("the directory %s still exists (%w)", b.Folder(), err)
 	}
 	all, err := process.ProcessesWithContext(ctx)
 	if err != nil {
@@ -110,7 +112,7 @@ func nothingLeft(ctx context.Context, b *box.Box) error {
 		directory, _ := p.CwdWithContext(ctx)
 		if int(p.Pid) != os.Getpid() &&
 			(strings.Contains(command, b.Folder()) || strings.HasPrefix(directory, b.Folder())) {
-			return fmt.Errorf("process %d is left: %s", p.Pid, command)
+			return fmt.Errorf("process %d still runs: %s", p.Pid, command)
 		}
 	}
 	return nil
@@ -124,10 +126,11 @@ func kill(t *testing.T, b *box.Box, component, problem string) {
 	p, err := box.Find(list, component)
 	must(t, err)
 	must(t, p.Kill(t.Context()))
-	reports(t, b, problem)
+	waitProblem(t, b, problem)
 }
 
-func reports(t *testing.T, b *box.Box, problem string) {
+// waitProblem waits until status reports the problem.
+func waitProblem(t *testing.T, b *box.Box, problem string) {
 	t.Helper()
 	eventually(t, "status reports that "+problem, func(ctx context.Context) error {
 		r, err := b.Run(ctx, "status")
@@ -138,31 +141,31 @@ func reports(t *testing.T, b *box.Box, problem string) {
 			return strings.HasPrefix(line, "✗ ") && strings.Contains(line, problem)
 		})
 		if r.Status != 1 || !reported {
-			return fmt.Errorf("status ends with %d:\n%s%s", r.Status, r.Out, r.Err)
+			return fmt.Errorf("status: exit status %d:\n%s%s", r.Status, r.Out, r.Err)
 		}
 		return nil
 	})
 }
 
-const daemonGone = "its daemon is gone"
+const daemonNotRunning = "its daemon is not running"
 
-// After a crash of a component or of the daemon of a durable sandbox, up starts it again, and the objects of the cluster
-// are still there. An up that fails before that loses nothing.
+// After a crash of a component or of the daemon of a durable sandbox, up restarts it, and the cluster has its objects. A
+// failed up in between does not delete them.
 func TestCrashes(t *testing.T) {
 	b := ownBox(t)
 	must(t, b.Up(t.Context(), spec(true)))
 	deploy(t, b)
-	survives(t, b)
+	waitDeployed(t, b)
 	for _, component := range []string{"module-controller", "etcd"} {
 		kill(t, b, component, component+" is exited: exited: signal: killed")
 		r, err := b.Run(t.Context(), "up")
 		must(t, err)
 		if r.Status != 0 || !strings.Contains(r.Out, "started "+component+" again") {
-			t.Fatalf("up ends with %d:\n%s%s", r.Status, r.Out, r.Err)
+			t.Fatalf("up: exit status %d:\n%s%s", r.Status, r.Out, r.Err)
 		}
-		survives(t, b)
+		waitDeployed(t, b)
 	}
-	kill(t, b, "daemon", daemonGone)
+	kill(t, b, "daemon", daemonNotRunning)
 
 	broken := spec(true)
 	broken.Broker.URL = "mqtt://" + check.ClosedPort(t)
@@ -171,22 +174,22 @@ func TestCrashes(t *testing.T) {
 	r, err := b.Run(t.Context(), "up", "--config", file)
 	must(t, err)
 	if want := b.Folder(); r.Status != 1 || !strings.Contains(r.Err, want) {
-		t.Errorf("up without a broker ends with %d, want 1 and %q:\n%s", r.Status, want, r.Err)
+		t.Errorf("up without a broker: exit status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
-	reports(t, b, daemonGone)
+	waitProblem(t, b, daemonNotRunning)
 
 	must(t, b.Up(t.Context(), spec(true)))
 	eventually(t, "status reports no problem", func(ctx context.Context) error { return b.Must(ctx, "status") })
-	survives(t, b)
+	waitDeployed(t, b)
 }
 
 // After a crash of its daemon, a sandbox that is not durable starts with an empty cluster, because etcd may have lost
-// writes. down ends the processes that the daemon has left.
-func TestCrashOfAPassingSandbox(t *testing.T) {
+// writes. down stops the remaining processes of a killed daemon.
+func TestCrashOfNonDurableSandbox(t *testing.T) {
 	b := ownBox(t)
 	must(t, b.Up(t.Context(), spec(false)))
 	deploy(t, b)
-	kill(t, b, "daemon", daemonGone)
+	kill(t, b, "daemon", daemonNotRunning)
 	must(t, b.Up(t.Context(), spec(false)))
 	c, err := b.Client()
 	must(t, err)
@@ -196,33 +199,34 @@ func TestCrashOfAPassingSandbox(t *testing.T) {
 		t.Errorf("the cluster still has the Deployment %s", list.Items[0].Name)
 	}
 
-	kill(t, b, "daemon", daemonGone)
+	kill(t, b, "daemon", daemonNotRunning)
 	left, err := b.Processes(t.Context())
 	must(t, err)
-	if len(left) < 5 { // etcd, three of Kubernetes, the controller
-		t.Errorf("only these processes survive the daemon: %v", left)
+	if len(left) < 5 { // etcd, three components of Kubernetes, the controller
+		t.Errorf("processes after the end of the daemon: %v; want at least 5", left)
 	}
 	must(t, b.Must(t.Context(), "down"))
-	ended(t, left)
+	requireEnded(t, left)
 }
 
-func ended(t *testing.T, list []box.Process) {
+// requireEnded fails the test if one of the processes runs.
+func requireEnded(t *testing.T, list []box.Process) {
 	t.Helper()
 	for _, p := range list {
 		if p.Running(t.Context()) {
-			t.Errorf("%s, process %d, is left", p.Component, p.PID)
+			t.Errorf("%s, process %d, still runs", p.Component, p.PID)
 		}
 	}
 }
 
-// Ctrl-C during up leaves nothing.
+// Ctrl-C during up stops all processes and removes the directory of the sandbox.
 func TestInterruptedUp(t *testing.T) {
 	b := ownBox(t)
 	file, err := b.WriteConfig(spec(false))
 	must(t, err)
 	cmd := b.Command(t.Context(), "up", "--config", file)
-	var printed strings.Builder
-	cmd.Stderr = &printed
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	must(t, cmd.Start())
 	var running []box.Process
 	eventually(t, "the API server starts", func(ctx context.Context) error {
@@ -234,14 +238,14 @@ func TestInterruptedUp(t *testing.T) {
 	})
 	must(t, cmd.Process.Signal(syscall.SIGINT))
 	err = cmd.Wait()
-	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(printed.String(), "koupsandbox: stopped\n") {
-		t.Errorf("up ends with %v:\n%s", err, printed.String())
+	if cmd.ProcessState.ExitCode() != 1 || !strings.HasSuffix(stderr.String(), "koupsandbox: stopped\n") {
+		t.Errorf("up: %v:\n%s", err, stderr.String())
 	}
-	ended(t, running)
-	must(t, nothingLeft(t.Context(), b))
+	requireEnded(t, running)
+	must(t, checkRemoved(t.Context(), b))
 }
 
-// endless kills the broker, and does not end before the test.
+// endless is a scenario that kills the broker, and then waits for an hour.
 const endless = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: endless}
@@ -259,11 +263,12 @@ func runEndless(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
 	must(t, os.WriteFile(file, []byte(endless), 0o600))
 	cmd := b.Command(t.Context(), append(append([]string{"scenario", "run"}, flags...), file)...)
 	must(t, cmd.Start())
-	eventually(t, "the broker is killed", func(ctx context.Context) error { return brokerIs(ctx, b, "exited") })
+	eventually(t, "the broker is killed", func(ctx context.Context) error { return checkBroker(ctx, b, "exited") })
 	return cmd
 }
 
-func brokerIs(ctx context.Context, b *box.Box, want string) error {
+// checkBroker returns an error unless the broker is in the state.
+func checkBroker(ctx context.Context, b *box.Box, want string) error {
 	s, err := b.Open(ctx)
 	if err != nil {
 		return err
@@ -278,17 +283,18 @@ func brokerIs(ctx context.Context, b *box.Box, want string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no broker is %s: %+v", want, status.Components)
+	return fmt.Errorf("the broker is not %s: %+v", want, status.Components)
 }
 
-// When a run is killed, a sandbox that was up before gets its components back, and a sandbox of the run is removed.
+// After a run is killed, the components of a sandbox that was already running are restored, and a sandbox that the run has
+// created is removed.
 func TestKilledRun(t *testing.T) {
-	t.Run("in a sandbox that was up", func(t *testing.T) {
+	t.Run("killed in a running sandbox", func(t *testing.T) {
 		cmd := runEndless(t, shared)
 		must(t, cmd.Process.Kill())
-		_ = cmd.Wait() // killed
+		_ = cmd.Wait() // the error of a killed process
 		eventually(t, "the broker runs again",
-			func(ctx context.Context) error { return brokerIs(ctx, shared, "running") })
+			func(ctx context.Context) error { return checkBroker(ctx, shared, "running") })
 		eventually(t, "status reports no problem",
 			func(ctx context.Context) error { return shared.Must(ctx, "status") })
 	})
@@ -300,14 +306,14 @@ func TestKilledRun(t *testing.T) {
 			for _, signal := range signals {
 				must(t, cmd.Process.Signal(signal))
 			}
-			_ = cmd.Wait() // by a signal, or stopped
-			eventually(t, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, b) })
+			_ = cmd.Wait() // the error of a killed or interrupted command
+			eventually(t, "the sandbox is removed", func(ctx context.Context) error { return checkRemoved(ctx, b) })
 		})
 	}
 }
 
-// fuzz refuses to use a sandbox that exists. The name of its first sandbox ends with -1.
-func TestFuzzRefusesAnExistingSandbox(t *testing.T) {
+// fuzz does not use an existing sandbox. The name of its first sandbox ends with -1.
+func TestFuzzRejectsExistingSandbox(t *testing.T) {
 	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, "-1"), "--count", "1",
 		"--corpus", t.TempDir())
 	must(t, err)

@@ -23,8 +23,8 @@ import (
 // deployment is the name of the Deployment in the sample.
 const deployment = "test-module-deployment"
 
-// Row is a command of docs/en/reference/kubectl.md. A command that is refused prints Sentence. If Waits, it then waits
-// for Ctrl-C.
+// Row is a command in the table of docs/en/reference/kubectl.md. A command with the verdict "refused" prints Sentence; if Waits
+// is true, it then runs until Ctrl-C.
 type Row struct {
 	Command, Verdict, Sentence string
 	Waits                      bool
@@ -36,25 +36,27 @@ var (
 	chinese = map[string]string{"可用": "works", "不同": "differs", "拒绝": "refused"}
 )
 
+// rows returns the rows of the page in a language.
 func rows(t *testing.T, language string) (list []Row) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", language, "reference", "kubectl.md"))
 	must(t, err)
 	for _, m := range cells.FindAllStringSubmatch(string(page), -1) {
 		r := Row{Command: m[1], Verdict: cmp.Or(chinese[m[2]], m[2])}
-		if said := quoted.FindStringSubmatch(m[3]); said != nil && r.Verdict == "refused" {
-			r.Sentence, r.Waits = said[1], strings.Contains(m[3], "Ctrl-C")
+		if sentence := quoted.FindStringSubmatch(m[3]); sentence != nil && r.Verdict == "refused" {
+			r.Sentence, r.Waits = sentence[1], strings.Contains(m[3], "Ctrl-C")
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// prints has the text that a command prints, and the text that kubectl with the arguments in after prints some time later.
-var prints = map[string]struct {
+// outputs has the text that each command prints. If after is set, kubectl with these arguments prints the text in later some
+// time after the command.
+var outputs = map[string]struct {
 	text  string
 	after []string
-	comes string
+	later string
 }{
 	"kubectl get nodes -o wide":                  {text: "agent,base-1 "},
 	"kubectl describe node NODE":                 {text: "InternalIP:   198.18."},
@@ -63,39 +65,39 @@ var prints = map[string]struct {
 	"kubectl events":                             {text: "Successfully assigned"},
 	"kubectl explain module":                     {text: "A module on a base"},
 	"kubectl label pod POD a=b": {text: "labeled",
-		after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.labels.a}"}, comes: "b"},
+		after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.labels.a}"}, later: "b"},
 	"kubectl annotate pod POD a=b": {text: "annotated",
-		after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.annotations.a}"}, comes: "b"},
+		after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.annotations.a}"}, later: "b"},
 	"kubectl label node NODE a=b": {text: "labeled",
-		after: []string{"get", "node", "-l", "a=b", "-o", "name"}, comes: "node/NODE"},
+		after: []string{"get", "node", "-l", "a=b", "-o", "name"}, later: "node/NODE"},
 	"kubectl taint node NODE a=b:NoSchedule": {text: "tainted",
 		after: []string{"get", "node/NODE", "-o", "jsonpath={.spec.taints[*].key}"},
-		comes: "schedule.koupleless.io/virtual-node"},
+		later: "schedule.koupleless.io/virtual-node"},
 	"kubectl taint node NODE a-": {text: "untainted"},
 	"kubectl scale deployment/DEPLOYMENT --replicas=2": {text: "scaled",
-		after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, comes: "2"},
+		after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, later: "2"},
 	"kubectl rollout status deployment/DEPLOYMENT":  {text: "successfully rolled out"},
 	"kubectl rollout history deployment/DEPLOYMENT": {text: "REVISION"},
 	"kubectl cordon NODE": {text: "cordoned", after: []string{"get", "node/NODE"},
-		comes: "Ready,SchedulingDisabled"},
+		later: "Ready,SchedulingDisabled"},
 	"kubectl drain NODE": {text: "drained",
-		after: []string{"get", "pods", "--field-selector", "spec.nodeName=NODE"}, comes: "No resources found"},
+		after: []string{"get", "pods", "--field-selector", "spec.nodeName=NODE"}, later: "No resources found"},
 	"kubectl uncordon NODE": {text: "uncordoned",
-		after: []string{"get", "node/NODE", "-o", "jsonpath=[{.spec.unschedulable}]"}, comes: "[]"},
+		after: []string{"get", "node/NODE", "-o", "jsonpath=[{.spec.unschedulable}]"}, later: "[]"},
 	"kubectl edit deployment/DEPLOYMENT": {text: "edited",
 		after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}"},
-		comes: ":biz1:0.0.2"},
+		later: ":biz1:0.0.2"},
 	"kubectl rollout undo deployment/DEPLOYMENT": {text: "rolled back",
 		after: []string{"get", "deployment/DEPLOYMENT", "-o",
-			"jsonpath={.status.updatedReplicas}{.status.readyReplicas}{.status.replicas}"}, comes: "222"},
+			"jsonpath={.status.updatedReplicas}{.status.readyReplicas}{.status.replicas}"}, later: "222"},
 	"kubectl rollout restart deployment/DEPLOYMENT": {text: "restarted",
-		after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.conditions[*].reason}"}, comes: "Unchanged"},
+		after: []string{"get", "pods", "-o", "jsonpath={.items[*].status.conditions[*].reason}"}, later: "Unchanged"},
 	"kubectl logs POD":               {text: "is activated: STARTED"},
 	"kubectl exec POD -- ark health": {text: "METASPACE USED"},
 	"kubectl delete pod POD --force --grace-period=0": {text: "force deleted",
-		after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, comes: "2"},
+		after: []string{"get", "deployment/DEPLOYMENT", "-o", "jsonpath={.status.readyReplicas}"}, later: "2"},
 	"kubectl set image deployment/DEPLOYMENT biz1=https://example.com/biz1-2-ark-biz.jar": {text: "image updated",
-		after: []string{"get", "events"}, comes: "SameVersionReplaced"},
+		after: []string{"get", "events"}, later: "SameVersionReplaced"},
 }
 
 // TestKubectl runs the commands of the page in their order. POD, NODE and DEPLOYMENT stand for existing objects.
@@ -108,14 +110,14 @@ func TestKubectl(t *testing.T) {
 		}
 	}
 	slices.Sort(named)
-	if diff := gocmp.Diff(slices.Sorted(maps.Keys(prints)), named); diff != "" {
-		t.Fatalf("commands that are not refused, of this test and of the page (-test +page):\n%s", diff)
+	if diff := gocmp.Diff(slices.Sorted(maps.Keys(outputs)), named); diff != "" {
+		t.Fatalf("commands with the verdict works or differs (-test +page):\n%s", diff)
 	}
 	file, err := filepath.Abs("../controller/deploy/samples/module-deployment.yaml")
 	must(t, err)
-	status, out := typed(t.Context(), t, "apply", "-f", file)
+	status, out := runKubectl(t.Context(), t, "apply", "-f", file)
 	if status == 0 {
-		status, out = typed(t.Context(), t, "rollout", "status", "deployment/"+deployment)
+		status, out = runKubectl(t.Context(), t, "rollout", "status", "deployment/"+deployment)
 	}
 	if status != 0 {
 		t.Fatal(out)
@@ -123,32 +125,33 @@ func TestKubectl(t *testing.T) {
 	var cordoned func([]string) []string
 	for _, r := range page {
 		t.Run(r.Command, func(t *testing.T) {
-			there := current(t)
+			resolve := nameResolver(t)
 			switch r.Command {
 			case "kubectl cordon NODE":
-				cordoned = there
+				cordoned = resolve
 			case "kubectl drain NODE", "kubectl uncordon NODE":
-				there = cordoned // the Pods may be on another Node
+				resolve = cordoned // the same Node, although the Pods may now be on another one
 			case "kubectl rollout restart deployment/DEPLOYMENT":
-				stayWherePodsAre(t)
+				cordonOtherNodes(t)
 			}
-			args := there(strings.Fields(r.Command)[1:])
+			args := resolve(strings.Fields(r.Command)[1:])
 			if r.Verdict == "refused" {
-				refused(t, args, r)
+				requireRefused(t, args, r)
 				return
 			}
-			want := prints[r.Command]
-			status, out := typed(t.Context(), t, args...)
+			want := outputs[r.Command]
+			status, out := runKubectl(t.Context(), t, args...)
 			if status != 0 || !strings.Contains(out, want.text) {
-				t.Fatalf("ended with %d and printed, without %q:\n%s", status, want.text, out)
+				t.Fatalf("exit status %d, and the output does not contain %q:\n%s", status, want.text, out)
 			}
 			if want.after == nil {
 				return
 			}
-			comes := there([]string{want.comes})[0]
-			eventually(t, strings.Join(want.after, " ")+" prints "+comes, func(ctx context.Context) error {
-				if status, out := typed(ctx, t, there(want.after)...); status != 0 || !strings.Contains(out, comes) {
-					return fmt.Errorf("ended with %d: %s", status, out)
+			later := resolve([]string{want.later})[0]
+			eventually(t, strings.Join(want.after, " ")+" prints "+later, func(ctx context.Context) error {
+				if status, out := runKubectl(ctx, t, resolve(want.after)...); status != 0 ||
+					!strings.Contains(out, later) {
+					return fmt.Errorf("exit status %d: %s", status, out)
 				}
 				return nil
 			})
@@ -163,13 +166,13 @@ func TestChinesePage(t *testing.T) {
 	}
 }
 
-// current returns a function that replaces POD, NODE and DEPLOYMENT by the names of a Ready Pod, its Node and its
+// nameResolver returns a function that replaces POD, NODE and DEPLOYMENT by the names of a Ready Pod, its Node and its
 // Deployment.
-func current(t *testing.T) func([]string) []string {
+func nameResolver(t *testing.T) func([]string) []string {
 	t.Helper()
 	var names *strings.Replacer
-	eventually(t, "a Ready Pod", func(ctx context.Context) error {
-		_, all := typed(ctx, t, "get", "pods", "-l", "app="+deployment, "-o",
+	eventually(t, "a Pod is Ready", func(ctx context.Context) error {
+		_, all := runKubectl(ctx, t, "get", "pods", "-l", "app="+deployment, "-o",
 			`jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {.status.conditions[?(@.type=="Ready")].status} {.metadata.deletionTimestamp}{"\n"}{end}`)
 		for line := range strings.Lines(all) {
 			if f := strings.Fields(line); len(f) == 3 && f[2] == "True" {
@@ -177,7 +180,7 @@ func current(t *testing.T) func([]string) []string {
 				return nil
 			}
 		}
-		return fmt.Errorf("there are:\n%s", all)
+		return fmt.Errorf("Pods:\n%s", all)
 	})
 	return func(words []string) []string {
 		var list []string
@@ -188,27 +191,27 @@ func current(t *testing.T) func([]string) []string {
 	}
 }
 
-// stayWherePodsAre cordons the Nodes without Pods until the test ends.
-func stayWherePodsAre(t *testing.T) {
+// cordonOtherNodes cordons the Nodes without Pods until the test ends.
+func cordonOtherNodes(t *testing.T) {
 	t.Helper()
-	_, all := typed(t.Context(), t, "get", "pods", "-l", "app="+deployment, "-o",
+	_, all := runKubectl(t.Context(), t, "get", "pods", "-l", "app="+deployment, "-o",
 		`jsonpath={range .items[*]}{.spec.nodeName} {.metadata.deletionTimestamp}{"\n"}{end}`)
-	var with []string
+	var used []string
 	for line := range strings.Lines(all) {
-		if f := strings.Fields(line); len(f) == 1 { // it stays
-			with = append(with, f[0])
+		if f := strings.Fields(line); len(f) == 1 { // the Pod is not being deleted
+			used = append(used, f[0])
 		}
 	}
-	_, nodes := typed(t.Context(), t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+	_, nodes := runKubectl(t.Context(), t, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
 	for _, n := range strings.Fields(nodes) {
-		if slices.Contains(with, n) {
+		if slices.Contains(used, n) {
 			continue
 		}
-		if status, out := typed(t.Context(), t, "cordon", n); status != 0 {
+		if status, out := runKubectl(t.Context(), t, "cordon", n); status != 0 {
 			t.Fatal(out)
 		}
 		t.Cleanup(func() {
-			if status, out := typed(context.WithoutCancel(t.Context()), t, "uncordon", n); status != 0 {
+			if status, out := runKubectl(context.WithoutCancel(t.Context()), t, "uncordon", n); status != 0 {
 				t.Error(out)
 			}
 		})
@@ -223,8 +226,8 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// typed runs kubectl.
-func typed(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
+// runKubectl runs kubectl, and returns its exit status and output.
+func runKubectl(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, check.Patience)
 	defer cancel()
@@ -236,35 +239,35 @@ func typed(ctx context.Context, t *testing.T, args ...string) (status int, out s
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// refused runs a command that prints the row's sentence and fails. It ends a command that waits.
-func refused(t *testing.T, args []string, r Row) {
+// requireRefused runs a command, and fails the test unless the command prints the sentence of the row and fails. If r.Waits is
+// true, it stops the command after the sentence.
+func requireRefused(t *testing.T, args []string, r Row) {
 	t.Helper()
 	if r.Sentence == "" {
-		t.Fatal("the page has no sentence between backticks")
+		t.Fatal("the row of the page has no sentence in backticks")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
 	defer cancel()
-	w := &watcher{sentence: r.Sentence, found: func() {}}
+	w := &sentenceWriter{sentence: r.Sentence, found: func() {}}
 	if r.Waits {
 		w.found = cancel
 	}
 	cmd := kubectl(ctx, args...)
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err == nil || !strings.Contains(w.text.String(), r.Sentence) || !r.Waits && ctx.Err() != nil {
-		t.Errorf("ended with %v and printed, without %q:\n%s", err, r.Sentence, w.text.String())
+		t.Errorf("error %v, and the output does not contain %q:\n%s", err, r.Sentence, w.text.String())
 	}
 }
 
-// watcher calls found when a sentence has been written.
-type watcher struct {
+// sentenceWriter collects text, and calls found when the text contains the sentence.
+type sentenceWriter struct {
 	text     bytes.Buffer
 	sentence string
 	found    func()
 }
 
-// Write implements io.Writer. Both streams of a command are this one, so that it is not called
-// concurrently.
-func (w *watcher) Write(p []byte) (int, error) {
+// Write implements io.Writer. os/exec does not call it concurrently, because it is both streams of a command.
+func (w *sentenceWriter) Write(p []byte) (int, error) {
 	n, err := w.text.Write(p)
 	if strings.Contains(w.text.String(), w.sentence) {
 		w.found()
@@ -272,7 +275,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// koupsandbox is a kubectl plugin if it is in the PATH as kubectl-koupsandbox.
+// koupsandbox works as a kubectl plugin if it is in the PATH as kubectl-koupsandbox.
 func TestPlugin(t *testing.T) {
 	folder := t.TempDir()
 	program, err := filepath.Abs(filepath.Join(shared.Bin, "koupsandbox"))
@@ -284,8 +287,8 @@ func TestPlugin(t *testing.T) {
 		"koupsandbox why pod/nobody -n kube-node": "koupsandbox: pod/nobody is not found in namespace kube-node",
 		"koupsandbox why node/base-1 --context x": `koupsandbox: the kubeconfig has no context "x"`,
 	} {
-		if _, out := typed(t.Context(), t, strings.Fields(command)...); !strings.HasPrefix(out, want) {
-			t.Errorf("kubectl %s printed, without %q:\n%s", command, want, out)
+		if _, out := runKubectl(t.Context(), t, strings.Fields(command)...); !strings.HasPrefix(out, want) {
+			t.Errorf("kubectl %s: the output does not begin with %q:\n%s", command, want, out)
 		}
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// judged are the conformance scenarios that run here. All other conformance scenarios run with the catalogue.
-var judged = []string{"invalid-pods", "one-of-two-modules", "placement", "uninstall-failed"}
+// conformance has the conformance scenarios that run here. The catalogue runs the other ones.
+var conformance = []string{"invalid-pods", "one-of-two-modules", "placement", "uninstall-failed"}
 
-// bundled are the variables by which the bundled controller learns what a sandbox has.
-var bundled = map[string]string{
+// controllerEnv configures the bundled controller with the values of the sandbox.
+var controllerEnv = map[string]string{
 	"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}",
 	"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}",
 	"MQTT_USERNAME": "{{.BrokerUser}}",
@@ -27,17 +27,17 @@ var bundled = map[string]string{
 	"UNINSTALL_TIMEOUT": "1m",
 }
 
-// The bundled controller conforms if a sandbox runs it as a custom controller.
+// The bundled controller passes conformance scenarios when a sandbox runs it as a custom controller.
 func TestOwnController(t *testing.T) {
 	b := ownBox(t)
 	s := spec(false)
 	s.Controller = v1alpha1.Controller{
-		Command: []string{filepath.Join(b.Bin, box.ControllerBinary)}, Env: bundled,
+		Command: []string{filepath.Join(b.Bin, box.ControllerBinary)}, Env: controllerEnv,
 		Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 	}
 	s.Bases = v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}
 	must(t, b.Up(t.Context(), s))
-	must(t, b.Must(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+strings.Join(judged, ",")+")",
+	must(t, b.Must(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+strings.Join(conformance, ",")+")",
 		"--parallel", "4",
 		filepath.Join("..", "scenarios")))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -29,7 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// scene is a namespace, and a base with the same name, for one situation. Nothing of it is removed before the sandbox.
+// scene is a namespace for one test case, with a base of the same name. It exists until the sandbox is removed.
 type scene struct {
 	ctx  context.Context
 	t    *testing.T
@@ -37,7 +36,7 @@ type scene struct {
 	base sandbox.Base
 }
 
-// newScene creates the namespace and the base. A nil set creates no base.
+// newScene creates the namespace and, unless set is nil, the base.
 func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(),
@@ -51,17 +50,18 @@ func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 	return &scene{ctx: t.Context(), t: t, name: name}
 }
 
-// in returns the scene for a subtest, after its base has become a Ready Node.
-func (s *scene) in(t *testing.T, withBase bool) *scene {
+// forSubtest returns a copy of the scene for a subtest. If withBase is true, it first waits until the Node of the base is
+// Ready.
+func (s *scene) forSubtest(t *testing.T, withBase bool) *scene {
 	t.Helper()
 	in := &scene{ctx: t.Context(), t: t, name: s.name}
 	if !withBase {
 		return in
 	}
-	eventually(t, "its base is a Ready Node", func(ctx context.Context) error {
+	eventually(t, "the Node of the base is Ready", func(ctx context.Context) error {
 		list, err := up.Bases(ctx, s.name)
 		if err == nil && (len(list) != 1 || !list[0].NodeReady) {
-			err = fmt.Errorf("its bases are %+v", list)
+			err = fmt.Errorf("bases: %+v", list)
 		}
 		if err == nil {
 			in.base = list[0]
@@ -101,8 +101,8 @@ func (s *scene) inject(f fault.Fault) {
 	must(s.t, err)
 }
 
-// fails lets a command fail with a code.
-func (s *scene) fails(command, code, message string) {
+// failCommand injects a fault that makes a command fail with an error code.
+func (s *scene) failCommand(command, code, message string) {
 	s.t.Helper()
 	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message,
 		Match: fault.Match{Commands: []string{command}}})
@@ -113,8 +113,8 @@ func (s *scene) resolve(text string) string {
 	return strings.NewReplacer("SCENE", s.name, "HOST", s.base.HostName, "NODE", s.base.Node).Replace(text)
 }
 
-// ask returns the answer of why about a target.
-func (s *scene) ask(ctx context.Context, target string) (why.Answer, error) {
+// explain returns the answer of package why for a target.
+func (s *scene) explain(ctx context.Context, target string) (why.Answer, error) {
 	t, err := why.ParseTarget(s.resolve(target), s.name)
 	if err != nil {
 		return why.Answer{}, err
@@ -126,36 +126,36 @@ func (s *scene) ask(ctx context.Context, target string) (why.Answer, error) {
 	return why.Explain(snapshot, time.Now()), nil
 }
 
-// becomes waits until the answer about a target has the reason, and its cause contains the texts.
-func (s *scene) becomes(target string, want why.Reason, texts ...string) (last why.Answer) {
+// waitReason waits until the answer for a target has the reason, and its cause contains the texts.
+func (s *scene) waitReason(target string, want why.Reason, texts ...string) (last why.Answer) {
 	s.t.Helper()
 	var problem error
-	look := func(ctx context.Context) error {
-		a, err := s.ask(ctx, target)
+	checkAnswer := func(ctx context.Context) error {
+		a, err := s.explain(ctx, target)
 		if err != nil {
 			return err
 		}
 		last = a
 		if a.Reason != want {
-			return errors.New("it has another reason")
+			return fmt.Errorf("the reason is %s", a.Reason)
 		}
 		for _, text := range texts {
 			if !strings.Contains(a.Cause, s.resolve(text)) {
-				return fmt.Errorf("the cause does not have %q", s.resolve(text))
+				return fmt.Errorf("the cause does not contain %q", s.resolve(text))
 			}
 		}
 		return nil
 	}
-	// An answer takes many requests, so it is not asked for as often as check.Soon does.
+	// The interval is longer than that of check.Soon, because an answer takes many requests.
 	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Patience, true,
 		func(ctx context.Context) (bool, error) {
-			if err := look(ctx); ctx.Err() == nil {
+			if err := checkAnswer(ctx); ctx.Err() == nil {
 				problem = err
 			}
 			return problem == nil, nil
 		})
 	if err != nil {
-		s.t.Fatalf("%s does not become %s: %v; the last answer is %s because of %q: %s\nevidence: %v",
+		s.t.Fatalf("the reason of %s is not %s: %v; last answer: %s because of %q: %s\nevidence: %v",
 			s.resolve(target), want, problem, last.Reason, last.Because, last.Cause, last.Evidence)
 	}
 	if !last.Ready && last.Advice == "" {
@@ -164,20 +164,20 @@ func (s *scene) becomes(target string, want why.Reason, texts ...string) (last w
 	return last
 }
 
-// situation is the reason of one answer. Its scene has a base with the settings in with, unless without is true.
-type situation struct {
-	name    string
-	without bool
-	with    v1alpha1.BaseSet
-	// made creates the situation. If it is nil, the situation is a Pod x with the change pod.
-	made func(*scene)
-	pod  func(*corev1.Pod)
-	// target of the question. Default: pod/x.
+// whyCase is a test case of TestWhy. Unless withoutBase is true, its scene has a base with the settings in base.
+type whyCase struct {
+	name        string
+	withoutBase bool
+	base        v1alpha1.BaseSet
+	// create creates the objects and faults of the case. Default: create the Pod x with the changes of pod.
+	create func(*scene)
+	pod    func(*corev1.Pod)
+	// target is the object to explain. Default: pod/x.
 	target  string
 	want    why.Reason
 	because why.Reason
-	// names are texts of the cause, which resolve completes.
-	names []string
+	// causeTexts are texts in the cause. Names in them are replaced by resolve.
+	causeTexts []string
 }
 
 func selects(key, value string) func(*corev1.Pod) {
@@ -215,43 +215,43 @@ func probe(port int) *corev1.Probe {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
 }
 
-// situations do not affect each other. Each depends on texts or times of the controller, the scheduler or
-// kube-controller-manager; the unit tests of package why cover all other situations.
-var situations = []situation{
-	// A Pod without a Node.
-	{name: "a misspelt base", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
-		names: []string{`"bsae"`}},
-	{name: "a base that is away", made: func(s *scene) {
+// whyCases depend on texts or timing of the controller, the scheduler or kube-controller-manager, and do not affect each
+// other. The unit tests of package why cover all other reasons.
+var whyCases = []whyCase{
+	// The Pod has no Node.
+	{name: "misspelt base name", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
+		causeTexts: []string{`"bsae"`}},
+	{name: "unreachable base", create: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindDisconnect})
-		s.becomes("node/HOST", why.BaseSilent, "no heartbeat")
+		s.waitReason("node/HOST", why.BaseSilent, "no heartbeat")
 		s.pod("x")
-	}, want: why.BasesNotReady, names: []string{"HOST"}},
-	{name: "an anti-affinity", made: func(s *scene) {
+	}, want: why.BasesNotReady, causeTexts: []string{"HOST"}},
+	{name: "anti-affinity", create: func(s *scene) {
 		s.pod("first", changed(module.OnePerBase))
-		s.becomes("pod/first", why.PodReady)
+		s.waitReason("pod/first", why.PodReady)
 		s.pod("x", changed(module.OnePerBase))
 	}, want: why.AntiAffinity},
-	{name: "a port of the host", made: func(s *scene) {
+	{name: "host port", create: func(s *scene) {
 		s.pod("first", changed(module.OnePerPort))
-		s.becomes("pod/first", why.PodReady)
+		s.waitReason("pod/first", why.PodReady)
 		s.pod("x", changed(module.OnePerPort))
-	}, want: why.HostPortTaken, names: []string{"hostPort"}},
-	{name: "a topology spread constraint over a label that no base has", pod: func(p *corev1.Pod) {
+	}, want: why.HostPortTaken, causeTexts: []string{"hostPort"}},
+	{name: "topology spread constraint with a missing label", pod: func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
 			{MaxSkew: 1, TopologyKey: "example.com/rack", WhenUnsatisfiable: corev1.DoNotSchedule,
 				LabelSelector: &metav1.LabelSelector{}}}
-	}, want: why.TopologySpread, names: []string{"example.com/rack", "missing required label"}},
-	{name: "a Pod affinity", pod: func(p *corev1.Pod) {
+	}, want: why.TopologySpread, causeTexts: []string{"example.com/rack", "missing required label"}},
+	{name: "Pod affinity", pod: func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
 			{TopologyKey: corev1.LabelHostname,
 				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
 	}, want: why.PodAffinity},
-	{name: "a claim that does not exist", pod: func(p *corev1.Pod) {
+	{name: "missing claim", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{
 			{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
-	}, want: why.ClaimUnbound, names: []string{"(missing)"}},
-	{name: "a claim that is not bound", made: func(s *scene) {
+	}, want: why.ClaimUnbound, causeTexts: []string{"(missing)"}},
+	{name: "unbound claim", create: func(s *scene) {
 		set := module.StatefulSet(s.name, "x", 1, s.template())
 		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
 			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{
@@ -260,132 +260,132 @@ var situations = []situation{
 					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}}}}}
 		_, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx, set, metav1.CreateOptions{})
 		must(s.t, err)
-	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, names: []string{"data-x-0"}},
+	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, causeTexts: []string{"data-x-0"}},
 
-	// What a Pod is, and how it goes.
-	{name: "Ready with what was there", made: func(s *scene) {
+	// The Pod is Ready or being deleted.
+	{name: "module was already installed", create: func(s *scene) {
 		s.pod("first")
-		s.becomes("pod/first", why.PodReady)
+		s.waitReason("pod/first", why.PodReady)
 		s.pod("x")
 	}, want: why.AlreadyInstalled},
-	{name: "it drains", made: func(s *scene) {
+	{name: "draining", create: func(s *scene) {
 		s.pod("x")
-		s.becomes("pod/x", why.PodReady)
+		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
-	}, want: why.Terminating, names: []string{"drains"}},
-	{name: "a finalizer", made: func(s *scene) {
+	}, want: why.Terminating, causeTexts: []string{"drains"}},
+	{name: "finalizer", create: func(s *scene) {
 		s.pod("x", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} })
-		s.becomes("pod/x", why.PodReady)
+		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
-	}, want: why.TerminatingFinalizer, names: []string{"example.com/keep"}},
-	{name: "an uninstall fails", made: func(s *scene) {
-		s.fails("uninstallBiz", fault.CodeUninstallBizFailed, "java.io.IOException: it is in use")
+	}, want: why.TerminatingFinalizer, causeTexts: []string{"example.com/keep"}},
+	{name: "failed uninstall", create: func(s *scene) {
+		s.failCommand("uninstallBiz", fault.CodeUninstallBizFailed, "java.io.IOException: it is in use")
 		s.pod("x")
-		s.becomes("pod/x", why.PodReady)
+		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
-	}, want: why.UninstallFailing, names: []string{"biz"}},
-	{name: "it gave way", made: func(s *scene) {
+	}, want: why.UninstallFailing, causeTexts: []string{"biz"}},
+	{name: "replaced by a newer version", create: func(s *scene) {
 		s.pod("x")
-		s.becomes("pod/x", why.PodReady)
+		s.waitReason("pod/x", why.PodReady)
 		s.pod("newer", release("2.0.0"))
-	}, want: why.GaveWay, names: []string{"HOST", "Pod newer"}},
+	}, want: why.GaveWay, causeTexts: []string{"HOST", "Pod newer"}},
 
-	// Commands for the base.
+	// The module cannot be installed or activated.
 	{name: "no version", pod: func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }, want: why.VersionMissing,
-		names: []string{`"biz"`, "BIZ_VERSION"}},
-	{name: "a ConfigMap that is not there",
+		causeTexts: []string{`"biz"`, "BIZ_VERSION"}},
+	{name: "missing ConfigMap",
 		pod: version("", &corev1.EnvVarSource{
 			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}),
-		want: why.VersionRefUnresolved, names: []string{"ConfigMap versions"}},
-	{name: "an image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, names: []string{"nginx:1.27"}},
-	{name: "kept deactivated", with: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, made: func(s *scene) {
+		want: why.VersionRefUnresolved, causeTexts: []string{"ConfigMap versions"}},
+	{name: "image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, causeTexts: []string{"nginx:1.27"}},
+	{name: "kept deactivated", base: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, create: func(s *scene) {
 		s.pod("older")
-		s.becomes("pod/older", why.PodReady)
+		s.waitReason("pod/older", why.PodReady)
 		s.pod("x", release("2.0.0"))
-	}, want: why.KeptDeactivated, names: []string{"HOST", "biz:2.0.0"}},
-	{name: "another jar of a version", made: func(s *scene) {
+	}, want: why.KeptDeactivated, causeTexts: []string{"HOST", "biz:2.0.0"}},
+	{name: "different jar with the same version", create: func(s *scene) {
 		s.pod("x")
-		s.becomes("pod/x", why.PodReady)
+		s.waitReason("pod/x", why.PodReady)
 		_, err := client.CoreV1().Pods(s.name).Patch(s.ctx, "x", types.MergePatchType,
 			[]byte(`{"spec": {"containers": [{"name": "biz", "image": "https://modules.example/biz-other-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`), metav1.PatchOptions{})
 		must(s.t, err)
 	}, want: why.ReplacingSameVersion},
-	{name: "the module is broken", made: func(s *scene) {
-		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+	{name: "module fails to start", create: func(s *scene) {
+		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
-	}, want: why.ModuleBroken, names: []string{"no bean of that name", "HOST"}},
-	{name: "tried in vain", made: func(s *scene) {
-		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+	}, want: why.ModuleBroken, causeTexts: []string{"no bean of that name", "HOST"}},
+	{name: "repeated install failures", create: func(s *scene) {
+		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
-	}, want: why.InstallRetrying, because: why.ModuleBroken, names: []string{"no bean of that name"}},
-	{name: "metaspace is full", made: func(s *scene) {
+	}, want: why.InstallRetrying, because: why.ModuleBroken, causeTexts: []string{"no bean of that name"}},
+	{name: "metaspace is full", create: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindMetaspaceFull})
 		s.pod("x", func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = s.base.Node, nil })
-	}, want: why.MetaspaceFull, names: []string{"HOST"}},
-	{name: "a jar that cannot be fetched", made: func(s *scene) {
-		s.fails("installBiz", fault.CodePullBizError, "")
+	}, want: why.MetaspaceFull, causeTexts: []string{"HOST"}},
+	{name: "jar cannot be downloaded", create: func(s *scene) {
+		s.failCommand("installBiz", fault.CodePullBizError, "")
 		s.pod("x", image("https://modules.example/biz"))
-	}, want: why.JarNotFetched, names: []string{"HOST", ".jar"}},
-	{name: "a command on its way", made: func(s *scene) {
+	}, want: why.JarNotFetched, causeTexts: []string{"HOST", ".jar"}},
+	{name: "command in progress", create: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
-	}, want: why.CommandUnderWay, names: []string{"installBiz", "biz", "HOST"}},
-	{name: "no answer", made: func(s *scene) {
+	}, want: why.CommandUnderWay, causeTexts: []string{"installBiz", "biz", "HOST"}},
+	{name: "command timed out", create: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
-	}, want: why.CommandTimedOut, names: []string{"HOST"}},
-	{name: "a base that is busy", made: func(s *scene) {
+	}, want: why.CommandTimedOut, causeTexts: []string{"HOST"}},
+	{name: "busy base", create: func(s *scene) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		for i := range 2 {
 			s.pod(fmt.Sprintf("before-%d", i), named(fmt.Sprintf("before%d", i)))
-			s.becomes(fmt.Sprintf("pod/before-%d", i), why.CommandUnderWay)
+			s.waitReason(fmt.Sprintf("pod/before-%d", i), why.CommandUnderWay)
 		}
 		s.pod("x")
-	}, want: why.CommandNotSent, names: []string{"biz", "HOST"}},
+	}, want: why.CommandNotSent, causeTexts: []string{"biz", "HOST"}},
 
-	// Its health.
-	{name: "a readiness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = probe(1) },
-		want: why.ReadinessProbeFailing, names: []string{"biz", "HOST"}},
-	{name: "a liveness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probe(1) },
-		want: why.LivenessProbeFailing, names: []string{"HOST"}},
+	// A probe fails.
+	{name: "readiness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = probe(1) },
+		want: why.ReadinessProbeFailing, causeTexts: []string{"biz", "HOST"}},
+	{name: "liveness probe", pod: func(p *corev1.Pod) { p.Spec.Containers[0].LivenessProbe = probe(1) },
+		want: why.LivenessProbeFailing, causeTexts: []string{"HOST"}},
 
-	// Workloads.
-	{name: "a rollout that is stuck", made: func(s *scene) {
+	// The target is a workload.
+	{name: "stuck rollout", create: func(s *scene) {
 		s.deployment(1, nil)
-		s.becomes("deployment/x", why.WorkloadReady)
-		s.fails("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.waitReason("deployment/x", why.WorkloadReady)
+		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
 		s.update(func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0] = module.Container("biz", "2.0.0")
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 		})
 	}, target: "deployment/x", want: why.RolloutStuck, because: why.ModuleBroken,
-		names: []string{"1 of 1 Pods", "no bean of that name"}},
-	{name: "a quota", made: func(s *scene) {
+		causeTexts: []string{"1 of 1 Pods", "no bean of that name"}},
+	{name: "quota", create: func(s *scene) {
 		_, err := client.CoreV1().ResourceQuotas(s.name).Create(s.ctx,
 			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
 				Spec: corev1.ResourceQuotaSpec{
 					Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}}}, metav1.CreateOptions{})
 		must(s.t, err)
 		s.deployment(1, nil)
-	}, target: "deployment/x", want: why.QuotaExceeded, names: []string{"exceeded quota: few"}},
-	{name: "Pods that are refused", made: func(s *scene) {
+	}, target: "deployment/x", want: why.QuotaExceeded, causeTexts: []string{"exceeded quota: few"}},
+	{name: "rejected Pods of a Deployment", create: func(s *scene) {
 		s.deployment(1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
-	}, target: "deployment/x", want: why.PodsRefused, names: []string{"nobody"}},
-	{name: "Pods of a DaemonSet that are refused", made: func(s *scene) {
+	}, target: "deployment/x", want: why.PodsRefused, causeTexts: []string{"nobody"}},
+	{name: "rejected Pods of a DaemonSet", create: func(s *scene) {
 		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
-	}, target: "daemonset/x", want: why.PodsRefused, names: []string{"nobody"}},
-	{name: "a peer Deployment without bases", without: true, made: func(s *scene) { s.deployment(1, peer) },
-		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, names: []string{`"SCENE"`}},
-	{name: "a StatefulSet that was broken, and is corrected", made: func(s *scene) {
+	}, target: "daemonset/x", want: why.PodsRefused, causeTexts: []string{"nobody"}},
+	{name: "peer Deployment without bases", withoutBase: true, create: func(s *scene) { s.deployment(1, peer) },
+		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, causeTexts: []string{`"SCENE"`}},
+	{name: "corrected StatefulSet with a failed Pod", create: func(s *scene) {
 		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx,
 			module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
 		must(s.t, err)
-		s.becomes("sts/x", why.PodNotReady, "oss://")
+		s.waitReason("sts/x", why.PodNotReady, "oss://")
 		_, err = client.AppsV1().StatefulSets(s.name).Patch(s.ctx, set.Name, types.JSONPatchType,
 			[]byte(`[{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "https://modules.example/biz-1.0.0-ark-biz.jar"}]`), metav1.PatchOptions{})
 		must(s.t, err)
-	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, names: []string{"Pod x-0"}},
+	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, causeTexts: []string{"Pod x-0"}},
 }
 
 func (s *scene) deployment(replicas int32, change func(*appsv1.Deployment)) {
@@ -426,34 +426,34 @@ func peer(d *appsv1.Deployment) {
 	d.Labels = map[string]string{labels.Component: labels.ModuleDeployment, labels.Strategy: labels.Peer}
 }
 
-// why explains situations of a real sandbox.
+// why explains the state of objects in a sandbox.
 func TestWhy(t *testing.T) {
-	t.Run("situations", func(t *testing.T) {
-		// all bases exist before faults begin, because a fault of many bases is an outage
-		scenes := make([]*scene, len(situations))
-		for i, c := range situations {
+	t.Run("cases", func(t *testing.T) {
+		// Create all bases before the first fault, because the controller treats faults of most bases as an outage.
+		scenes := make([]*scene, len(whyCases))
+		for i, c := range whyCases {
 			var set *v1alpha1.BaseSet
-			if !c.without {
-				set = &c.with
+			if !c.withoutBase {
+				set = &c.base
 			}
 			scenes[i] = newScene(t, fmt.Sprintf("why-%02d", i), set)
 		}
-		for i, c := range situations {
+		for i, c := range whyCases {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				s := scenes[i].in(t, !c.without)
+				s := scenes[i].forSubtest(t, !c.withoutBase)
 				if c.pod != nil {
 					s.pod("x", c.pod)
 				} else {
-					c.made(s)
+					c.create(s)
 				}
-				if a := s.becomes(cmp.Or(c.target, "pod/x"), c.want, c.names...); a.Because != c.because {
-					t.Errorf("it is because of %q, not %q: %s", a.Because, c.because, a.Cause)
+				if a := s.waitReason(cmp.Or(c.target, "pod/x"), c.want, c.causeTexts...); a.Because != c.because {
+					t.Errorf("the answer is because of %q, want %q: %s", a.Because, c.because, a.Cause)
 				}
 			})
 		}
 	})
-	t.Run("outages", outages)
+	t.Run("outages", testOutages)
 }
 
 func act(t *testing.T, component string, action sandbox.Action) {
@@ -461,8 +461,8 @@ func act(t *testing.T, component string, action sandbox.Action) {
 	must(t, up.Act(t.Context(), sandbox.ActRequest{Component: component, Action: action}))
 }
 
-// says checks that the command gives the same answer.
-func says(t *testing.T, s *scene, target string, want why.Reason) {
+// requireCommandReason fails the test unless koupsandbox why prints the reason.
+func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason) {
 	t.Helper()
 	r, err := shared.Run(s.ctx, "why", target, "-n", s.name, "-o", "json")
 	must(t, err)
@@ -472,28 +472,28 @@ func says(t *testing.T, s *scene, target string, want why.Reason) {
 	}
 }
 
-// outages stops components. The answer names the component.
-func outages(t *testing.T) {
-	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).in(t, true)
-	s.pod("serves")
-	s.becomes("pod/serves", why.PodReady)
+// testOutages stops components. The answer of why names the stopped component.
+func testOutages(t *testing.T) {
+	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).forSubtest(t, true)
+	s.pod("ready")
+	s.waitReason("pod/ready", why.PodReady)
 
-	says(t, s, "pod/serves", why.PodReady)
+	requireCommandReason(t, s, "pod/ready", why.PodReady)
 	act(t, "kube-scheduler", "stop")
-	s.pod("unseen")
-	s.becomes("pod/unseen", why.NotScheduledYet, "HOST")
+	s.pod("unscheduled")
+	s.waitReason("pod/unscheduled", why.NotScheduledYet, "HOST")
 	act(t, "kube-scheduler", "start")
 
 	act(t, "kube-controller-manager", "stop")
 	s.deployment(1, nil)
-	s.becomes("deployment/x", why.WorkloadNotSeen, "kube-controller-manager")
+	s.waitReason("deployment/x", why.WorkloadNotSeen, "kube-controller-manager")
 	act(t, "kube-controller-manager", "start")
-	s.becomes("deployment/x", why.WorkloadReady)
+	s.waitReason("deployment/x", why.WorkloadReady)
 
 	act(t, "broker", "stop")
-	s.pod("unheard", release("2.0.0"))
-	s.becomes("pod/unheard", why.ControllerBlind, "TunnelDown", "HOST")
-	s.becomes("node/HOST", why.ControllerBlind, "TunnelDown")
+	s.pod("pending", release("2.0.0"))
+	s.waitReason("pod/pending", why.ControllerBlind, "TunnelDown", "HOST")
+	s.waitReason("node/HOST", why.ControllerBlind, "TunnelDown")
 	metrics, err := shared.ControllerMetrics(t.Context())
 	must(t, err)
 	if n, connected := metrics.Sum("module_controller_bases_unobserved",
@@ -502,19 +502,19 @@ func outages(t *testing.T) {
 			"module_controller_tunnel_connected is %v", n, connected)
 	}
 	act(t, "broker", "start")
-	s.becomes("pod/unheard", why.PodReady)
+	s.waitReason("pod/pending", why.PodReady)
 
 	act(t, "module-controller", "stop")
 	s.pod("alone", named("alone"))
-	s.becomes("pod/alone", why.ControllerNotRunning, "to manage HOST")
-	s.becomes("node/HOST", why.ControllerNotRunning, "to manage HOST")
+	s.waitReason("pod/alone", why.ControllerNotRunning, "to manage HOST")
+	s.waitReason("node/HOST", why.ControllerNotRunning, "to manage HOST")
 	s.pod("intolerant", func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })
-	s.becomes("pod/intolerant", why.ControllerNotRunning, "schedule.koupleless.io/node-env=dev:NoExecute")
-	s.deletePod("unheard")
-	if a := s.becomes("pod/unheard", why.TerminatingUnserved,
+	s.waitReason("pod/intolerant", why.ControllerNotRunning, "schedule.koupleless.io/node-env=dev:NoExecute")
+	s.deletePod("pending")
+	if a := s.waitReason("pod/pending", why.TerminatingUnserved,
 		"no controller uninstalls"); a.Because != why.ControllerNotRunning {
-		t.Errorf("it is because of %q: %s", a.Because, a.Cause)
+		t.Errorf("the answer is because of %q: %s", a.Because, a.Cause)
 	}
 	act(t, "module-controller", "start")
-	s.becomes("pod/alone", why.PodReady)
+	s.waitReason("pod/alone", why.PodReady)
 }

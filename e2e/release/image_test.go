@@ -33,23 +33,23 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The image runs a demo, runs the scenarios of a mounted directory, and brings up a sandbox that the host can reach.
-// SIGTERM takes the sandbox down.
+// The image runs a demo, runs the scenarios of a mounted directory, and runs a sandbox that the host can reach. SIGTERM stops
+// the sandbox.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
 		t.Skip("docker does not answer")
 	}
 	images, builds, name := t.TempDir(), "dist/image-test", "koupsandbox/koupsandbox:test"
 	t.Cleanup(func() { _ = os.RemoveAll(filepath.Join(repository, builds)) })
-	place(t, filepath.Join(repository, "bin/koup-controlplane"),
+	copyBinary(t, filepath.Join(repository, "bin/koup-controlplane"),
 		filepath.Join(repository, builds, "linux_"+runtime.GOARCH, "koup-controlplane"))
 	build(t.Context(), t, repository, "image-sandbox", "ARCHES="+runtime.GOARCH, "IMAGES="+images, "BUILDS="+builds,
 		"SANDBOX_IMAGE="+name)
 	t.Run("up", func(t *testing.T) { imageUp(t, name) })
 	t.Run("scenario run", func(t *testing.T) { imageScenarios(t, name) })
 	t.Run("demo", func(t *testing.T) {
-		if said := docker(t, "run", "--rm", name, "demo"); !strings.Contains(said, "lost") {
-			t.Errorf("the demo counts no requests:\n%s", said)
+		if out := docker(t, "run", "--rm", name, "demo"); !strings.Contains(out, "lost") {
+			t.Errorf("the output of the demo has no requests:\n%s", out)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func imageScenarios(t *testing.T, name string) {
 	}
 	check.Must(t, xml.Unmarshal([]byte(read(t, folder, "reports/junit.xml")), &suites))
 	if suites.Tests < 1 || suites.Failures != 0 {
-		t.Errorf("the report in the mounted folder has %d tests and %d failures", suites.Tests, suites.Failures)
+		t.Errorf("the report in the mounted directory has %d tests and %d failures", suites.Tests, suites.Failures)
 	}
 }
 
@@ -86,13 +86,13 @@ func imageUp(t *testing.T, name string) {
 	nodes, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	if len(nodes.Items) != 2 {
-		t.Errorf("from outside there are %d Nodes, want 2", len(nodes.Items))
+		t.Errorf("%d Nodes, want 2", len(nodes.Items))
 	}
 	if user := docker(t, "inspect", "--format", "{{.Config.User}}", box); user != "65532:65532" {
-		t.Errorf("it runs as %s", user)
+		t.Errorf("the container runs as user %s", user)
 	}
 	docker(t, "stop", "--time", "60", box)
 	if status := docker(t, "inspect", "--format", "{{.State.ExitCode}}", box); status != "0" {
-		t.Errorf("SIGTERM ended it with %s, want 0, which is that of a sandbox that was taken down", status)
+		t.Errorf("exit status %s after SIGTERM, want 0", status)
 	}
 }

@@ -43,10 +43,10 @@ var linked = []string{
 	"man/man1/koupsandbox.1",
 }
 
-// program is the content of koupsandbox in archives.
-const program = "#!/bin/sh\necho koupsandbox VERSION\n"
+// binary is the content of the files in archives.
+const binary = "#!/bin/sh\necho koupsandbox VERSION\n"
 
-// mirror serves releases, and returns their URL.
+// mirror starts a server with releases, and returns its URL.
 func mirror(t *testing.T, versions ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -56,7 +56,7 @@ func mirror(t *testing.T, versions ...string) string {
 		zip := gzip.NewWriter(&archive)
 		w := tar.NewWriter(zip)
 		for _, name := range linked {
-			text := strings.ReplaceAll(program, "VERSION", version)
+			text := strings.ReplaceAll(binary, "VERSION", version)
 			check.Must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
 			_, err := w.Write([]byte(text))
 			check.Must(t, err)
@@ -82,9 +82,9 @@ func put(t *testing.T, path, text string) {
 type installer struct {
 	t     *testing.T
 	shell []string
-	dir   string // what --dir is
+	dir   string // installation directory
 	path  string
-	env   []string // more variables, which precede those of command
+	env   []string // additional variables; those of command take precedence
 }
 
 func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
@@ -111,7 +111,7 @@ func (i installer) run(args ...string) (string, int) {
 		i.t.Fatal(err)
 	}
 	if left, err := os.ReadDir(cmd.Env[len(cmd.Env)-1][len("TMPDIR="):]); err != nil || len(left) > 0 {
-		i.t.Errorf("%d temporary files are left (%v)", len(left), err)
+		i.t.Errorf("%d temporary files still exist (%v)", len(left), err)
 	}
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -120,7 +120,7 @@ func (i installer) run(args ...string) (string, int) {
 func (i installer) must(args ...string) {
 	i.t.Helper()
 	if out, code := i.run(args...); code != 0 {
-		i.t.Fatalf("install.sh %v ended with %d:\n%s", args, code, out)
+		i.t.Fatalf("install.sh %v: exit status %d:\n%s", args, code, out)
 	}
 }
 
@@ -151,8 +151,8 @@ func (i installer) tree() map[string]string {
 	return all
 }
 
-// each runs a test in every installed shell.
-func each(t *testing.T, test func(t *testing.T, i installer)) {
+// inEachShell runs a test in every installed shell.
+func inEachShell(t *testing.T, test func(t *testing.T, i installer)) {
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath(shell[0]); err != nil {
@@ -180,15 +180,15 @@ func pathOf(t *testing.T, tools ...string) string {
 	return folder
 }
 
-func TestInstallsAndUndoesIt(t *testing.T) {
+func TestInstallAndUninstall(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
-	each(t, func(t *testing.T, i installer) {
+	inEachShell(t, func(t *testing.T, i installer) {
 		neighbour := filepath.Join(i.dir, "share/man/man1/other.1")
-		put(t, neighbour, "not ours")
+		put(t, neighbour, "foreign")
 		before := i.tree()
 		for _, version := range []string{"v1.2.3", "v1.2.3", "v1.3.0"} {
 			i.must("--mirror", url, "--version", version)
-			text := strings.ReplaceAll(program, "VERSION", version)
+			text := strings.ReplaceAll(binary, "VERSION", version)
 			want := map[string]string{
 				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "",
 				"lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
@@ -211,21 +211,21 @@ func TestInstallsAndUndoesIt(t *testing.T) {
 			}
 			out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output()
 			if want := "koupsandbox " + version + "\n"; err != nil || string(out) != want {
-				t.Errorf("it says %q, want %q (%v)", out, want, err)
+				t.Errorf("output %q, want %q (%v)", out, want, err)
 			}
 		}
 		i.must("--uninstall")
 		if diff := cmp.Diff(before, i.tree()); diff != "" {
-			t.Errorf("undone (-before +after):\n%s", diff)
+			t.Errorf("files after the uninstall (-before +after):\n%s", diff)
 		}
 	})
 }
 
-// install.sh reports each problem in one sentence, and changes nothing.
-func TestInstallRefuses(t *testing.T) {
+// If install.sh cannot install a release, it reports the reason and changes no files.
+func TestInstallErrors(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
 	name := "koupsandbox_v1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
-	bad := func(answer http.HandlerFunc) func(t *testing.T, i *installer) string {
+	badArchive := func(answer http.HandlerFunc) func(t *testing.T, i *installer) string {
 		return func(t *testing.T, _ *installer) string {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "/checksums.txt") {
@@ -245,9 +245,9 @@ func TestInstallRefuses(t *testing.T) {
 			return url
 		}
 	}
-	there := func(path string) func(t *testing.T, i *installer) string {
+	existing := func(path string) func(t *testing.T, i *installer) string {
 		return func(t *testing.T, i *installer) string {
-			put(t, filepath.Join(i.dir, path), "not ours")
+			put(t, filepath.Join(i.dir, path), "foreign")
 			return url
 		}
 	}
@@ -256,60 +256,60 @@ func TestInstallRefuses(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"a wrong checksum": {bad(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }),
+		"wrong checksum": {badArchive(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }),
 			nil, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte("another")))},
-		"half of an archive": {bad(func(w http.ResponseWriter, _ *http.Request) {
+		"incomplete archive": {badArchive(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
 		}), nil, "/" + name},
-		"an incomplete archive from wget": {func(t *testing.T, i *installer) string {
+		"incomplete archive, wget": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum", "wget")
-			return bad(func(w http.ResponseWriter, _ *http.Request) {
+			return badArchive(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", "100")
 				_, _ = w.Write([]byte("half"))
 			})(t, i)
 		}, nil, "/" + name},
-		"no archive":      {bad(http.NotFound), nil, "/" + name},
-		"no such version": {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt --mirror"},
-		"another system":  {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "v1.2.3 " + name},
+		"no archive":        {badArchive(http.NotFound), nil, "/" + name},
+		"no such version":   {nil, []string{"--version", "v9.9.9"}, "/v9.9.9/checksums.txt --mirror"},
+		"other system only": {func(t *testing.T, _ *installer) string { return otherSystem(t) }, nil, "v1.2.3 " + name},
 		"no network": {func(_ *testing.T, _ *installer) string {
 			s := httptest.NewServer(http.NotFoundHandler())
 			s.Close()
 			return s.URL
 		}, nil, "/checksums.txt --mirror"},
-		"no tar":                {only("gzip", "curl", "sha256sum"), nil, "tar"},
-		"no curl":               {only("gzip", "tar", "sha256sum"), nil, "curl wget"},
-		"nothing for checksums": {only("gzip", "tar", "curl"), nil, "sha256sum shasum openssl"},
-		"a program of others":   {there("bin/koupsandbox"), nil, "bin/koupsandbox --dir"},
-		"a page of others":      {there("share/man/man1/koupsandbox.1"), nil, "share/man/man1/koupsandbox.1 --dir"},
-		"a folder of others":    {there("lib/koupsandbox/x"), nil, "lib/koupsandbox --dir"},
-		"their folder undone":   {there("lib/koupsandbox/x"), []string{"--uninstall"}, "lib/koupsandbox"},
-		"nothing to undo":       {nil, []string{"--uninstall"}, "--dir"},
-		"a mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
+		"no tar":                            {only("gzip", "curl", "sha256sum"), nil, "tar"},
+		"no curl":                           {only("gzip", "tar", "sha256sum"), nil, "curl wget"},
+		"no checksum tool":                  {only("gzip", "tar", "curl"), nil, "sha256sum shasum openssl"},
+		"foreign binary":                    {existing("bin/koupsandbox"), nil, "bin/koupsandbox --dir"},
+		"foreign man page":                  {existing("share/man/man1/koupsandbox.1"), nil, "share/man/man1/koupsandbox.1 --dir"},
+		"foreign directory":                 {existing("lib/koupsandbox/x"), nil, "lib/koupsandbox --dir"},
+		"uninstall of a foreign directory":  {existing("lib/koupsandbox/x"), []string{"--uninstall"}, "lib/koupsandbox"},
+		"uninstall without an installation": {nil, []string{"--uninstall"}, "--dir"},
+		"mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
 			"https:// KOUPSANDBOX_ALLOW_HTTP=1"},
-		"a mirror that is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil,
+		"mirror is not a URL": {func(_ *testing.T, _ *installer) string { return "/srv/mirror" }, nil,
 			"/srv/mirror https://"},
-		"a wget that follows all redirects": {func(t *testing.T, i *installer) string {
+		"wget that follows all redirects": {func(t *testing.T, i *installer) string {
 			i.path = pathOf(t, "gzip", "tar", "sha256sum")
-			script(t, i.path, "wget", "exit 1")
+			writeScript(t, i.path, "wget", "exit 1")
 			return url
 		}, nil, "wget curl GNU"},
-		"no version":          {nil, []string{"--version", ""}, "--version needs a value"},
-		"an invalid version":  {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
-		"an unknown argument": {nil, []string{"--prefix"}, "--prefix --help"},
-		"a file in place of a folder": {
+		"empty version":    {nil, []string{"--version", ""}, "--version needs a value"},
+		"invalid version":  {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
+		"unknown argument": {nil, []string{"--prefix"}, "--prefix --help"},
+		"file instead of a directory": {
 			func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil,
 			"/lib --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			each(t, func(t *testing.T, i installer) {
+			inEachShell(t, func(t *testing.T, i installer) {
 				from := url
 				if tc.prepare != nil {
 					from = tc.prepare(t, &i)
 				}
 				before := i.tree()
 				out, code := i.run(append([]string{"--mirror", from, "--version", "v1.2.3"}, tc.args...)...)
-				if code != 1 || !strings.Contains(out, "install.sh: ") || !has(out, tc.want) {
+				if code != 1 || !strings.Contains(out, "install.sh: ") || !containsAll(out, tc.want) {
 					t.Errorf("exit status %d, want 1 and %q:\n%s", code, tc.want, out)
 				}
 				if diff := cmp.Diff(before, i.tree()); diff != "" {
@@ -320,7 +320,7 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-// otherSystem serves a release for other systems only.
+// otherSystem starts a server with a release for other systems only, and returns its URL.
 func otherSystem(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -332,30 +332,30 @@ func otherSystem(t *testing.T) string {
 }
 
 // An interrupted download leaves the installed version unchanged.
-func TestInstallIsInterrupted(t *testing.T) {
+func TestInterruptedInstall(t *testing.T) {
 	url := mirror(t, "v1.2.3")
-	each(t, func(t *testing.T, i installer) {
+	inEachShell(t, func(t *testing.T, i installer) {
 		i.must("--mirror", url, "--version", "v1.2.3")
 		before := i.tree()
-		asked := make(chan struct{})
-		stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			close(asked)
+		requested := make(chan struct{})
+		hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(requested)
 			<-r.Context().Done()
 		}))
-		t.Cleanup(stuck.Close)
+		t.Cleanup(hanging.Close)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := i.command(ctx, "--mirror", stuck.URL, "--version", "v1.3.0")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does, the signal goes to all of it
+		cmd := i.command(ctx, "--mirror", hanging.URL, "--version", "v1.3.0")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the signal goes to the whole process group, as from a terminal
 		check.Must(t, cmd.Start())
 		select {
-		case <-asked:
+		case <-requested:
 		case <-ctx.Done():
-			t.Fatal("it has asked for nothing")
+			t.Fatal("install.sh sent no request")
 		}
 		check.Must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM))
 		if err := cmd.Wait(); err == nil {
-			t.Error("it went on")
+			t.Error("install.sh succeeded after SIGTERM")
 		}
 		if diff := cmp.Diff(before, i.tree()); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
@@ -363,11 +363,11 @@ func TestInstallIsInterrupted(t *testing.T) {
 	})
 }
 
-// script writes a shell script into a directory.
-func script(t *testing.T, folder, name, text string) {
+// writeScript writes an executable shell script to a directory.
+func writeScript(t *testing.T, folder, name, text string) {
 	t.Helper()
 	check.Must(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"),
-		0o700)) //nolint:gosec // it is executed
+		0o700)) //nolint:gosec // the file is executed
 }
 
 // Redirects to https are followed, and redirects to http are not.
@@ -404,7 +404,7 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 	put(t, authority+".wgetrc", "ca_certificate = "+authority+"\n")
 	for _, tool := range []string{"curl", "wget"} {
 		t.Run(tool, func(t *testing.T) {
-			each(t, func(t *testing.T, i installer) {
+			inEachShell(t, func(t *testing.T, i installer) {
 				i.path = pathOf(t, "gzip", "tar", "sha256sum", "mv", "cp", "ln", "chmod", tool)
 				i.env = []string{"CURL_CA_BUNDLE=" + authority, "WGETRC=" + authority + ".wgetrc"}
 				before := i.tree()
@@ -418,7 +418,7 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 					t.Errorf("(-before +after):\n%s", diff)
 				}
 				i.must("--mirror", secure.URL+"/to-https", "--version", "v1.2.3")
-				// that is for the mirror, and not for where it leads to
+				// KOUPSANDBOX_ALLOW_HTTP applies only to the mirror, not to redirects
 				i.env = append(i.env, "KOUPSANDBOX_ALLOW_HTTP=1")
 				if out, code := i.run("--mirror", secure.URL+"/to-http", "--version", "v1.2.3"); code != 1 {
 					t.Errorf("exit status %d:\n%s", code, out)
@@ -428,14 +428,14 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 		})
 	}
 	if asked > 0 {
-		t.Errorf("the server without TLS was asked %d times", asked)
+		t.Errorf("the server without TLS received %d requests", asked)
 	}
 }
 
 // The attestation of the archive is verified by gh or cosign, if one of them is installed.
 func TestInstallVerifiesTheAttestation(t *testing.T) {
 	plain := mirror(t, "v1.2.3", "v1.3.0")
-	each(t, func(t *testing.T, i installer) {
+	inEachShell(t, func(t *testing.T, i installer) {
 		folder, url := t.TempDir(), plain
 		i.path, i.env = folder+":"+os.Getenv("PATH"), []string{"KOUPSANDBOX_ALLOW_HTTP=1"}
 		refuses := func(what, want string) {
@@ -454,14 +454,14 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 				t.Errorf("%s: exit status %d, want 0 and %q:\n%s", what, code, want, out)
 			}
 		}
-		old := "exit 1" // an earlier version, without attestations
-		script(t, folder, "gh", old)
-		script(t, folder, "cosign", old)
+		old := "exit 1" // a version of gh or cosign without attestations
+		writeScript(t, folder, "gh", old)
+		writeScript(t, folder, "cosign", old)
 		says("without a tool", "v1.2.3", "gh or cosign")
 
 		log := filepath.Join(t.TempDir(), "log")
 		answers := func(tool, answer string) {
-			script(t, folder, tool,
+			writeScript(t, folder, tool,
 				`case "$*" in *--help*) echo "--new-bundle-format"; exit 0;; esac; printf '%s ' "$@" >`+"'"+log+"'; "+
 					answer)
 		}
@@ -486,7 +486,7 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 		refuses("gh does not confirm", "gh does not confirm")
 		refuses("gh does not confirm", "the digest differs")
 		refuses("gh cannot reach Sigstore", "KOUPSANDBOX_SKIP_ATTESTATION=1")
-		script(t, folder, "gh", old)
+		writeScript(t, folder, "gh", old)
 		answers("cosign", "exit 0")
 		says("cosign confirms", "v1.3.0", "cosign has verified")
 		wants("cosign", "verify-blob-attestation ", "--certificate-identity "+workflow+" ",
@@ -498,12 +498,12 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 	})
 }
 
-// has reports whether a text has each of the words.
-func has(text, words string) bool {
+// containsAll reports whether a text contains each of the words.
+func containsAll(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// attestedMirror serves the files of another mirror, and an attestation of each release.
+// attestedMirror starts a server with the files of another mirror and an attestation of each release, and returns its URL.
 func attestedMirror(t *testing.T, url string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -517,9 +517,9 @@ func attestedMirror(t *testing.T, url string) string {
 	return server.URL
 }
 
-// relay answers with the response of a test server at a URL.
+// relay answers a request with the response of a URL.
 func relay(t *testing.T, w http.ResponseWriter, url string) {
-	answer, err := http.Get(url) //nolint:noctx,gosec // a server of this test
+	answer, err := http.Get(url) //nolint:noctx,gosec // the URL is of a test server
 	if err != nil {
 		t.Error(err)
 		return
@@ -531,7 +531,7 @@ func relay(t *testing.T, w http.ResponseWriter, url string) {
 
 // An archive in the cache is verified again. If it does not match, it is downloaded again.
 func TestInstallVerifiesACachedArchive(t *testing.T) {
-	each(t, func(t *testing.T, i installer) {
+	inEachShell(t, func(t *testing.T, i installer) {
 		release := mirror(t, "v1.2.3")
 		asked := make(chan string, 10)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -553,14 +553,14 @@ func TestInstallVerifiesACachedArchive(t *testing.T) {
 			}
 			if out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output(); string(
 				out) != "koupsandbox v1.2.3\n" {
-				t.Errorf("%s: it says %q (%v)", what, out, err)
+				t.Errorf("%s: output %q (%v)", what, out, err)
 			}
 		}
 		installs("without an archive", ".txt", ".gz")
 		installs("with it", ".txt")
 		kept, err := filepath.Glob(filepath.Join(cache, "*"))
 		if err != nil || len(kept) != 1 {
-			t.Fatalf("the cache has %v (%v)", kept, err)
+			t.Fatalf("files in the cache: %v (%v)", kept, err)
 		}
 		put(t, kept[0], "tampered with")
 		installs("with another one", ".txt", ".gz")

@@ -15,7 +15,7 @@ import (
 
 const repository = "../.."
 
-// build runs make. It takes seconds if Kubernetes is compiled already.
+// build runs make. If Kubernetes is already compiled, this takes seconds.
 func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", folder}, args...)...)
@@ -26,8 +26,8 @@ func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	}
 }
 
-// place copies a binary, with a time that makes it up to date for make.
-func place(t *testing.T, from, to string) {
+// copyBinary copies a binary, with a modification time that prevents make from building it again.
+func copyBinary(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)
 	check.Must(t, err)

@@ -39,7 +39,7 @@ func TestExistingCluster(t *testing.T) {
 	must(t, err)
 	must(t, markers.Delete(t.Context(), marker.Name, metav1.DeleteOptions{}))
 	marker.ResourceVersion, marker.UID = "", ""
-	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("theirs", 12),
+	b := &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName("existing", 12),
 		Provider: v1alpha1.ProviderExisting}
 	t.Cleanup(func() {
 		must(t, b.Down(context.Background()))
@@ -52,7 +52,7 @@ func TestExistingCluster(t *testing.T) {
 			Consent: true},
 	}
 	// A controller keeps the Lease of a base after it has deleted the Node.
-	kept := metav1.ObjectMeta{Name: "vnode.silent",
+	kept := metav1.ObjectMeta{Name: "vnode.deleted",
 		Labels: map[string]string{labels.Component: labels.VnodeLease, labels.Env: "dev"}}
 	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	_, err = leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: kept,
@@ -63,7 +63,7 @@ func TestExistingCluster(t *testing.T) {
 	before, holders := settledInventory(t), holdersOf(t)
 
 	spec.Env = "dev"
-	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is in use`) ||
+	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is used by a module controller or bases of another user`) ||
 		!strings.Contains(err.Error(), "module-controller.dev.") {
 		t.Errorf("up in the environment of another controller: %v", err)
 	}
@@ -71,20 +71,20 @@ func TestExistingCluster(t *testing.T) {
 	umask := syscall.Umask(0)
 	defer syscall.Umask(umask)
 	must(t, b.Up(t.Context(), spec))
-	private(t, b, "kubeconfig", "broker.json", "module-controller.kubeconfig", "module-controller.token",
+	requirePrivate(t, b, "kubeconfig", "broker.json", "module-controller.kubeconfig", "module-controller.token",
 		"logs/daemon.log", "logs/module-controller.log")
 	another := &box.Box{Bin: b.Bin, Home: t.TempDir(), Name: b.Name, Provider: b.Provider}
-	its, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
+	current, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
 	must(t, err)
 	if err := another.Up(t.Context(), spec); err == nil ||
-		!strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, its.Data["place"])) {
+		!strings.Contains(err.Error(), fmt.Sprintf("belongs to sandbox %q of %s;", b.Name, current.Data["place"])) {
 		t.Errorf("up of another sandbox with the same name: %v", err)
 	}
 	must(t, another.Down(t.Context()))
-	ownPermissions(t, b)
+	requireServiceAccount(t, b)
 
 	killDaemon(t, b)
-	must(t, b.Up(t.Context(), spec)) // the objects of the killed run are its own
+	must(t, b.Up(t.Context(), spec)) // up takes over the objects of the killed daemon
 	killDaemon(t, b)
 	controller := controllerClient(t, b)
 	// down removes the objects of the sandbox even if a user has deleted the marker.
@@ -93,7 +93,7 @@ func TestExistingCluster(t *testing.T) {
 	if diff := cmp.Diff(holders, holdersOf(t)); diff != "" {
 		t.Errorf("Nodes of the other controller (-before +after down):\n%s", diff)
 	}
-	eventually(t, "down leaves the objects that were there before, and no others", func(ctx context.Context) error {
+	eventually(t, "the cluster has exactly the objects that existed before up", func(ctx context.Context) error {
 		after, err := inventory(ctx)
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func TestExistingCluster(t *testing.T) {
 		return nil
 	})
 	if _, err := controller.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Error("the token of the controller is valid after down")
+		t.Error("the token of the controller is still valid after down")
 	}
 }
 
@@ -118,18 +118,18 @@ func holdersOf(t *testing.T) map[string]string {
 		holders[n.Name] = n.Annotations[labels.Holder] + " " + n.Annotations[labels.Fence]
 	}
 	if len(holders) < 2 {
-		t.Fatalf("the shared sandbox has only the Nodes %v", holders)
+		t.Fatalf("Nodes of the shared sandbox: %v, want at least 2", holders)
 	}
 	return holders
 }
 
-// settledInventory returns the inventory of the cluster when it has not changed for a while: controllers of Kubernetes
-// create objects after a cluster is up.
+// settledInventory waits until the inventory of the cluster has stopped changing, and returns it. Controllers of Kubernetes
+// still create objects after a cluster is ready.
 func settledInventory(t *testing.T) (settled map[string]string) {
 	t.Helper()
 	const looks = 20
 	equal := 0
-	eventually(t, "the cluster has settled", func(ctx context.Context) error {
+	eventually(t, "the inventory of the cluster has stopped changing", func(ctx context.Context) error {
 		now, err := inventory(ctx)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func settledInventory(t *testing.T) (settled map[string]string) {
 	return settled
 }
 
-// inventory returns the UID of every object of the cluster by resource, namespace and name. Events are left out.
+// inventory returns the UID of every object of the cluster, except Events, by resource, namespace and name.
 func inventory(ctx context.Context) (map[string]string, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -207,8 +207,8 @@ func controllerClient(t *testing.T, b *box.Box) kubernetes.Interface {
 	return controller
 }
 
-// ownPermissions checks that the controller runs with a ServiceAccount, and not with the permissions of the user.
-func ownPermissions(t *testing.T, b *box.Box) {
+// requireServiceAccount checks that the controller runs with a ServiceAccount, and not with the permissions of the user.
+func requireServiceAccount(t *testing.T, b *box.Box) {
 	t.Helper()
 	controller := controllerClient(t, b)
 	review, err := controller.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
@@ -216,11 +216,11 @@ func ownPermissions(t *testing.T, b *box.Box) {
 	must(t, err)
 	if user := review.Status.UserInfo.Username; !strings.HasPrefix(user,
 		"system:serviceaccount:kube-system:koupsandbox-"+b.Name+"-") {
-		t.Errorf("the controller is %s", user)
+		t.Errorf("the controller runs as user %s", user)
 	}
-	permitted(t, controller, "", "list nodes")
-	forbidden(t, controller, metav1.NamespaceSystem, "list secrets", "list leases.coordination.k8s.io")
-	forbidden(t, controller, "", "create namespaces")
+	requireAllowed(t, controller, "", "list nodes")
+	requireForbidden(t, controller, metav1.NamespaceSystem, "list secrets", "list leases.coordination.k8s.io")
+	requireForbidden(t, controller, "", "create namespaces")
 	list, err := process.Processes()
 	must(t, err)
 	if !slices.ContainsFunc(list, func(p *process.Process) bool {

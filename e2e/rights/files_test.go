@@ -11,13 +11,13 @@ import (
 
 // Only the user can read the files of a sandbox, although any user can read its home, and the umask of the user is 0.
 func TestFilesArePrivate(t *testing.T) {
-	private(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json",
+	requirePrivate(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json",
 		"kubelet.key", "pki/ca.key",
 		"etcd/member/snap/db", "logs/daemon.log")
 }
 
-// private checks the permissions of all files of a sandbox. The files in some must exist.
-func private(t *testing.T, b *box.Box, some ...string) {
+// requirePrivate fails the test unless all files of a sandbox are private. The files in some must exist.
+func requirePrivate(t *testing.T, b *box.Box, some ...string) {
 	t.Helper()
 	t.Logf("%d files and directories", check.Private(t, b.Folder()))
 	for _, file := range some {

@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// trapHost and trapIP are the host name and the address that a hostile base reports. The API server would find a
-// kubelet there if it believed the base.
+// trapHost and trapIP are the host name and the address that a hostile base reports. If the API server used them, it would
+// connect to a listener of the test.
 const (
 	trapHost = "127.9.8.7"
 	trapIP   = "127.9.8.8"
@@ -38,7 +38,7 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
-		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // it listens on TCP
+		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // listeners of the network tcp have this type
 	}
 	logs, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(logs), "installBiz answered: SUCCESS") {
@@ -52,9 +52,9 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 		t.Errorf("kubectl exec prints %q: %v", out.String()+complaints.String(), err)
 	}
 	for _, l := range traps {
-		must(t, l.SetDeadline(time.Now().Add(100*time.Millisecond))) // a connection would be waiting already
+		must(t, l.SetDeadline(time.Now().Add(100*time.Millisecond))) // a connection would already be pending
 		if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the API server has connected to %s (%v)", l.Addr(), err)
+			t.Errorf("the API server connected to %s (%v)", l.Addr(), err)
 		}
 	}
 }
@@ -83,14 +83,14 @@ func onHostileBase(t *testing.T, ns string, o fakebase.Options) *corev1.Pod {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the base ended with: %v", err)
+			t.Errorf("the base failed: %v", err)
 		}
 	})
 	template := module.Template(name, module.Container(name, "1.0.0"))
 	template.Spec.NodeSelector[module.LabelBaseName] = name
 	_, err = client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, name, template), metav1.CreateOptions{})
 	must(t, err)
-	pod := podOf(t, ns, name)
+	pod := readyPod(t, ns, name)
 	if n := nodeOf(t, pod); n.Labels[corev1.LabelHostname] != trapHost || n.Status.Addresses[0].Address != trapIP {
 		t.Fatalf("the Node does not have the addresses of the traps: %v %v", n.Labels, n.Status.Addresses)
 	}

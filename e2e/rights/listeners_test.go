@@ -30,29 +30,28 @@ import (
 // listener is a row of the table in SECURITY.md.
 type listener struct{ Name, Process, Where string }
 
-// row matches the rows with process and address in backquotes, which exist in a sandbox with the provider
-// embedded. The address in other rows depends on the cluster.
+// row matches the rows with process and address in backquotes, which apply to the provider embedded. The addresses in other
+// rows depend on the cluster.
 var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
 
 // table reads the listeners from a page, and the credentials that each listener requires.
-func table(t *testing.T, page string) (list []listener, asks map[string]string) {
+func table(t *testing.T, page string) (list []listener, credentials map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, page))
 	must(t, err)
-	asks = map[string]string{}
+	credentials = map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		list = append(list, listener{m[1], m[2], m[3]})
-		asks[m[1]] = m[4]
+		credentials[m[1]] = m[4]
 	}
 	if len(list) == 0 {
-		t.Fatalf("%s has no row of a listener", page)
+		t.Fatalf("%s has no listeners in its table", page)
 	}
-	return list, asks
+	return list, credentials
 }
 
-// The table lists exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control, with
-// their addresses. A listener answers a request without credentials only if the table states that it requires
-// nothing.
+// The table in SECURITY.md contains exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control. A
+// listener serves requests without credentials only if the table states "nothing" as its credentials.
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
@@ -61,36 +60,37 @@ func TestListeners(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() {
 		if _, err := up.RemoveBases(context.Background(), sandbox.RemoveRequest{Group: group}); err != nil {
-			t.Errorf("removing the base: %v", err)
+			t.Errorf("deleting the base: %v", err)
 		}
 	})
-	request(t)
-	want, asks := table(t, "SECURITY.md")
+	openWebPort(t)
+	want, credentials := table(t, "SECURITY.md")
 	chinese, _ := table(t, "SECURITY-zh_CN.md")
 	if diff := cmp.Diff(want, chinese); diff != "" {
 		t.Errorf("listeners (-SECURITY.md +SECURITY-zh_CN.md):\n%s", diff)
 	}
 	var got []listener
-	times := map[string]int{}
-	for _, l := range append(listening(t), commands(t)...) {
-		times[l.Name]++
-		if times[l.Name] > 1 { // each base has one
+	count := map[string]int{}
+	for _, l := range append(sandboxSockets(t), startCommands(t)...) {
+		count[l.Name]++
+		if count[l.Name] > 1 { // each base has this listener
 			continue
 		}
 		got = append(got, l.listener)
-		ask, ok := anonymous[l.Name]
+		request, ok := anonymous[l.Name]
 		if !ok {
-			t.Errorf("no request without credentials is known for %s", l.Name)
+			t.Errorf("the test has no request without credentials for %s", l.Name)
 			continue
 		}
-		answer, served := ask(t, l.addr)
-		if nothing := strings.HasPrefix(asks[l.Name], "nothing"); served != nothing {
-			t.Errorf("%s asks for %q, but answers a request without credentials with %s", l.Name, asks[l.Name], answer)
+		answer, served := request(t, l.addr)
+		if nothing := strings.HasPrefix(credentials[l.Name], "nothing"); served != nothing {
+			t.Errorf("%s requires %q, but answers a request without credentials with %s", l.Name,
+				credentials[l.Name], answer)
 		}
 	}
-	if times[arklet] != 1 || times[peers] != 1 {
-		t.Errorf("%d listeners are arklets of one base over HTTP, and %d are of etcd for other members; want 1 and 1",
-			times[arklet], times[peers])
+	if count[arklet] != 1 || count[peers] != 1 {
+		t.Errorf("%d listeners of arklet and %d listeners of etcd for other members; want 1 and 1", count[arklet],
+			count[peers])
 	}
 	byName := func(a, b listener) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(want, byName)
@@ -104,7 +104,7 @@ func TestListeners(t *testing.T) {
 // answer, and whether the listener served the request.
 var anonymous = map[string]func(t *testing.T, addr string) (answer string, served bool){
 	"control socket": func(t *testing.T, addr string) (string, bool) {
-		info, err := os.Stat(addr) // unit tests call it as another user
+		info, err := os.Stat(addr) // unit tests connect as another user
 		must(t, err)
 		return info.Mode().String(), info.Mode().Perm() != 0o600
 	},
@@ -113,14 +113,13 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 			"anonymous").SetAutoReconnect(false))
 		defer c.Disconnect(0)
 		token := c.Connect()
-		if !token.WaitTimeout(patience) {
+		if !token.WaitTimeout(timeout) {
 			t.Fatal("the broker does not answer")
 		}
 		return fmt.Sprint(token.Error()), token.Error() == nil
 	},
-	"gateway": func(t *testing.T, addr string) (string,
-		bool) {
-		return through(t, addr, "http://"+baseIP(t)+"/m")
+	"gateway": func(t *testing.T, addr string) (string, bool) {
+		return getThroughProxy(t, addr, "http://"+baseIP(t)+"/m")
 	},
 	"view of the API":         get("https", "/api/v1/nodes"),
 	arklet:                    get("http", "/health"),
@@ -138,23 +137,24 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 	control:                   get("http", "/bases"),
 }
 
-// get returns a function that sends a GET without credentials. A listener that ends the connection, or answers 401 or 403, does
-// not serve it.
+// get returns a function that sends a GET request without credentials. The request is served unless the listener closes the
+// connection, or answers 401 or 403.
 func get(scheme, path string) func(*testing.T, string) (string, bool) {
 	return func(t *testing.T, addr string) (string, bool) {
 		t.Helper()
-		return ask(t, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-			scheme+"://"+addr+path) //nolint:gosec // it is the client that is not known
+		return send(t, &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+			scheme+"://"+addr+path) //nolint:gosec // the test has no CA certificate
 	}
 }
 
-// through sends a GET through a proxy.
-func through(t *testing.T, proxy, target string) (string, bool) {
+// getThroughProxy sends a GET request through a proxy.
+func getThroughProxy(t *testing.T, proxy, target string) (string, bool) {
 	t.Helper()
-	return ask(t, &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, target)
+	return send(t, &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, target)
 }
 
-func ask(t *testing.T, transport *http.Transport, target string) (string, bool) {
+// send sends a GET request, and returns the status or the error, and whether the request was served.
+func send(t *testing.T, transport *http.Transport, target string) (string, bool) {
 	t.Helper()
 	defer transport.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
@@ -163,7 +163,7 @@ func ask(t *testing.T, transport *http.Transport, target string) (string, bool) 
 	if err != nil {
 		return err.Error(), false
 	}
-	defer func() { _ = answer.Body.Close() }() // the status is enough
+	defer func() { _ = answer.Body.Close() }() // only the status is used
 	return answer.Status, answer.StatusCode != http.StatusUnauthorized && answer.StatusCode != http.StatusForbidden
 }
 
@@ -173,8 +173,8 @@ type socket struct {
 	addr string
 }
 
-// commands starts the commands that have listeners in addition to a sandbox, and lists their sockets.
-func commands(t *testing.T) (list []socket) {
+// startCommands starts the commands that have their own listeners, and returns their sockets.
+func startCommands(t *testing.T) (list []socket) {
 	t.Helper()
 	for name, cmd := range map[string]*exec.Cmd{
 		board: shared.Command(t.Context(), "board", "--no-open"),
@@ -183,7 +183,7 @@ func commands(t *testing.T) (list []socket) {
 	} {
 		must(t, cmd.Start())
 		t.Cleanup(func() {
-			_ = cmd.Process.Kill() // the test has what it needs
+			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
 		eventually(t, name+" listens", func(ctx context.Context) error {
@@ -200,7 +200,7 @@ func commands(t *testing.T) (list []socket) {
 				}
 			}
 			if len(list) == 0 || list[len(list)-1].Name != name {
-				return errors.New("it does not")
+				return errors.New("no listener")
 			}
 			return nil
 		})
@@ -208,7 +208,7 @@ func commands(t *testing.T) (list []socket) {
 	return list
 }
 
-// baseIP is the address of a base.
+// baseIP returns the IP address of a base.
 func baseIP(t *testing.T) string {
 	t.Helper()
 	bases, err := up.Bases(t.Context(), "")
@@ -216,10 +216,10 @@ func baseIP(t *testing.T) string {
 	return bases[0].IP
 }
 
-// listening lists the sockets on which processes of the sandbox listen.
-func listening(t *testing.T) (list []socket) {
+// sandboxSockets returns the sockets on which processes of the sandbox listen.
+func sandboxSockets(t *testing.T) (list []socket) {
 	t.Helper()
-	names := known(t)
+	names := reportedListeners(t)
 	processes, err := shared.Processes(t.Context())
 	must(t, err)
 	for _, p := range processes {
@@ -246,17 +246,17 @@ func listening(t *testing.T) (list []socket) {
 
 const unix = 1 // AF_UNIX
 
-// The listeners whose addresses the sandbox does not report: the other listeners of the daemon and of etcd.
+// Names of listeners whose addresses the sandbox does not report.
 const (
 	arklet = "arklet of a base"
 	peers  = "etcd, for other members"
-	// The listeners of commands.
+	// Listeners of startCommands.
 	board   = "web page of the board"
 	control = "control endpoint of a base"
 )
 
-// known returns the listeners whose addresses the sandbox reports, by address.
-func known(t *testing.T) map[string]string {
+// reportedListeners returns the names of the listeners whose addresses the sandbox reports, by address.
+func reportedListeners(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	ports := map[string]int{}
@@ -296,16 +296,15 @@ func known(t *testing.T) map[string]string {
 	return names
 }
 
-// request sends a request to a base through the gateway and ignores the answer. After that, the base has a web
-// port.
-func request(t *testing.T) {
+// openWebPort sends a request to a base through the gateway. The base then opens its web port.
+func openWebPort(t *testing.T) {
 	t.Helper()
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
-	through(t, status.Gateway, "http://"+baseIP(t)+"/m")
+	getThroughProxy(t, status.Gateway, "http://"+baseIP(t)+"/m")
 }
 
-// The texts before addresses in the log of a controller.
+// Texts that precede addresses in the log of a controller.
 const (
 	heartbeatsOver = `msg="receiving heartbeats over HTTP" addr=`
 	kubeletAt      = `msg="serving the kubelet API" addr=`

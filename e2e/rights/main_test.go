@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-const patience = check.Patience
+const timeout = check.Patience
 
 // repository is the path of the repository.
 var repository = filepath.Join("..", "..")
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) { os.Exit(box.Main(m, "rights", 0, bringUp)) }
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Instead = b, filepath.Join(b.Home, ".audited")
 	if err := os.Chmod(b.Home,
-		0o777); err != nil { //nolint:gosec // the worst home for a sandbox: every user may write to it
+		0o777); err != nil { //nolint:gosec // a directory that every user can write to
 		return err
 	}
 	if err := audit.Wrap(b.Bin, b.Instead, "kubelet-preferred-address-types"); err != nil {

@@ -19,21 +19,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// The controller needs each RBAC rule of the manifests, and makes no request that the rules do not allow. The test causes
-// all requests of the controller.
+// The controller uses each RBAC rule of the manifests, and sends no request that the rules do not allow. The test causes all
+// kinds of requests of the controller.
 func TestRules(t *testing.T) {
 	granted, err := audit.Granted()
 	must(t, err)
 	ns := namespace(t)
-	workloads(t, ns)
-	conflicts(t, ns)
-	_, err = client.CoreV1().Pods(ns).GetLogs(podOf(t, ns, "m").Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	createWorkloads(t, ns)
+	causeConflicts(t, ns)
+	_, err = client.CoreV1().Pods(ns).GetLogs(readyPod(t, ns, "m").Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	must(t, err)
 	_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Count: 1})
 	must(t, err)
 	must(t, client.AppsV1().Deployments(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
-	asWithOlderServers(t)
-	t.Run("a base falls silent", func(t *testing.T) { onHostileBase(t, ns, overMQTT(t)) })
+	disableStreamingLists(t)
+	t.Run("unreachable base", func(t *testing.T) { onHostileBase(t, ns, overMQTT(t)) })
 
 	var log audit.Log
 	eventually(t, "every rule is used", func(context.Context) error {
@@ -42,12 +42,12 @@ func TestRules(t *testing.T) {
 			return err
 		}
 		if unused := granted.Unused(&log); len(unused) > 0 {
-			return fmt.Errorf("nobody has asked for: %q", unused)
+			return fmt.Errorf("unused permissions: %q", unused)
 		}
 		return nil
 	})
 	if beyond := granted.Beyond(&log); len(beyond)+len(log.Refused) > 0 {
-		t.Errorf("the controller has asked for what no rule allows: %q; it was refused: %q", beyond, log.Refused)
+		t.Errorf("requests that no rule allows: %q; rejected requests: %q", beyond, log.Refused)
 	}
 	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)
 }
@@ -60,21 +60,21 @@ func namespace(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() {
 		if err := client.CoreV1().Namespaces().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("removing the namespace: %v", err)
+			t.Errorf("deleting the namespace: %v", err)
 		}
 	})
 	return name
 }
 
-// workloads creates a module with its version in a ConfigMap and without the toleration of an environment, a peer
+// createWorkloads creates a module with its version in a ConfigMap and without the toleration of an environment, a peer
 // Deployment, and a DaemonSet that no base tolerates, for which the controller records two Events.
-func workloads(t *testing.T, ns string) {
+func createWorkloads(t *testing.T, ns string) {
 	t.Helper()
 	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "versions"}, Data: map[string]string{"m": "1.0.0"},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	template := unnamed("m")
+	template := templateWithoutEnv("m")
 	template.Spec.Containers[0].Env[0] = corev1.EnvVar{Name: module.EnvVersion, ValueFrom: &corev1.EnvVarSource{
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "m"},
@@ -87,7 +87,7 @@ func workloads(t *testing.T, ns string) {
 		"virtual-kubelet.koupleless.io/strategy":  "peer",
 	}
 	deploy(t, peer)
-	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", unnamed("nowhere")),
+	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", templateWithoutEnv("nowhere")),
 		metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.AppsV1().DaemonSets(ns).Patch(t.Context(), "nowhere", types.MergePatchType,
@@ -95,8 +95,8 @@ func workloads(t *testing.T, ns string) {
 	must(t, err)
 }
 
-// unnamed returns a template without a toleration of an environment.
-func unnamed(app string) corev1.PodTemplateSpec {
+// templateWithoutEnv returns a template without a toleration of an environment.
+func templateWithoutEnv(app string) corev1.PodTemplateSpec {
 	template := module.Template(app, module.Container(app, "1.0.0"))
 	template.Spec.Tolerations = template.Spec.Tolerations[:1]
 	return template
@@ -106,11 +106,11 @@ func deploy(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	_, err := client.AppsV1().Deployments(d.Namespace).Create(t.Context(), d, metav1.CreateOptions{})
 	must(t, err)
-	podOf(t, d.Namespace, d.Name)
+	readyPod(t, d.Namespace, d.Name)
 }
 
-// podOf waits for a Ready Pod of an app.
-func podOf(t *testing.T, ns, app string) (pod *corev1.Pod) {
+// readyPod waits for a Ready Pod of an app, and returns it.
+func readyPod(t *testing.T, ns, app string) (pod *corev1.Pod) {
 	t.Helper()
 	eventually(t, "a Pod of "+app+" is Ready", func(ctx context.Context) error {
 		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
@@ -123,13 +123,13 @@ func podOf(t *testing.T, ns, app string) (pod *corev1.Pod) {
 				return nil
 			}
 		}
-		return fmt.Errorf("none of %d Pods", len(pods.Items))
+		return fmt.Errorf("0 of %d Pods are Ready", len(pods.Items))
 	})
 	return pod
 }
 
-// asWithOlderServers makes the controller use list requests, as with an API server that cannot stream lists.
-func asWithOlderServers(t *testing.T) {
+// disableStreamingLists makes the controller use list requests, as with an API server that cannot stream lists.
+func disableStreamingLists(t *testing.T) {
 	t.Helper()
 	before, err := up.SetController(t.Context(),
 		sandbox.ControllerRequest{APIView: true, Env: map[string]string{"KUBE_FEATURE_WatchListClient": "false"}})
@@ -138,9 +138,9 @@ func asWithOlderServers(t *testing.T) {
 	must(t, err)
 }
 
-// conflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the controller reads
+// causeConflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the controller reads
 // and repairs them.
-func conflicts(t *testing.T, ns string) {
+func causeConflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {
 		_, err := up.SetFault(t.Context(), fault.Injection{Target: v1alpha1.TargetAPI, Fault: v1alpha1.Fault{
@@ -149,13 +149,13 @@ func conflicts(t *testing.T, ns string) {
 		}})
 		must(t, err)
 	}
-	node := podOf(t, ns, "m").Spec.NodeName
+	node := readyPod(t, ns, "m").Spec.NodeName
 	for _, patch := range []string{`{"metadata":{"labels":{"type":null}}}`, `{"spec":{"taints":null}}`} {
 		_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{})
 		must(t, err)
 	}
-	eventually(t, "label and taints of the Node are back", func(ctx context.Context) error {
+	eventually(t, "the label and the taints of the Node are restored", func(ctx context.Context) error {
 		n, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err == nil && (n.Labels["type"] == "" || len(n.Spec.Taints) < 2) {
 			err = errors.New("they are not")
@@ -169,7 +169,7 @@ func conflicts(t *testing.T, ns string) {
 		d, err := client.AppsV1().Deployments(ns).Get(ctx, "m", metav1.GetOptions{})
 		if err == nil && (d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas != 1 ||
 			d.Status.Replicas != 1 || d.Status.ReadyReplicas != 1) {
-			err = fmt.Errorf("its status is %+v", d.Status)
+			err = fmt.Errorf("status of the Deployment: %+v", d.Status)
 		}
 		return err
 	})

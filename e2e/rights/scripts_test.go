@@ -29,20 +29,20 @@ const scripted = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: scripted}
 spec:
-  description: A script waits.
+  description: A script waits for the test.
   vars: {folder: /nowhere}
   steps:
     - script:
         content: |
           printf '%s\n%s\n' "$KUBECONFIG" "$NAMESPACE" > "$FOLDER/new"
-          mv "$FOLDER/new" "$FOLDER/told"
+          mv "$FOLDER/new" "$FOLDER/started"
           until [ -e "$FOLDER/done" ]; do sleep 0.1; done
         env: {FOLDER: "${{ vars.folder }}"}
       timeout: 3m
 `
 
-// A script step may edit only the namespace of its run, while the run lasts. Only the user can read its kubeconfig, and
-// reports do not have its token.
+// A script step can edit only the namespace of its run, and only until the run ends. Only the user can read the kubeconfig of
+// the script, and reports do not contain its token.
 func TestScripts(t *testing.T) {
 	folder, private, reports := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "reports")
 	file := filepath.Join(folder, "scripted.yaml")
@@ -58,32 +58,32 @@ func TestScripts(t *testing.T) {
 	must(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	var told []string
+	var fields []string
 	eventually(t, "the script runs", func(context.Context) error {
 		select {
 		case err := <-ended:
-			t.Fatalf("the run has ended (%v):\n%s", err, out.String())
+			t.Fatalf("the run ended before the script started (%v):\n%s", err, out.String())
 		default:
 		}
-		text, err := os.ReadFile(filepath.Join(folder, "told"))
-		told = strings.Fields(string(text))
+		text, err := os.ReadFile(filepath.Join(folder, "started"))
+		fields = strings.Fields(string(text))
 		return err
 	})
-	kubeconfig, ns := told[0], told[1]
+	kubeconfig, ns := fields[0], fields[1]
 	if !strings.HasPrefix(kubeconfig, private) || check.Private(t, private) < 3 {
 		t.Errorf("the kubeconfig of scripts is not in %s: %s", private, kubeconfig)
 	}
-	given, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	must(t, err)
-	scripts, err := kubernetes.NewForConfig(given)
+	scripts, err := kubernetes.NewForConfig(config)
 	must(t, err)
-	permitted(t, scripts, ns, "create configmaps", "create secrets", "get secrets", "create deployments.apps",
+	requireAllowed(t, scripts, ns, "create configmaps", "create secrets", "get secrets", "create deployments.apps",
 		"patch deployments.apps", "delete deployments.apps", "list pods")
-	forbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io", "create rolebindings.rbac.authorization.k8s.io",
+	requireForbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io", "create rolebindings.rbac.authorization.k8s.io",
 		"delete rolebindings.rbac.authorization.k8s.io")
-	forbidden(t, scripts, metav1.NamespaceDefault, "list secrets", "create deployments.apps", "get serviceaccounts")
-	forbidden(t, scripts, corev1.NamespaceNodeLease, "list leases.coordination.k8s.io")
-	forbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes", "list namespaces",
+	requireForbidden(t, scripts, metav1.NamespaceDefault, "list secrets", "create deployments.apps", "get serviceaccounts")
+	requireForbidden(t, scripts, corev1.NamespaceNodeLease, "list leases.coordination.k8s.io")
+	requireForbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes", "list namespaces",
 		"create namespaces", "delete namespaces",
 		"create clusterrolebindings.rbac.authorization.k8s.io")
 
@@ -92,7 +92,7 @@ func TestScripts(t *testing.T) {
 	left, err := os.ReadDir(private)
 	must(t, err)
 	if len(left) > 0 {
-		t.Errorf("the run has left %v", left)
+		t.Errorf("files after the run: %v", left)
 	}
 	eventually(t, "the token is invalid", func(ctx context.Context) error {
 		if _, err := scripts.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
@@ -100,23 +100,24 @@ func TestScripts(t *testing.T) {
 		}
 		return nil
 	})
-	shown(t, reports, given.BearerToken)
+	requireNoSecrets(t, reports, config.BearerToken)
 }
 
-// permitted checks that a client has permissions in a namespace, or in the whole cluster if it is empty. A permission
-// is a verb and a resource with its group.
-func permitted(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
+// requireAllowed checks that a client has permissions in a namespace, or in the whole cluster if namespace is empty. A
+// permission is a verb and a resource with its group.
+func requireAllowed(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
 	t.Helper()
-	decide(t, c, namespace, true, permissions)
+	requireDecision(t, c, namespace, true, permissions)
 }
 
-// forbidden checks that a client does not have permissions.
-func forbidden(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
+// requireForbidden checks that a client does not have permissions.
+func requireForbidden(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
 	t.Helper()
-	decide(t, c, namespace, false, permissions)
+	requireDecision(t, c, namespace, false, permissions)
 }
 
-func decide(t *testing.T, c kubernetes.Interface, namespace string, want bool, permissions []string) {
+// requireDecision checks that the API server allows the permissions if want is true, and otherwise forbids them.
+func requireDecision(t *testing.T, c kubernetes.Interface, namespace string, want bool, permissions []string) {
 	t.Helper()
 	for _, permission := range permissions {
 		verb, resource, _ := strings.Cut(permission, " ")
@@ -129,13 +130,13 @@ func decide(t *testing.T, c kubernetes.Interface, namespace string, want bool, p
 			}, metav1.CreateOptions{})
 		must(t, err)
 		if review.Status.Allowed != want {
-			t.Errorf("%s in namespace %q: permitted %t, want %t", permission, namespace, review.Status.Allowed, want)
+			t.Errorf("%s in namespace %q: allowed %t, want %t", permission, namespace, review.Status.Allowed, want)
 		}
 	}
 }
 
-// shown checks that the reports of the passed run have no secrets.
-func shown(t *testing.T, folder, token string) {
+// requireNoSecrets fails the test if one of the reports contains a secret, or if the run has not passed.
+func requireNoSecrets(t *testing.T, folder, token string) {
 	t.Helper()
 	secrets := map[string]string{"a private key": "PRIVATE KEY-----", "a key of a kubeconfig": "client-key-data",
 		"the token of scripts": token}
@@ -158,21 +159,23 @@ func shown(t *testing.T, folder, token string) {
 			case secret == "":
 				return errors.New("unknown: " + what)
 			case bytes.Contains(text, []byte(secret)):
-				t.Errorf("%s has %s", path, what)
+				t.Errorf("%s contains %s", path, what)
 			}
 		}
 		return nil
 	}))
 	if files != 4 {
-		t.Errorf("there are %d reports, want 4", files)
+		t.Errorf("%d reports, want 4", files)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "report.json"))
 	must(t, err)
 	var r struct {
-		Runs []struct{ Verdict scenario.Result }
+		Runs []struct {
+			Result scenario.Result `json:"verdict"`
+		}
 	}
 	must(t, json.Unmarshal(text, &r))
-	if len(r.Runs) != 1 || r.Runs[0].Verdict != scenario.Passed {
-		t.Errorf("the report tells of %+v", r.Runs)
+	if len(r.Runs) != 1 || r.Runs[0].Result != scenario.Passed {
+		t.Errorf("runs in the report: %+v, want one passed run", r.Runs)
 	}
 }

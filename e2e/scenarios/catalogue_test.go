@@ -52,85 +52,84 @@ func TestCatalogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(all) == 0 {
-		t.Fatalf("there is no scenario in %s", catalogue)
+		t.Fatalf("%s has no scenarios", catalogue)
 	}
 	all = selected(t, all)
-	// The longest begin, so that all sandboxes end together.
+	// Scenarios with many cells run first, so that all sandboxes finish at about the same time.
 	slices.SortStableFunc(all, func(a, b *source.Scenario) int { return len(b.Cells) - len(a.Cells) })
-	together, alone := make(chan *source.Scenario, len(all)), make(chan *source.Scenario, len(all))
+	shareable, exclusive := make(chan *source.Scenario, len(all)), make(chan *source.Scenario, len(all))
 	for _, s := range all {
 		if *s.Scenario.Spec.Exclusive {
-			alone <- s
+			exclusive <- s
 		} else {
-			together <- s
+			shareable <- s
 		}
 	}
-	close(together)
-	close(alone)
-	work := func(in place, queue <-chan *source.Scenario) {
+	close(shareable)
+	close(exclusive)
+	runQueue := func(in runningSandbox, queue <-chan *source.Scenario) {
 		for s := range queue {
-			t.Run(s.Scenario.Metadata.Name, func(t *testing.T) { assess(t, in, s) })
+			t.Run(s.Scenario.Metadata.Name, func(t *testing.T) { runScenario(t, in, s) })
 		}
 	}
-	here := place{shared, up}
-	var ended, side sync.WaitGroup
-	for range sideBySide {
-		side.Go(func() { work(here, together) })
+	sharedSandbox := runningSandbox{shared, up}
+	var exclusiveDone, shareableDone sync.WaitGroup
+	for range parallelScenarios {
+		shareableDone.Go(func() { runQueue(sharedSandbox, shareable) })
 	}
-	for _, p := range places {
-		ended.Go(func() { work(p, alone) })
+	for _, s := range exclusiveSandboxes {
+		exclusiveDone.Go(func() { runQueue(s, exclusive) })
 	}
-	side.Wait()
-	work(here, alone) // no other scenario runs
-	ended.Wait()
+	shareableDone.Wait()
+	runQueue(sharedSandbox, exclusive) // no other scenario uses the shared sandbox now
+	exclusiveDone.Wait()
 }
 
-// assess runs a scenario of the catalogue in a sandbox, if it can be run there. On kind and with the
-// user's broker, which differ by the way to the controller and to bases alone, one cell of each matrix is
-// enough.
-func assess(t *testing.T, in place, s *source.Scenario) {
+// runScenario runs a scenario of the catalogue in a sandbox, or skips it if the sandbox does not support it. On kind and with
+// an external broker, which differ only in the connections of the controller and the bases, it runs only the first cell of
+// each matrix.
+func runScenario(t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
-	if (in.box.Provider == v1alpha1.ProviderKind || theirs != nil) && len(s.Cells) > 1 {
-		t.Logf("here %s is run with one of its %d cells: %s", s.Scenario.Metadata.Name, len(s.Cells), s.Cells[0].Name)
+	if (in.box.Provider == v1alpha1.ProviderKind || externalBroker != nil) && len(s.Cells) > 1 {
+		t.Logf("running %s with only one of its %d cells: %s", s.Scenario.Metadata.Name, len(s.Cells), s.Cells[0].Name)
 		s.Cells = s.Cells[:1]
 	}
 	if in.box.Provider == v1alpha1.ProviderKind && killsControlPlane(s) {
-		t.Skip("the control plane of a kind cluster is not the sandbox's to kill")
+		t.Skip("the sandbox cannot kill the control plane of a kind cluster")
 	}
 	if c := s.Scenario.Spec.Controller; in.box.Provider == v1alpha1.ProviderKind && c != nil && c.APIView {
-		t.Skip("nothing stands between a controller in the cluster and its API server")
+		t.Skip("a controller in the cluster has no API proxy")
 	}
 	f := features.New(s.Scenario.Spec.Description).Assess("passes",
 		func(ctx context.Context, t *testing.T, _ *envconf.Config) context.Context {
-			passes(ctx, t, in, s)
+			requirePassed(ctx, t, in, s)
 			return ctx
 		})
 	box.Env.Test(t, f.Feature())
 }
 
-// killsControlPlane reports whether a scenario affects the control plane.
-func killsControlPlane(s *source.Scenario) (does bool) {
+// killsControlPlane reports whether a scenario has steps for components of the control plane.
+func killsControlPlane(s *source.Scenario) (kills bool) {
 	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
-		does = does || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil
+		kills = kills || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil
 	})
-	return does
+	return kills
 }
 
-// machine is locked for writing while an inconclusive scenario is repeated: no other scenario runs in parallel.
-var machine sync.RWMutex
+// exclusiveRun is locked for writing while an inconclusive scenario is repeated, so that no other scenario runs in parallel.
+var exclusiveRun sync.RWMutex
 
-// passes runs a scenario, with every cell of its matrix, and fails the test with
-// the report if one has not passed.
-func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
+// requirePassed runs all cells of a scenario, and fails the test with the report unless all runs have passed.
+func requirePassed(ctx context.Context, t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
-	machine.RLock()
+	exclusiveRun.RLock()
 	r := execute(ctx, t, in.up, s)
-	machine.RUnlock()
+	exclusiveRun.RUnlock()
 	if slices.ContainsFunc(r.Runs, (*scenario.Run).Inconclusive) {
-		t.Logf("%s is run again, alone: %s", s.Scenario.Metadata.Name, text(t, r))
-		machine.Lock()
+		t.Logf("repeating %s without parallel scenarios: %s", s.Scenario.Metadata.Name, text(t, r))
+		exclusiveRun.Lock()
 		r = execute(ctx, t, in.up, s)
-		machine.Unlock()
+		exclusiveRun.Unlock()
 	}
 	sent, lost := 0, 0
 	for _, run := range r.Runs {
@@ -143,19 +142,19 @@ func passes(ctx context.Context, t *testing.T, in place, s *source.Scenario) {
 		return
 	}
 	why := text(t, r)
-	keep(ctx, t, in, r, why)
+	saveArtifacts(ctx, t, in, r, why)
 	t.Error(why)
 }
 
 func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
 	t.Helper()
 	r, err := scenario.Execute(ctx,
-		scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: cellsAtOnce})
+		scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: parallelCells})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Runs) < len(s.Cells) {
-		t.Fatalf("%d runs of %d cells", len(r.Runs), len(s.Cells))
+		t.Fatalf("%d runs, want at least one for each of %d cells", len(r.Runs), len(s.Cells))
 	}
 	return r
 }
@@ -171,8 +170,8 @@ func text(t *testing.T, r *scenario.Report) string {
 	return b.String()
 }
 
-// keep leaves the report, its text too, and the logs of the sandbox in the artifacts.
-func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report, text string) {
+// saveArtifacts writes the report and the logs of the sandbox to the artifacts directory.
+func saveArtifacts(ctx context.Context, t *testing.T, in runningSandbox, r *scenario.Report, text string) {
 	t.Helper()
 	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
@@ -185,14 +184,14 @@ func keep(ctx context.Context, t *testing.T, in place, r *scenario.Report, text 
 		err = report.Save(filepath.Join(folder, "report.json"), r, report.WriteJSON)
 	}
 	if err != nil {
-		t.Errorf("the report is not kept: %v", err)
+		t.Errorf("saving the report: %v", err)
 	}
 	logs, err := in.box.Run(ctx, "logs", "--tail", "500")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, "logs.txt"), []byte(logs.Out+logs.Err), 0o600)
 	}
 	if err != nil {
-		t.Errorf("the logs are not kept: %v", err)
+		t.Errorf("saving the logs: %v", err)
 	}
 	t.Logf("report and logs are in %s", folder)
 }

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	patience = check.Patience
-	// runLabel marks the namespace of a run, with the name of its scenario.
+	timeout = check.Patience
+	// runLabel is a label of the namespace of a run. Its value is the name of the scenario.
 	runLabel = "sandbox.koupleless.io/scenario"
 )
 
@@ -30,20 +30,20 @@ var eventually = check.Soon
 // must fails the test on an error.
 var must = check.Must
 
-// testdata is the path of a scenario of these tests.
+// testdata returns the path of a scenario in testdata.
 func testdata(name string) string { return filepath.Join("testdata", name+".yaml") }
 
-// started is a running koupsandbox scenario run.
-type started struct {
+// command is a process of koupsandbox scenario run.
+type command struct {
 	cmd      *exec.Cmd
 	out, err bytes.Buffer
-	report   string // its file
+	report   string // path of the JSON report
 }
 
-// begin starts koupsandbox scenario run in the shared sandbox.
-func begin(t *testing.T, env []string, args ...string) *started {
+// startRun starts koupsandbox scenario run in the shared sandbox.
+func startRun(t *testing.T, env []string, args ...string) *command {
 	t.Helper()
-	s := &started{report: filepath.Join(t.TempDir(), "report.json")}
+	s := &command{report: filepath.Join(t.TempDir(), "report.json")}
 	s.cmd = shared.Command(t.Context(), append([]string{"scenario", "run", "--json", s.report}, args...)...)
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.err
@@ -51,9 +51,9 @@ func begin(t *testing.T, env []string, args ...string) *started {
 	return s
 }
 
-// end waits for its end and returns what it has printed, and its report; nil if it
-// has written none.
-func (s *started) end(t *testing.T) (box.Result, *scenario.Report) {
+// wait waits until the command has ended. It returns the result and the report, which is nil if the command has written
+// none.
+func (s *command) wait(t *testing.T) (box.Result, *scenario.Report) {
 	t.Helper()
 	err := s.cmd.Wait()
 	var exit *exec.ExitError
@@ -68,23 +68,23 @@ func (s *started) end(t *testing.T) (box.Result, *scenario.Report) {
 	must(t, err)
 	report := &scenario.Report{}
 	if err := json.Unmarshal(text, report); err != nil {
-		t.Fatalf("the report is no JSON of a report: %v", err)
+		t.Fatalf("decoding the report: %v", err)
 	}
 	return result, report
 }
 
-// play is begin and end. The test fails unless the exit status is as wanted.
-func play(t *testing.T, status int, env []string, args ...string) (box.Result, *scenario.Report) {
+// run runs koupsandbox scenario run, and fails the test if the exit status is not status.
+func run(t *testing.T, status int, env []string, args ...string) (box.Result, *scenario.Report) {
 	t.Helper()
-	result, report := begin(t, env, args...).end(t)
+	result, report := startRun(t, env, args...).wait(t)
 	if result.Status != status {
-		t.Fatalf("scenario run %v ends with status %d instead of %d:\n%s%s", args, result.Status, status, result.Out,
+		t.Fatalf("scenario run %v: exit status %d, want %d:\n%s%s", args, result.Status, status, result.Out,
 			result.Err)
 	}
 	return result, report
 }
 
-// api is a client of the shared sandbox.
+// api returns a client of the Kubernetes API of the shared sandbox.
 func api(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	return apiOf(t, shared)
@@ -99,8 +99,8 @@ func apiOf(t *testing.T, in *box.Box) kubernetes.Interface {
 	return client
 }
 
-// namespaces lists those of the runs of a scenario.
-func namespaces(t *testing.T, name string) []string {
+// runNamespaces returns the namespaces of the runs of a scenario.
+func runNamespaces(t *testing.T, name string) []string {
 	t.Helper()
 	list, err := api(t).CoreV1().Namespaces().List(t.Context(),
 		metav1.ListOptions{LabelSelector: runLabel + "=" + name})
@@ -112,24 +112,24 @@ func namespaces(t *testing.T, name string) []string {
 	return names
 }
 
-// namespaceGone waits until the namespace of a run is gone.
-func namespaceGone(t *testing.T, name string) {
+// waitNamespaceDeleted waits until the namespace of a run no longer exists.
+func waitNamespaceDeleted(t *testing.T, name string) {
 	t.Helper()
 	client := api(t)
-	eventually(t, "namespace "+name+" is gone", func(ctx context.Context) error {
+	eventually(t, "namespace "+name+" is deleted", func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
 		case err == nil:
-			return errors.New("it is there")
+			return errors.New("the namespace exists")
 		}
 		return err
 	})
 }
 
-// basesOf counts the bases of a run.
-func basesOf(ctx context.Context, t *testing.T, group string) int {
+// countBases returns the number of bases of a run.
+func countBases(ctx context.Context, t *testing.T, group string) int {
 	t.Helper()
 	bases, err := up.Bases(ctx, group)
 	must(t, err)

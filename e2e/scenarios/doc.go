@@ -1,9 +1,5 @@
-// Package scenarios runs the catalogue: every file of the directory scenarios is a
-// subtest, judged by the same runner as koupsandbox scenario run. It also holds that
-// command, and those around it, to what they promise.
+// Package scenarios runs the scenarios of the catalogue, each as a subtest. It also tests koupsandbox scenario run, demo and
+// watch from the command line, with the scenarios in testdata.
 //
-// From the command line, with the scenarios in testdata:
-//
-// A failure leaves the report as a page and as JSON, and the sandbox's logs, in the
-// directory e2e/artifacts.
+// After a failure, the report as text, HTML and JSON, and the logs of the sandbox are in the directory e2e/artifacts.
 package scenarios

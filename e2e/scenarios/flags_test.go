@@ -13,71 +13,71 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// --repeat repeats every cell, and --parallel makes the runs concurrently, each in its own namespace.
+// --repeat repeats every cell, and --parallel executes runs concurrently, each in its own namespace.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
-	_, side := play(t, 0, nil, "--repeat", "2", "--parallel", "2", testdata("cells"))
+	_, report := run(t, 0, nil, "--repeat", "2", "--parallel", "2", testdata("cells"))
 	var order []string
-	own := map[string]bool{}
-	for _, r := range side.Runs {
+	namespaces := map[string]bool{}
+	for _, r := range report.Runs {
 		order = append(order, fmt.Sprintf("%v #%d", r.Cell["cell"], r.Attempt))
-		own[r.Namespace] = true
+		namespaces[r.Namespace] = true
 	}
 	if diff := cmp.Diff([]string{"a #1", "b #1", "a #2", "b #2"}, order); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	if len(own) != 4 {
-		t.Errorf("%d namespaces for 4 runs", len(own))
+	if len(namespaces) != 4 {
+		t.Errorf("%d namespaces for 4 runs", len(namespaces))
 	}
-	first, second := side.Runs[0], side.Runs[1]
+	first, second := report.Runs[0], report.Runs[1]
 	if second.Started.After(first.Started.Add(first.Elapsed)) ||
 		first.Started.After(second.Started.Add(second.Elapsed)) {
-		t.Errorf("the first two runs were not at the same time: %s for %s, %s for %s", first.Started, first.Elapsed,
+		t.Errorf("the first two runs were not concurrent: %s for %s, %s for %s", first.Started, first.Elapsed,
 			second.Started, second.Elapsed)
 	}
 }
 
-// The command that a failure prints repeats it.
-func TestAgain(t *testing.T) {
+// The rerun command in the output of a failed run repeats this run with the same seed.
+func TestRerunCommand(t *testing.T) {
 	t.Parallel()
 	seeds := filepath.Join(t.TempDir(), "seeds")
-	result, report := play(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var",
+	result, report := run(t, 1, nil, "--repeat", "2", "--var", "word=two words", "--var", "seeds="+seeds, "--var",
 		"fail=b two words 2", testdata("cells"))
 	failed := report.Runs[3]
 	if failed.Result != scenario.Failed {
-		t.Fatalf("the last run has %s", failed.Result)
+		t.Fatalf("the result of the last run is %s, want failed", failed.Result)
 	}
 	found := regexp.MustCompile(`(?m)^  Rerun: (.*)$`).FindAllStringSubmatch(result.Out, -1)
 	if len(found) != 1 {
-		t.Fatalf("%d commands are printed, want 1:\n%s", len(found), result.Out)
+		t.Fatalf("%d rerun commands, want 1:\n%s", len(found), result.Out)
 	}
 	shell(t, nil, found[0][1], 1)
 	line := fmt.Sprintf("b two words 2 %d\n", failed.Seed)
 	text, err := os.ReadFile(seeds)
 	must(t, err)
 	if n := strings.Count(string(text), line); n != 2 {
-		t.Errorf("the run %q is in the runs, and again, %d times:\n%s", line, n, text)
+		t.Errorf("the run %q was executed %d times, want 2:\n%s", line, n, text)
 	}
 }
 
-// --selector selects scenarios of a directory and does not check the others,
-// --dry-run runs nothing, --from-step leaves steps out.
+// --selector selects scenarios of a directory, and the others are not validated. --dry-run executes no steps. --from-step
+// skips the earlier steps.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	steps := filepath.Join(t.TempDir(), "steps")
 	to := "steps=" + steps
-	result, report := play(t, 0, nil, "--var", to, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
+	result, report := run(t, 0, nil, "--var", to, "--dry-run", "--repeat", "2", "--selector", "kind=steps", "testdata")
 	if want := "three-steps\n\n2 runs of 1 scenario; all are valid.\n"; result.Out != want || report != nil {
 		t.Errorf("--dry-run prints %q and reports %v, want %q", result.Out, report, want)
 	}
 	if _, err := os.Stat(steps); err == nil {
-		t.Error("--dry-run has done a step")
+		t.Error("--dry-run executed a step")
 	}
-	if made := namespaces(t, "three-steps"); len(made) > 0 {
-		t.Errorf("--dry-run has made %v", made)
+	if created := runNamespaces(t, "three-steps"); len(created) > 0 {
+		t.Errorf("--dry-run created the namespaces %v", created)
 	}
 
-	_, report = play(t, 0, nil, "--var", to, "--from-step", "second", "--selector", "kind=steps", "testdata")
+	_, report = run(t, 0, nil, "--var", to, "--from-step", "second", "--selector", "kind=steps", "testdata")
 	got := map[string]scenario.Result{}
 	for _, r := range report.Runs {
 		for _, s := range r.Steps {
@@ -94,6 +94,6 @@ func TestSelection(t *testing.T) {
 	text, err := os.ReadFile(steps)
 	must(t, err)
 	if diff := cmp.Diff("second\nthird\n", string(text)); diff != "" {
-		t.Errorf("done (-want +got):\n%s", diff)
+		t.Errorf("executed steps (-want +got):\n%s", diff)
 	}
 }

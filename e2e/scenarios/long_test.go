@@ -22,44 +22,44 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A sandbox of another speed than a scenario needs is refused.
+// A scenario is rejected if the sandbox does not have the speed that the scenario requires.
 func TestSpeed(t *testing.T) {
 	all := loadLong(t)
 	_, err := scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
 	if err == nil || !strings.Contains(err.Error(), "requires speed 10") {
-		t.Errorf("a sandbox of speed 1 is taken: %v", err)
+		t.Errorf("error in a sandbox with speed 1: %v", err)
 	}
 }
 
-// Outages of minutes, each scenario in a sandbox of its own that lives faster.
+// Scenarios with outages of several minutes pass, each in its own sandbox with a higher speed.
 func TestLongOutages(t *testing.T) {
 	needsLong(t)
 	for _, s := range loadLong(t) {
 		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			fast, _ := ofSpeed(t, programs, nil, s.Scenario.Spec.Speed)
-			passes(t.Context(), t, fast, s)
+			fast, _ := startSandbox(t, programs, nil, s.Scenario.Spec.Speed)
+			requirePassed(t.Context(), t, fast, s)
 		})
 	}
 }
 
-// Kubernetes evicts Pods from Nodes whose Lease is not renewed, as long as there is another zone with a
-// healthy Node; every base is a zone of its own. Module Pods stay.
+// Kubernetes evicts Pods from Nodes whose Lease is not renewed if another zone has a healthy Node. Every base is its own
+// zone. Module Pods are not evicted.
 func TestNoPodIsEvicted(t *testing.T) {
 	needsLong(t)
 	for name, c := range map[string]struct {
 		env  map[string]string
 		want scenario.Result
 	}{
-		"the controller lets Pods stay on unreachable Nodes": {nil, scenario.Passed},
-		"without that they go": {map[string]string{"LEAVE_POD_TOLERATIONS": "true"},
+		"with the tolerations of the controller": {nil, scenario.Passed},
+		"without tolerations": {map[string]string{"LEAVE_POD_TOLERATIONS": "true"},
 			scenario.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
-			fast, client := ofSpeed(t, programs, c.env, s.Scenario.Spec.Speed)
-			keepNode(t, client)
+			fast, client := startSandbox(t, programs, c.env, s.Scenario.Spec.Speed)
+			addHealthyNode(t, client)
 			r := execute(t.Context(), t, fast.up, s)
 			if r.Result() != c.want {
 				t.Error(text(t, r))
@@ -68,8 +68,8 @@ func TestNoPodIsEvicted(t *testing.T) {
 	}
 }
 
-// keepNode makes a Node that is healthy until the test ends.
-func keepNode(t *testing.T, client kubernetes.Interface) {
+// addHealthyNode creates a Node, and renews its Lease until the test ends.
+func addHealthyNode(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "ordinary", Labels: map[string]string{corev1.LabelTopologyZone: "ordinary"},
@@ -109,16 +109,16 @@ func keepNode(t *testing.T, client kubernetes.Interface) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("the Node was not kept healthy: %v", err)
+			t.Errorf("renewing the Lease of the Node: %v", err)
 		}
 	})
 }
 
-// needsLong skips a test of minutes unless it is asked for.
+// needsLong skips the test unless E2E_LONG is set.
 func needsLong(t *testing.T) {
 	t.Helper()
 	if os.Getenv("E2E_LONG") == "" {
-		t.Skip("it takes minutes: make e2e-long")
+		t.Skip("run this long test with: make e2e-long")
 	}
 }
 
@@ -127,7 +127,7 @@ func loadLong(t *testing.T) []*source.Scenario {
 	all, err := source.Load([]string{filepath.Join(catalogue, "long")}, source.Options{})
 	must(t, err)
 	if len(all) == 0 {
-		t.Fatal("there are no long scenarios")
+		t.Fatal("no long scenarios found")
 	}
 	return all
 }
@@ -139,8 +139,8 @@ func load(t *testing.T, file string) *source.Scenario {
 	return all[0]
 }
 
-// ofSpeed brings up a sandbox of its own, with variables of the controller.
-func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (place, kubernetes.Interface) {
+// startSandbox starts a sandbox with the speed and the variables of the controller. It is removed when the test ends.
+func startSandbox(t *testing.T, bin string, env map[string]string, speed int) (runningSandbox, kubernetes.Interface) {
 	t.Helper()
 	b := &box.Box{Bin: bin, Home: home, Name: envconf.RandomName("own", 12)}
 	t.Cleanup(func() {
@@ -154,5 +154,5 @@ func ofSpeed(t *testing.T, bin string, env map[string]string, speed int) (place,
 	s, err := b.Open(t.Context())
 	must(t, err)
 	t.Cleanup(s.Close)
-	return place{b, s}, apiOf(t, b)
+	return runningSandbox{b, s}, apiOf(t, b)
 }

@@ -20,52 +20,52 @@ import (
 )
 
 const (
-	// atOnce is how many tests run at the same time: most of the time they wait.
-	atOnce = 4
+	// parallelTests is the maximum number of concurrent tests. Most of the time, tests wait.
+	parallelTests = 4
 	// The number of scenarios that run in parallel in the shared sandbox, and the number of parallel cells of a matrix.
-	sideBySide, cellsAtOnce = 2, 2
-	// The number of further sandboxes for exclusive scenarios. On kind there are none: the kubelets of two clusters exceed
+	parallelScenarios, parallelCells = 2, 2
+	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. On kind there are none: the kubelets of two clusters exceed
 	// the default of fs.inotify.max_user_instances.
-	besides = 2
+	exclusiveCount = 2
 )
 
-// place is a sandbox that is up.
-type place struct {
+// runningSandbox is a sandbox with its Go API.
+type runningSandbox struct {
 	box *box.Box
-	up  *sandbox.Sandbox // its Go API
+	up  *sandbox.Sandbox
 }
 
-// What all tests use; bringUp sets it.
+// The fixtures of all tests. bringUp sets them.
 var (
-	programs string             // directory of the built binaries
-	home     string             // directory of all sandboxes of this run
-	shared   *box.Box           // for scenarios that do not affect others
-	up       *sandbox.Sandbox   // the Go API of shared
-	places   []place            // for what disturbs others, one scenario at a time
-	speed    int                // of all these; 0 = 1
-	theirs   *mosquitto.Process // the user's broker; nil = the sandbox has its own
+	programs           string             // directory of the built binaries
+	home               string             // directory of all sandboxes of this run
+	shared             *box.Box           // for scenarios that do not affect others
+	up                 *sandbox.Sandbox   // the Go API of shared
+	exclusiveSandboxes []runningSandbox   // for exclusive scenarios, one at a time
+	speed              int                // speed of these sandboxes; 0 means 1
+	externalBroker     *mosquitto.Process // nil with embedded brokers
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(box.Main(m, "scenarios", atOnce, bringUp, func() error {
+	os.Exit(box.Main(m, "scenarios", parallelTests, bringUp, func() error {
 		ctx := context.Background()
-		return errors.Join(down(ctx), endBroker(ctx), asAllowed())
+		return errors.Join(down(ctx), stopBroker(ctx), checkPermissions())
 	}))
 }
 
-// byItself makes the controller evaluate each base alone, and delete any number of Nodes at the same time. A scenario stops
+// perBaseSettings make the controller evaluate each base independently, and delete any number of Nodes at the same time. A scenario stops
 // all its bases together, which the controller would otherwise treat as a network failure for half an hour, unless new bases
 // replace them. The scenario long/most-silent-5m tests the default settings in a separate sandbox.
-var byItself = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
+var perBaseSettings = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
 
-// bringUp starts the sandboxes of the catalogue. Scenarios bring bases of their own.
+// bringUp starts the sandboxes of the catalogue. Scenarios create their own bases.
 func bringUp(ctx context.Context, first *box.Box) error {
 	shared, programs, home = first, first.Bin, first.Home
 	provider := v1alpha1.Provider(os.Getenv("E2E_PROVIDER"))
 	switch provider {
 	case "", v1alpha1.ProviderEmbedded, v1alpha1.ProviderKind:
 	default:
-		return fmt.Errorf("E2E_PROVIDER is %q: say embedded or kind", provider)
+		return fmt.Errorf("E2E_PROVIDER is %q: use embedded or kind", provider)
 	}
 	if text := os.Getenv("E2E_SPEED"); text != "" {
 		var err error
@@ -78,28 +78,28 @@ func bringUp(ctx context.Context, first *box.Box) error {
 		return err
 	}
 	start := time.Now()
-	instead, err := audited(provider)
+	instead, err := wrapControlPlane(provider)
 	if err != nil {
 		return err
 	}
-	n := 1 + besides
+	n := 1 + exclusiveCount
 	if provider == v1alpha1.ProviderKind {
 		n = 1
 	}
 	shared.Provider, shared.Instead = provider, instead
-	all := []place{{box: shared}}
+	all := []runningSandbox{{box: shared}}
 	for len(all) < n {
 		another := &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10),
 			Provider: provider}
-		all = append(all, place{box: another})
+		all = append(all, runningSandbox{box: another})
 	}
-	places = all[1:]
+	exclusiveSandboxes = all[1:]
 	g, upCtx := errgroup.WithContext(ctx)
 	for i := range all {
 		p := &all[i]
 		g.Go(func() (err error) {
 			s := spec()
-			s.Controller.Env = byItself
+			s.Controller.Env = perBaseSettings
 			err = p.box.Up(upCtx, s)
 			if err == nil {
 				p.up, err = p.box.Open(ctx)
@@ -111,60 +111,60 @@ func bringUp(ctx context.Context, first *box.Box) error {
 		return err
 	}
 	up = all[0].up
-	fmt.Printf("sandboxes that are up: %d, after %.1fs\n", len(all), time.Since(start).Seconds())
+	fmt.Printf("started %d sandboxes in %.1fs\n", len(all), time.Since(start).Seconds())
 	return nil
 }
 
-// down ends all sandboxes of the catalogue.
+// down stops all sandboxes of the catalogue.
 func down(ctx context.Context) error {
 	g := &errgroup.Group{}
 	g.Go(func() error { return shared.Down(ctx) })
-	for _, p := range places {
+	for _, p := range exclusiveSandboxes {
 		g.Go(func() error { return p.box.Down(ctx) })
 	}
 	return g.Wait()
 }
 
-// startBroker starts the broker that E2E_BROKER names.
+// startBroker starts the external broker that E2E_BROKER selects.
 func startBroker(ctx context.Context) (err error) {
 	switch name := os.Getenv("E2E_BROKER"); name {
 	case "":
 		return nil
 	case "mosquitto":
 	default:
-		return fmt.Errorf("E2E_BROKER is %q: say mosquitto, or leave it out", name)
+		return fmt.Errorf("E2E_BROKER is %q: use mosquitto, or unset it", name)
 	}
 	folder := filepath.Join(home, ".mosquitto")
 	if err := os.Mkdir(folder, 0o700); err != nil {
-		return fmt.Errorf("making a folder for mosquitto: %w", err)
+		return fmt.Errorf("creating a directory for mosquitto: %w", err)
 	}
-	theirs, err = mosquitto.Start(ctx, folder)
+	externalBroker, err = mosquitto.Start(ctx, folder)
 	return err
 }
 
-// endBroker ends the broker, after a look at what the sandboxes have left there.
-func endBroker(ctx context.Context) error {
-	if theirs == nil {
+// stopBroker stops the external broker. It returns an error if the broker has failed, or has retained messages of sandboxes.
+func stopBroker(ctx context.Context) error {
+	if externalBroker == nil {
 		return nil
 	}
-	defer theirs.Stop()
-	if err := theirs.Check(); err != nil {
+	defer externalBroker.Stop()
+	if err := externalBroker.Check(); err != nil {
 		return err
 	}
-	topics, err := theirs.Retained(ctx)
+	topics, err := externalBroker.Retained(ctx)
 	if err == nil && len(topics) > 0 {
-		err = fmt.Errorf("the sandboxes have left retained messages at the broker: %q", topics)
+		err = fmt.Errorf("the broker has retained messages of sandboxes: %q", topics)
 	}
 	return err
 }
 
-// spec has one base, the fewest that a sandbox may have; no scenario uses it.
+// spec returns a configuration with one base, which is the minimum. No scenario uses this base.
 func spec() v1alpha1.Spec {
 	one := 1
 	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Speed: speed}
-	if theirs != nil {
-		s.Broker = v1alpha1.Broker{URL: theirs.URL(), Username: mosquitto.User,
-			PasswordFile: theirs.Passwords[mosquitto.User], CAFile: theirs.CAFile}
+	if externalBroker != nil {
+		s.Broker = v1alpha1.Broker{URL: externalBroker.URL(), Username: mosquitto.User,
+			PasswordFile: externalBroker.Passwords[mosquitto.User], CAFile: externalBroker.CAFile}
 	}
 	return s
 }

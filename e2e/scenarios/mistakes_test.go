@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// What only the API knows to be wrong fails the step, in a sentence.
-func TestRefused(t *testing.T) {
+// A step fails with the message of the API server if the API server rejects an object.
+func TestRejectedObjects(t *testing.T) {
 	t.Parallel()
 	for name, why := range map[string]string{
 		"refused":      `Service "stock" is invalid: spec.ports: Required value`,
@@ -16,12 +16,12 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			result, report := play(t, 1, nil, testdata(name))
+			result, report := run(t, 1, nil, testdata(name))
 			if of := report.Runs[0]; of.Result != scenario.Failed || !strings.HasSuffix(of.Failure, why) {
-				t.Errorf("it has %s: %s\nwant: %s", of.Result, of.Failure, why)
+				t.Errorf("result %s: %s\nwant failure: %s", of.Result, of.Failure, why)
 			}
 			if !strings.Contains(result.Out, why) {
-				t.Errorf("it does not say %q:\n%s", why, result.Out)
+				t.Errorf("the output does not contain %q:\n%s", why, result.Out)
 			}
 		})
 	}

@@ -12,45 +12,44 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// What is wrong with the user's broker, or would be wrong to do there, up says in one
-// sentence; then it leaves nothing.
-func TestBrokerThatCannotBeUsed(t *testing.T) {
-	if theirs == nil {
-		t.Skip("it is about a broker of the user's: make e2e-mosquitto")
+// up reports why it cannot use an external broker, and leaves nothing behind.
+func TestBrokerRejected(t *testing.T) {
+	if externalBroker == nil {
+		t.Skip("needs an external broker; run it with: make e2e-mosquitto")
 	}
 	status, err := up.Status(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := theirs.Connect()
+	client, err := externalBroker.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Disconnect(0)
-	const left = "koupleless_left/base-1/installBiz"
+	const topic = "koupleless_left/base-1/installBiz"
 	retain := func(text string) {
 		t.Helper()
-		if token := client.Publish(left, 1, true, text); !token.WaitTimeout(time.Minute) || token.Error() != nil {
+		if token := client.Publish(topic, 1, true, text); !token.WaitTimeout(time.Minute) || token.Error() != nil {
 			t.Fatal(token.Error())
 		}
 	}
 	retain("{}")
-	defer retain("") // which takes it away
+	defer retain("") // an empty message deletes the retained message
 	for _, tc := range []struct {
 		name, want string
 		change     func(*v1alpha1.Spec)
 	}{
-		{"another's password", `"koup"`,
-			func(s *v1alpha1.Spec) { s.Broker.PasswordFile = theirs.Passwords[mosquitto.Guest] }},
-		{"unknown authority", "spec.broker.caFile", func(s *v1alpha1.Spec) { s.Broker.CAFile = "" }},
+		{"wrong password", `"koup"`,
+			func(s *v1alpha1.Spec) { s.Broker.PasswordFile = externalBroker.Passwords[mosquitto.Guest] }},
+		{"unknown CA", "spec.broker.caFile", func(s *v1alpha1.Spec) { s.Broker.CAFile = "" }},
 		{"no TLS", "mqtts://", func(s *v1alpha1.Spec) {
 			s.Broker.URL, s.Broker.CAFile = strings.Replace(s.Broker.URL, "mqtts:", "mqtt:", 1), ""
 		}},
-		{"an environment without rights", `"guest"`, func(s *v1alpha1.Spec) {
-			s.Broker.Username, s.Broker.PasswordFile = mosquitto.Guest, theirs.Passwords[mosquitto.Guest]
+		{"no permission for the environment", `"guest"`, func(s *v1alpha1.Spec) {
+			s.Broker.Username, s.Broker.PasswordFile = mosquitto.Guest, externalBroker.Passwords[mosquitto.Guest]
 		}},
-		{"somebody's environment", " koupleless_" + status.Env + "/", func(s *v1alpha1.Spec) { s.Env = status.Env }},
-		{"an environment in which something is left", left, func(s *v1alpha1.Spec) { s.Env = "left" }},
+		{"environment of another sandbox", " koupleless_" + status.Env + "/", func(s *v1alpha1.Spec) { s.Env = status.Env }},
+		{"environment with a retained message", topic, func(s *v1alpha1.Spec) { s.Env = "left" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("refused", 12)}
@@ -58,7 +57,7 @@ func TestBrokerThatCannotBeUsed(t *testing.T) {
 			tc.change(&s)
 			err := b.Up(t.Context(), s)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("up gave %v, want %q", err, tc.want)
+				t.Errorf("error of up: %v, want %q", err, tc.want)
 			}
 			if err := b.Down(t.Context()); err != nil {
 				t.Error(err)

@@ -13,50 +13,50 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// broken is a controller that is broken on purpose, and who is to notice it.
-type broken struct {
+// mutant is a controller with a defect, and the scenario and the check that detect the defect.
+type mutant struct {
 	name     string
-	mutation string // of package mutate; empty = env breaks it
+	mutation string // name in package mutate; empty if env causes the defect
 	env      map[string]string
 	scenario string
-	check    string // how the name of a check, or of a step, that fails begins; empty = requests are lost
+	check    string // prefix of the name of the failed check or step; empty if requests are lost
 }
 
-// A scenario that has never failed proves nothing. Each of these scenarios fails with a controller that has a defect, and
-// the check that is meant for the defect fails.
+// Scenarios detect defects of the controller: each scenario fails with the mutant, in the check for this defect.
 func TestMutations(t *testing.T) {
 	t.Parallel()
-	noticed(t, []broken{
-		{"the new Pod turns Ready before the old one turns Not Ready", "reverse-handover", nil, "rolling-update",
+	requireDetected(t, []mutant{
+		{"the new Pod becomes Ready before the old Pod becomes Not Ready", "reverse-handover", nil, "rolling-update",
 			"order"},
 		{"no drain time", "", map[string]string{"MODULE_DRAIN": "-1s"}, "scale", ""},
 	})
 }
 
-// TestLongMutations does the same for more defects.
+// TestLongMutations is TestMutations for scenarios that take minutes.
 func TestLongMutations(t *testing.T) {
 	needsLong(t)
-	noticed(t, []broken{
-		{"a module goes while a Service sends requests to its Pod", "believe-the-drain", nil,
+	requireDetected(t, []mutant{
+		{"a module is uninstalled while a Service sends requests to its Pod", "believe-the-drain", nil,
 			"regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
-		{"the version that answers goes while a Service sends requests to another Pod", "drain-alone", nil,
+		{"the active version is uninstalled while a Service sends requests to another Pod of the base", "drain-alone", nil,
 			"regressions/pods-leave-in-rollout", ""},
-		{"Pods turn Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart",
+		{"Pods are Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart",
 			""},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
-		{"silence counts while the tunnel is down", "never-blind", nil, "long/broker-away-5m", "the broker is away: "},
-		{"silence counts while the controller starts without a tunnel", "never-blind", nil,
+		{"missed heartbeats are counted while the tunnel is down", "never-blind", nil, "long/broker-away-5m", "the broker is away: "},
+		{"missed heartbeats are counted while the controller starts without a tunnel", "never-blind", nil,
 			"long/broker-away-restart-5m", "the broker is away: "},
-		{"silence counts while the connection is half open", "never-blind", nil, "long/broker-half-open",
+		{"missed heartbeats are counted while the connection is half open", "never-blind", nil, "long/broker-half-open",
 			"nothing passes: "},
-		{"a blind controller keeps its bases", "never-hand-over", nil, "long/controller-blind",
+		{"a controller without a tunnel keeps its bases", "never-hand-over", nil, "long/controller-blind",
 			"the rollout ends while it is blind"},
 	})
 }
 
-func noticed(t *testing.T, controllers []broken) {
+// requireDetected fails the test unless each scenario detects its mutant.
+func requireDetected(t *testing.T, controllers []mutant) {
 	t.Helper()
-	bins, built := t.TempDir(), map[string]*sync.Once{} // by mutation: several need the same
+	bins, built := t.TempDir(), map[string]*sync.Once{} // by mutation, because several mutants can have the same one
 	for _, c := range controllers {
 		if built[c.mutation] == nil {
 			built[c.mutation] = &sync.Once{}
@@ -69,7 +69,7 @@ func noticed(t *testing.T, controllers []broken) {
 				built[c.mutation].Do(func() { build(t, c.mutation, bin) })
 			}
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
-			own, _ := ofSpeed(t, bin, c.env, s.Scenario.Spec.Speed)
+			own, _ := startSandbox(t, bin, c.env, s.Scenario.Spec.Speed)
 			r := execute(t.Context(), t, own.up, s)
 			for _, run := range r.Runs {
 				// A run on a slow machine is inconclusive, but its checks and requests have failed.
@@ -77,7 +77,7 @@ func noticed(t *testing.T, controllers []broken) {
 					return
 				}
 			}
-			t.Errorf("nobody noticed:\n%s", text(t, r))
+			t.Errorf("the scenario did not detect the mutant:\n%s", text(t, r))
 		})
 	}
 }
@@ -109,7 +109,7 @@ func build(t *testing.T, name, bin string) {
 	m, err := mutate.Named(name)
 	must(t, err)
 	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerBinary)))
-	// koupsandbox looks for the others where it stands itself, and not where a link to it does.
+	// koupsandbox searches the other binaries in its own directory after it has resolved symbolic links, so it is copied.
 	program, err := os.ReadFile(filepath.Join(programs, box.Program))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))

@@ -18,7 +18,7 @@ import (
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	result, whole := play(t, 1, nil, "--report-dir", folder, testdata("no-start"))
+	result, whole := run(t, 1, nil, "--report-dir", folder, testdata("no-start"))
 	if len(whole.Runs) != 1 {
 		t.Fatalf("%d runs, want 1", len(whole.Runs))
 	}
@@ -27,10 +27,10 @@ func TestFailure(t *testing.T) {
 	t.Run("text", func(t *testing.T) {
 		const why = `step "it serves": timed out after 2s: Deployment stock: status.readyReplicas: want 1, but it is missing`
 		if of.Failure != why {
-			t.Errorf("the reason is %q, want %q", of.Failure, why)
+			t.Errorf("failure %q, want %q", of.Failure, why)
 		}
 		for what, pattern := range map[string]string{
-			"the verdict": `(?m)^✗ no-start +\d+\.\ds$`,
+			"the result": `(?m)^✗ no-start +\d+\.\ds$`,
 			"the line": `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) +
 				`\n`,
 			"the reason":        regexp.QuoteMeta(why),
@@ -40,12 +40,12 @@ func TestFailure(t *testing.T) {
 			"the Pod":           `(?m)^  Pods\n    base-1  stock:1\.0\.0 Pending, InstallModuleFailed \(stock-\S+\)$`,
 			"the Pod's events":  `(?m)^  Pod events\n(.*\n)*?.* stock-\S+  Warning .*User\.InstallBizUserError`,
 			"the base's answer": `(?m)^  Last commands of the bases\n(.*\n)*?.*command base-1: installBiz stock:1\.0\.0 User\.InstallBizUserError after `,
-			"how to repeat it": `(?m)^  Rerun: koupsandbox scenario run --name ` + shared.Name +
+			"the rerun command": `(?m)^  Rerun: koupsandbox scenario run --name ` + shared.Name +
 				` --seed \d+ testdata/no-start\.yaml$`,
 			"the summary": `(?m)^1 failed in \d+\.\ds \(seed \d+\)$`,
 		} {
 			if !regexp.MustCompile(pattern).MatchString(result.Out) {
-				t.Errorf("%s is not told:\n%s", what, result.Out)
+				t.Errorf("the output does not contain %s:\n%s", what, result.Out)
 			}
 		}
 	})
@@ -66,13 +66,13 @@ func TestFailure(t *testing.T) {
 			t.Errorf("steps (-want +got):\n%s", diff)
 		}
 		if of.Result != scenario.Failed || len(of.Timeline) == 0 || len(of.Checks) == 0 {
-			t.Errorf("verdict %s, %d events, %d checks", of.Result, len(of.Timeline), len(of.Checks))
+			t.Errorf("result %s, %d events, %d checks", of.Result, len(of.Timeline), len(of.Checks))
 		}
 	})
 	for _, name := range []string{"junit.xml", "report.html", "summary.md"} {
 		if text, err := os.ReadFile(filepath.Join(folder, name)); err != nil ||
 			!strings.Contains(string(text), of.Scenario) {
-			t.Errorf("%s does not name the scenario, error %v", name, err)
+			t.Errorf("%s does not contain the name of the scenario (error: %v)", name, err)
 		}
 	}
 }
@@ -80,23 +80,23 @@ func TestFailure(t *testing.T) {
 // Lost requests and violations of a check are reported once.
 func TestLosses(t *testing.T) {
 	t.Parallel()
-	result, whole := play(t, 1, nil, testdata("lossy"))
+	result, whole := run(t, 1, nil, testdata("lossy"))
 	of := whole.Runs[0]
 	if len(of.Traffic) != 1 || of.Traffic[0].Summary.Lost == 0 {
-		t.Fatalf("nothing was lost: %+v", of.Traffic)
+		t.Fatalf("no requests were lost: %+v", of.Traffic)
 	}
-	told := []string{"Lost requests of straight: "}
+	messages := []string{"Lost requests of straight: "}
 	for _, c := range of.Checks {
 		for _, v := range c.Violations {
-			told = append(told, v.Message)
+			messages = append(messages, v.Message)
 		}
 	}
-	if len(told) != 2 {
-		t.Errorf("%d violations, want 1", len(told)-1)
+	if len(messages) != 2 {
+		t.Errorf("%d violations, want 1", len(messages)-1)
 	}
-	for _, text := range told {
+	for _, text := range messages {
 		if n := strings.Count(strings.ToLower(result.Out), strings.ToLower(text)); n != 1 {
-			t.Errorf("%q is told %d times:\n%s", text, n, result.Out)
+			t.Errorf("the output contains %q %d times, want once:\n%s", text, n, result.Out)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// audited makes a control plane whose API servers note what the controllers ask for. Those of kind are
-// not ours.
-func audited(provider v1alpha1.Provider) (folder string, err error) {
+// wrapControlPlane creates a control plane whose API servers write audit logs, and returns its directory. With the provider
+// kind, it returns an empty string.
+func wrapControlPlane(provider v1alpha1.Provider) (folder string, err error) {
 	if provider == v1alpha1.ProviderKind {
 		return "", nil
 	}
@@ -18,16 +18,15 @@ func audited(provider v1alpha1.Provider) (folder string, err error) {
 	return folder, audit.Wrap(programs, folder)
 }
 
-// asAllowed is an error if a controller of the catalogue's sandboxes has asked for what no rule of the
-// manifests allows, in all that the tests have done. It tells the rules that nothing here needs;
-// e2e/rights fails where it finds no need for one either.
-func asAllowed() error {
+// checkPermissions returns an error if a controller has sent a request during the tests that no RBAC rule of the manifests
+// allows. It prints the rules that no request needed; e2e/rights tests that each rule is needed.
+func checkPermissions() error {
 	if shared.Instead == "" {
 		return nil
 	}
 	granted, err := audit.Granted()
 	var log audit.Log
-	for _, p := range append(places, place{box: shared}) {
+	for _, p := range append(exclusiveSandboxes, runningSandbox{box: shared}) {
 		if err == nil {
 			err = log.Read(p.box.Instead, p.box.Name, granted)
 		}
@@ -35,17 +34,16 @@ func asAllowed() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("the controllers have made %d requests of %d kinds (an audit log of %d kB); rules that none of "+
-		"them needed: %q\n",
+	fmt.Printf("the controllers sent %d requests of %d kinds (audit logs: %d kB); rules that no request needed: %q\n",
 		log.Events, len(log.Requests), log.Bytes>>10, granted.Unused(&log))
 	if beyond := granted.Beyond(&log); len(beyond) > 0 {
-		return fmt.Errorf("the controllers have asked for what no rule allows: %q", beyond)
+		return fmt.Errorf("the controllers sent requests that no rule allows: %q", beyond)
 	}
-	refused := map[string]int{} // an API server knows no rules in the moment after its start
+	refused := map[string]int{} // an API server has not loaded the rules immediately after its start
 	for _, kind := range log.Refused {
 		refused[kind]++
 		if refused[kind] == log.Requests[kind] {
-			return fmt.Errorf("the controllers were always refused, though a rule allows it: %s", kind)
+			return fmt.Errorf("the API server rejected all requests %s, although a rule allows them", kind)
 		}
 	}
 	if log.Events == 0 {

@@ -15,41 +15,42 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// inTheMiddle starts the scenario interrupted and returns when its requests go to
-// its bases, its namespace and the directory of its markers.
-func inTheMiddle(t *testing.T) (s *started, namespace, marks string) {
+// startInterrupted starts the scenario interrupted, and waits until it sends requests. It returns the namespace of the run
+// and the directory of its marker files.
+func startInterrupted(t *testing.T) (s *command, namespace, marks string) {
 	t.Helper()
 	marks = t.TempDir()
-	s = begin(t, nil, "--var", "marks="+marks, testdata("interrupted"))
-	eventually(t, "the scenario waits", func(context.Context) error {
+	s = startRun(t, nil, "--var", "marks="+marks, testdata("interrupted"))
+	eventually(t, "the scenario has started its requests", func(context.Context) error {
 		text, err := os.ReadFile(filepath.Join(marks, "began"))
 		namespace = strings.TrimSpace(string(text))
 		return err
 	})
-	if n := basesOf(t.Context(), t, namespace); n != 2 {
+	if n := countBases(t.Context(), t, namespace); n != 2 {
 		t.Fatalf("%d bases, want 2", n)
 	}
-	eventually(t, "requests are sent", func(ctx context.Context) error { return sending(ctx, namespace) })
+	eventually(t, "requests are sent", func(ctx context.Context) error { return checkSending(ctx, namespace) })
 	return s, namespace, marks
 }
 
-func sending(ctx context.Context, group string) error {
+// checkSending returns an error unless the run sends requests.
+func checkSending(ctx context.Context, group string) error {
 	streams, err := up.Traffic(ctx, group)
 	if err != nil {
 		return err
 	}
 	if len(streams) != 1 || streams[0].Sent == 0 {
-		return fmt.Errorf("there are %d streams, or nothing was sent", len(streams))
+		return fmt.Errorf("%d streams, or no requests were sent", len(streams))
 	}
 	return nil
 }
 
-// Ctrl-C ends a run: it does its finally, is cleaned up, and reported.
+// After Ctrl-C, a run executes its finally steps, cleans up, and writes its report.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	s, namespace, marks := inTheMiddle(t)
+	s, namespace, marks := startInterrupted(t)
 	must(t, s.cmd.Process.Signal(os.Interrupt))
-	result, report := s.end(t)
+	result, report := s.wait(t)
 	if result.Status != 1 {
 		t.Errorf("exit status %d, want 1", result.Status)
 	}
@@ -58,78 +59,78 @@ func TestInterrupt(t *testing.T) {
 	}
 	of := report.Runs[0]
 	if of.Result != scenario.Errored || of.Namespace != namespace || !strings.Contains(of.Failure, "stopped") {
-		t.Errorf("the run in %s is reported as %s in %s: %s", namespace, of.Result, of.Namespace, of.Failure)
+		t.Errorf("run in %s: reported as %s in %s: %s", namespace, of.Result, of.Namespace, of.Failure)
 	}
 	if len(of.Traffic) != 1 || of.Traffic[0].Sent == 0 {
-		t.Errorf("its requests are reported as %+v", of.Traffic)
+		t.Errorf("reported requests: %+v", of.Traffic)
 	}
 	if _, err := os.Stat(filepath.Join(marks, "finally")); err != nil {
-		t.Errorf("its finally was not done: %v", err)
+		t.Errorf("the finally steps were not executed: %v", err)
 	}
-	if n := basesOf(t.Context(), t, namespace); n != 0 {
+	if n := countBases(t.Context(), t, namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
-	if err := sending(t.Context(), namespace); err == nil {
+	if err := checkSending(t.Context(), namespace); err == nil {
 		t.Error("requests are still being sent")
 	}
-	namespaceGone(t, namespace)
+	waitNamespaceDeleted(t, namespace)
 }
 
-// When the client is killed, the daemon removes the objects that the client created.
-func TestClientDies(t *testing.T) {
+// When the client is killed, the daemon removes the bases and the traffic of the run.
+func TestKilledClient(t *testing.T) {
 	t.Parallel()
-	s, namespace, _ := inTheMiddle(t)
+	s, namespace, _ := startInterrupted(t)
 	must(t, s.cmd.Process.Kill())
-	t.Cleanup(func() { // no other code does it
+	t.Cleanup(func() { // the daemon does not delete the namespace
 		if err := api(t).CoreV1().Namespaces().Delete(context.Background(), namespace,
 			metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	if result, _ := s.end(t); result.Status != -1 {
-		t.Fatalf("it was not killed but ended with status %d:\n%s%s", result.Status, result.Out, result.Err)
+	if result, _ := s.wait(t); result.Status != -1 {
+		t.Fatalf("exit status %d, want -1 (killed):\n%s%s", result.Status, result.Out, result.Err)
 	}
-	eventually(t, "its bases are gone", func(ctx context.Context) error {
-		if n := basesOf(ctx, t, namespace); n != 0 {
-			return fmt.Errorf("%d are left", n)
+	eventually(t, "the bases of the run are removed", func(ctx context.Context) error {
+		if n := countBases(ctx, t, namespace); n != 0 {
+			return fmt.Errorf("%d bases still exist", n)
 		}
 		return nil
 	})
-	eventually(t, "its traffic has ended", func(ctx context.Context) error {
-		if err := sending(ctx, namespace); err == nil {
+	eventually(t, "the traffic of the run has stopped", func(ctx context.Context) error {
+		if err := checkSending(ctx, namespace); err == nil {
 			return errors.New("requests are still being sent")
 		}
 		return nil
 	})
 }
 
-// What is kept can be looked at, and the command that is printed removes it.
+// With --keep, the bases and Pods of a run still exist, and the printed command removes them.
 func TestKeep(t *testing.T) {
 	t.Parallel()
-	result, report := play(t, 0, nil, "--keep", testdata("small"))
+	result, report := run(t, 0, nil, "--keep", testdata("small"))
 	namespace := report.Runs[0].Namespace
-	if n := basesOf(t.Context(), t, namespace); n != 1 {
-		t.Errorf("%d bases are kept, want 1", n)
+	if n := countBases(t.Context(), t, namespace); n != 1 {
+		t.Errorf("%d bases exist after the run, want 1", n)
 	}
 	pod, err := api(t).CoreV1().Pods(namespace).Get(t.Context(), "stock", metav1.GetOptions{})
 	if err != nil || pod.DeletionTimestamp != nil {
-		t.Errorf("its Pod is not kept: %v", err)
+		t.Errorf("the Pod does not exist after the run: %v", err)
 	}
 	_, command, found := strings.Cut(result.Err, "kept: namespace "+namespace+" and its bases; remove them with: ")
 	if !found {
-		t.Fatalf("it does not say how to remove what is kept:\n%s", result.Err)
+		t.Fatalf("the command that removes the bases is not printed:\n%s", result.Err)
 	}
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		t.Skipf("the command cannot be tried without kubectl: %v", err)
+		t.Skipf("the printed command needs kubectl: %v", err)
 	}
 	shell(t, nil, strings.TrimSpace(command), 0)
-	if n := basesOf(t.Context(), t, namespace); n != 0 {
+	if n := countBases(t.Context(), t, namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
-	namespaceGone(t, namespace)
+	waitNamespaceDeleted(t, namespace)
 }
 
-// shell runs a command that koupsandbox has printed.
+// shell runs a command that koupsandbox has printed, and fails the test if the exit status is not status.
 func shell(t *testing.T, env []string, command string, status int) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -142,21 +143,21 @@ func shell(t *testing.T, env []string, command string, status int) string {
 	return string(out)
 }
 
-// A scenario that hangs is stopped by its timeout, and reports the last observed state.
-func TestHangs(t *testing.T) {
+// A scenario that waits indefinitely ends at its timeout, and reports the last observed state.
+func TestScenarioTimeout(t *testing.T) {
 	t.Parallel()
-	result, report := play(t, 1, nil, testdata("hangs"))
+	result, report := run(t, 1, nil, testdata("hangs"))
 	const why = `step "wait for rollout of Deployment/stock": `
 	of := report.Runs[0]
 	if of.Result != scenario.Failed || !strings.HasPrefix(of.Failure, why) || !strings.Contains(of.Failure, " 4s: ") {
-		t.Errorf("it has %s: %s", of.Result, of.Failure)
+		t.Errorf("result %s: %s", of.Result, of.Failure)
 	}
 	for _, want := range []string{of.Failure, "Deployment stock, last observed", "unavailableReplicas: 1"} {
 		if !strings.Contains(result.Out, want) {
-			t.Errorf("it does not say %q:\n%s", want, result.Out)
+			t.Errorf("the output does not contain %q:\n%s", want, result.Out)
 		}
 	}
-	if n := basesOf(t.Context(), t, of.Namespace); n != 0 {
+	if n := countBases(t.Context(), t, of.Namespace); n != 0 {
 		t.Errorf("%d bases are left", n)
 	}
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The demo shows what it promises, and leaves nothing.
+// The demo loses requests only with the DaemonSet, writes its report, and removes its sandbox.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("demo", 10)}
 	t.Cleanup(func() {
-		if err := b.Down(context.Background()); err != nil { // after a failure there may be something
+		if err := b.Down(context.Background()); err != nil { // a failed demo can leave its sandbox
 			t.Error(err)
 		}
 	})
@@ -39,18 +39,18 @@ func TestDemo(t *testing.T) {
 	for what, pattern := range map[string]string{
 		"the Deployment loses nothing": `(?m)^✓ Deployment  [1-9][\d,]* requests sent, 0 lost$`,
 		"the DaemonSet loses requests": `(?m)^✗ DaemonSet   [1-9][\d,]* requests sent, [1-9][\d,]* lost$`,
-		"where the timelines are":      `(?m)^Report with both timelines: ` + regexp.QuoteMeta(page) + `$`,
-		"the sandbox is gone":          `(?m)^The demo took \d+s; its sandbox was removed\.`,
+		"the path of the report":       `(?m)^Report with both timelines: ` + regexp.QuoteMeta(page) + `$`,
+		"the sandbox was removed":      `(?m)^The demo took \d+s; its sandbox was removed\.`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(r.Out) {
-			t.Errorf("it does not tell: %s\n%s", what, r.Out)
+			t.Errorf("the output does not contain: %s\n%s", what, r.Out)
 		}
 	}
 	if _, err := os.Stat(page); err != nil {
-		t.Errorf("the timelines were not written: %v", err)
+		t.Errorf("the report was not written: %v", err)
 	}
 	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("its state folder is left: %v", err)
+		t.Errorf("the state directory still exists: %v", err)
 	}
 }
 
@@ -58,13 +58,13 @@ func TestDemo(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for form, c := range map[string]struct {
-		args []string
-		is   func(line, base, state string) bool
+		args    []string
+		matches func(line, base, state string) bool
 	}{
 		"json": {[]string{"-o", "json"}, func(line, base, state string) bool {
 			var e events.Event
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				t.Errorf("%s is no event: %v", line, err)
+				t.Errorf("decoding the event %s: %v", line, err)
 			}
 			return e.Base != nil && e.Base.Base == base && string(e.Base.Change) == state && !e.Time.IsZero()
 		}},
@@ -76,36 +76,36 @@ func TestWatch(t *testing.T) {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
 			group := envconf.RandomName("watched", 14)
-			// one that tells nothing must not hold up the others
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			// a watch without output must not block the other tests
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			cmd := shared.Command(ctx, append([]string{"watch", "--group", group}, c.args...)...)
 			out, err := cmd.StdoutPipe()
 			must(t, err)
-			var said strings.Builder
-			cmd.Stderr = &said
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
 			must(t, cmd.Start())
-			seen := bufio.NewScanner(out)
-			until := func(base, state string) {
+			lines := bufio.NewScanner(out)
+			waitEvent := func(base, state string) {
 				t.Helper()
-				for seen.Scan() {
-					if c.is(seen.Text(), base, state) {
+				for lines.Scan() {
+					if c.matches(lines.Text(), base, state) {
 						return
 					}
 				}
-				t.Fatalf("it ended before base %q was %q: %v %s", base, state, seen.Err(), said.String())
+				t.Fatalf("the output ended before base %q was %q: %v %s", base, state, lines.Err(), stderr.String())
 			}
 			_, err = up.AddBases(t.Context(), sandbox.AddRequest{Count: 1, Group: group, Set: "s"})
 			must(t, err)
-			until("s-1", "up")
+			waitEvent("s-1", "up")
 			_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Group: group})
 			must(t, err)
-			until("s-1", "removed")
+			waitEvent("s-1", "removed")
 			must(t, cmd.Process.Signal(os.Interrupt))
 			_, err = io.Copy(io.Discard, out)
 			must(t, err)
 			if err := cmd.Wait(); err != nil {
-				t.Errorf("after Ctrl-C: %v %s", err, said.String())
+				t.Errorf("after Ctrl-C: %v %s", err, stderr.String())
 			}
 		})
 	}
