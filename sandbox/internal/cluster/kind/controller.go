@@ -108,7 +108,12 @@ func (x componentSet) Components(ctx context.Context) []supervise.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("timed out after %s", pingTimeout))
 	defer cancel()
 	c := supervise.Component{Name: Component, State: supervise.Running, Ready: true}
-	if _, err := cluster.ServerVersion(ctx, x.p.config); err != nil {
+	config := x.p.created.Load()
+	if config == nil {
+		c.State, c.Ready, c.Reason = supervise.Exited, false, "the cluster does not exist yet"
+		return []supervise.Component{c}
+	}
+	if _, err := cluster.ServerVersion(ctx, config); err != nil {
 		c.State, c.Ready, c.Reason = supervise.Exited, false, err.Error()
 	}
 	return []supervise.Component{c}

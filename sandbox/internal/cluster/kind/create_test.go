@@ -16,7 +16,16 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
+	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
+
+// The daemon requests the components while the steps create the cluster.
+func TestComponentsBeforeClusterExists(t *testing.T) {
+	got := (&Provider{}).ComponentSet().Components(t.Context())
+	if len(got) != 1 || got[0].Ready || got[0].State != supervise.Exited || got[0].Reason == "" {
+		t.Errorf("components before the cluster exists: %+v", got)
+	}
+}
 
 func TestClusterConfig(t *testing.T) {
 	p := &Provider{o: Options{Nodes: 3}, image: "a:1", engine: &engine.Engine{CgroupV1: true}}

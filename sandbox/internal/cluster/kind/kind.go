@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ type Provider struct {
 
 	config  *rest.Config
 	client  kubernetes.Interface
+	created atomic.Pointer[rest.Config] // config, for callers during the steps; nil until the cluster exists
 	version string
 	gateway string
 	// authority issues certificates for servers on this machine.
@@ -193,6 +195,7 @@ func (p *Provider) connect() error {
 		return fmt.Errorf("creating a client for kind cluster %s: %w", p.name, err)
 	}
 	p.config, p.client = config, client
+	p.created.Store(config)
 	return nil
 }
 
