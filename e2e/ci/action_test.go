@@ -208,11 +208,11 @@ func TestKilledAction(t *testing.T) {
 
 // shellcheck reports no problems in ci/action.sh.
 func TestShellcheck(t *testing.T) {
-	program, err := exec.LookPath("shellcheck")
+	binary, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Skip("*** ci/action.sh IS NOT CHECKED: install shellcheck ***")
 	}
-	if out, err := exec.CommandContext(t.Context(), program,
+	if out, err := exec.CommandContext(t.Context(), binary,
 		filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -39,7 +39,8 @@ func TestOffline(t *testing.T) {
 		result, err := b.Run(t.Context(), tc.args...)
 		must(t, err)
 		if result.Status != 0 || !regexp.MustCompile(tc.want).MatchString(result.Out) {
-			t.Errorf("koupsandbox %s: exit status %d; want 0 and %s in\n%s%s", strings.Join(tc.args, " "), result.Status,
+			t.Errorf("koupsandbox %s: exit status %d; want 0 and %s in\n%s%s", strings.Join(tc.args, " "),
+				result.Status,
 				tc.want, result.Out, result.Err)
 		}
 	}

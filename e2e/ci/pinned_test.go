@@ -25,8 +25,8 @@ var (
 	pinned = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 )
 
-// All files pin external images by digest, and external actions by commit with the release in a comment, because tags can
-// change.
+// All files pin external images by digest, and external actions by commit with the release in a comment, because tags
+// can change.
 func TestImagesAndActionsArePinned(t *testing.T) {
 	images, actions := 0, map[string]string{}
 	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -70,7 +70,8 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(used, "@")
 			if other := actions[name]; !pinned.MatchString(used) || other != "" && other != used {
-				t.Errorf("%s: action %s must have a commit, the release in a comment, and the same version as in other files (%s)",
+				t.Errorf("%s: action %s must have a commit, the release in a comment, and the same version as in "+
+					"other files (%s)",
 					path, used, other)
 			}
 			actions[name] = used

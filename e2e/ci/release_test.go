@@ -32,14 +32,14 @@ const (
 
 var must = check.Must
 
-// archive returns the archive of a release with the binaries in bin. It is not compressed, because compression would take
-// most of the time of the tests.
+// archive returns the archive of a release with the binaries in bin. It is not compressed, because compression would
+// take most of the time of the tests.
 var archive = sync.OnceValues(func() ([]byte, error) {
 	bin, err := box.FindBinaries(root)
 	if err != nil {
 		return nil, err
 	}
-	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerBinary,
+	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Binary, box.ControllerBinary,
 		sandbox.ControlPlaneBinary).Output()
 	if err != nil {
 		return nil, err

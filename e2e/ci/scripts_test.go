@@ -59,8 +59,8 @@ func recipe(t *testing.T, mirror string) (script string, kept []string) {
 		[]string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
 }
 
-// The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the cached
-// archive.
+// The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the
+// cached archive.
 func TestScripts(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, string) (string, []string){"GitLab": gitlab, "recipe": recipe} {
 		t.Run(name, func(t *testing.T) {

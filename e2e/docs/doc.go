@@ -12,6 +12,7 @@
 //	<!-- exits: N -->         the last command of the next block ends with status N
 //	<!-- not run: REASON -->  the next block is not executed; the test prints the reason
 //
-// A block ```console has commands after "$ ", further lines of a command after "> ", and their output. A line "…" stands
-// for any number of lines. Times, identities, ports, PIDs, sizes and numbers of requests may differ (mask_test.go).
+// A block ```console has commands after "$ ", further lines of a command after "> ", and their output. A line "…"
+// stands for any number of lines. Times, identities, ports, PIDs, sizes and numbers of requests may differ
+// (mask_test.go).
 package docs

@@ -50,8 +50,8 @@ func mask(line string) string {
 // omitted is a line that stands for any number of lines.
 const omitted = "…"
 
-// sameOutput reports whether a command printed the lines of the page, apart from masked text. If the page omits no lines, their
-// order is ignored, because rows can be sorted by random names.
+// sameOutput reports whether a command printed the lines of the page, apart from masked text. If the page omits no
+// lines, their order is ignored, because rows can be sorted by random names.
 func sameOutput(page, printed []string) bool {
 	want, got := masked(page), masked(printed)
 	if matches(want, got) {
@@ -89,19 +89,19 @@ func TestSameOutput(t *testing.T) {
 		page, printed string
 		same          bool
 	}{
-		"other times, identities and ports": {
+		"different times, identities and ports": {
 			"vnode.27273672-844c-4279-a064-9c84b2f5713e   Ready   2s\nbroker on 127.0.0.1:36969, after 5.3s",
 			"vnode.f2c4ccde-8274-4e2d-9fda-b53dddc1e3e5 Ready 1m12s\nbroker on 127.0.0.1:1, after 12s", true,
 		},
-		"another order": {"NAME\na-66f4f58444-j4lcp 1/1\na-66f4f58444-spxd2 0/1",
+		"different order": {"NAME\na-66f4f58444-j4lcp 1/1\na-66f4f58444-spxd2 0/1",
 			"NAME\na-66f4f58444-aaaaa 0/1\na-66f4f58444-bbbbb 1/1", true},
-		"lines left out":    {"…\nb\n…", "a\nb\nc", true},
-		"nothing left out":  {"…\nb\n…", "b", true},
-		"a line is missing": {"…\nb\n…", "a\nc", false},
-		"a request is lost": {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x 3.3s  9 requests, 1 lost", false},
-		"another state":     {"module-controller exited false 12377", "module-controller running true 12377", false},
-		"another version":   {"biz1:0.0.1 ACTIVATED", "biz1:0.0.2 ACTIVATED", false},
-		"another number":    {"base-1 198.18.0.1 true true 1 0", "base-1 198.18.0.1 true true 2 0", false},
+		"omitted lines":        {"…\nb\n…", "a\nb\nc", true},
+		"omission of no lines": {"…\nb\n…", "b", true},
+		"missing line":         {"…\nb\n…", "a\nc", false},
+		"lost request":         {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x 3.3s  9 requests, 1 lost", false},
+		"different state":      {"module-controller exited false 12377", "module-controller running true 12377", false},
+		"different version":    {"biz1:0.0.1 ACTIVATED", "biz1:0.0.2 ACTIVATED", false},
+		"different number":     {"base-1 198.18.0.1 true true 1 0", "base-1 198.18.0.1 true true 2 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := sameOutput(strings.Split(c.page, "\n"), strings.Split(c.printed, "\n")); got != c.same {

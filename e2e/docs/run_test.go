@@ -24,7 +24,8 @@ var update = flag.Bool("update", false, "write the output of the commands to the
 const (
 	// commandTimeout is the maximum time of a command.
 	commandTimeout = 3 * time.Minute
-	// A read-only command is repeated for retryTime with pauses of retryInterval, until it prints the output of the page.
+	// A read-only command is repeated for retryTime with pauses of retryInterval, until it prints the output of the
+	// page.
 	retryTime, retryInterval = 40 * time.Second, 300 * time.Millisecond
 )
 
@@ -36,12 +37,12 @@ var readOnly = regexp.MustCompile(
 func TestPages(t *testing.T) {
 	bin, err := box.FindBinaries(root)
 	must(t, err)
-	for _, program := range []string{"bash", "kubectl", "curl", "jq", "make"} {
-		if _, err := exec.LookPath(program); err != nil {
+	for _, binary := range []string{"bash", "kubectl", "curl", "jq", "make"} {
+		if _, err := exec.LookPath(binary); err != nil {
 			if os.Getenv("E2E_DOCS") == "required" {
-				t.Fatalf("the commands of the documentation need %s; install it", program)
+				t.Fatalf("the commands of the documentation need %s; install it", binary)
 			}
-			t.Skipf("*** THE DOCUMENTATION IS NOT TESTED: install %s ***", program)
+			t.Skipf("*** THE DOCUMENTATION IS NOT TESTED: install %s ***", binary)
 		}
 	}
 	for _, p := range documents(t) {
@@ -55,8 +56,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// execute runs the commands of a page in a directory with the files of the repository, with its own home. It removes the
-// remaining sandboxes.
+// execute runs the commands of a page in a directory with the files of the repository, with its own home. It removes
+// the remaining sandboxes.
 func execute(t *testing.T, p *page, bin string) {
 	folder, err := os.MkdirTemp("", "koup-docs-") // the path of a socket must be short
 	must(t, err)

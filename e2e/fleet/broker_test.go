@@ -40,7 +40,8 @@ type container struct {
 // startContainer runs Mosquitto in a container until the test ends.
 func startContainer(t *testing.T) *container {
 	t.Helper()
-	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // the image of Ryuk would be pulled from a registry; the test cleans up itself
+	// the image of Ryuk would be pulled from a registry; the test cleans up itself
+	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 	engine, err := testcontainers.NewDockerProvider()
 	check.Must(t, err)
 	made, ip := newNetwork(t)
@@ -48,7 +49,7 @@ func startContainer(t *testing.T) *container {
 	c := &container{engine: engine, network: made}
 	c.Files, err = mosquitto.Write(folder, "0.0.0.0:"+brokerPort, []string{ip.String()}, brokerFolder, "root")
 	check.Must(t, err)
-	parts, err := mosquitto.Parts(t.Context())
+	parts, err := mosquitto.ImageFiles(t.Context())
 	check.Must(t, err)
 	files := map[string]string{}
 	for _, part := range parts {

@@ -33,7 +33,8 @@ import (
 
 const (
 	// Names of the images on the nodes.
-	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/koupsandbox:1"
+	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1",
+		"localhost/e2e/koupsandbox:1"
 	// brokerFolder is the directory of the broker's configuration in its container.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
@@ -51,7 +52,7 @@ type existingCluster struct {
 }
 
 // newExistingCluster creates a kind cluster of three nodes with the images. It is deleted when the test ends.
-func newExistingCluster(t *testing.T, programs string, broker *container) *existingCluster {
+func newExistingCluster(t *testing.T, binDir string, broker *container) *existingCluster {
 	t.Helper()
 	name, folder := envconf.RandomName("existing", 12), t.TempDir()
 	c := &existingCluster{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
@@ -91,9 +92,9 @@ func newExistingCluster(t *testing.T, programs string, broker *container) *exist
 		}
 		return err
 	})
-	archives := []string{buildImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
-		buildImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerBinary)),
-		buildImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
+	archives := []string{buildImage(t, folder, fakebaseImage, filepath.Join(binDir, "fakebase")),
+		buildImage(t, folder, controllerImage, filepath.Join(binDir, box.ControllerBinary)),
+		buildImage(t, folder, agentImage, filepath.Join(binDir, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
 	c.addRoutes(t, all) // before the nodes are connected to a second network
@@ -146,11 +147,11 @@ func nodeImage(t *testing.T) string {
 }
 
 // buildImage builds the image of a binary with the tool of the Makefile, and returns the path of the archive.
-func buildImage(t *testing.T, folder, name, program string) (archive string) {
+func buildImage(t *testing.T, folder, name, binary string) (archive string) {
 	t.Helper()
-	archive = filepath.Join(folder, filepath.Base(program)+".tar")
+	archive = filepath.Join(folder, filepath.Base(binary)+".tar")
 	out, err := exec.CommandContext(t.Context(), "go", "run", "../../sandbox/internal/image/cmd/program-image",
-		"--name", name, "--arch", runtime.GOARCH, "--output", archive, program).CombinedOutput()
+		"--name", name, "--arch", runtime.GOARCH, "--output", archive, binary).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -244,7 +245,8 @@ func TestFleet(t *testing.T) {
 		} {
 			r, err := f.Run(t.Context(), "component", c.action, c.component)
 			if err != nil || r.Status != 1 || !strings.Contains(r.Err, c.why) {
-				t.Errorf("%s %s: error %v, exit status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status, c.why,
+				t.Errorf("%s %s: error %v, exit status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status,
+					c.why,
 					r.Err)
 			}
 		}

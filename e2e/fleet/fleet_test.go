@@ -53,7 +53,7 @@ func newFleet(t *testing.T) *fleet {
 			t.Fatalf("E2E_FLEET_BASES %q: must be a number of at least %d", n, pods)
 		}
 	}
-	programs, err := box.FindBinaries(filepath.Join("..", ".."))
+	binDir, err := box.FindBinaries(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,12 +62,13 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	f.Box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
+	f.Box = &box.Box{Bin: binDir, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
 	t.Cleanup(func() { check.Must(t, f.Down(context.Background())) })
 	return f
 }
 
-// identities returns the identities of all bases, or an error unless each base is running, connected, and has a Ready Node.
+// identities returns the identities of all bases, or an error unless each base is running, connected, and has a Ready
+// Node.
 func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	list, err := f.up.Bases(ctx, "")
 	if err != nil {
@@ -85,8 +86,8 @@ func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// waitHealthy waits until all bases and components are healthy, and fails the test unless the identities of the bases are
-// want.
+// waitHealthy waits until all bases and components are healthy, and fails the test unless the identities of the bases
+// are want.
 func (f *fleet) waitHealthy(t *testing.T, want []string) {
 	t.Helper()
 	var got []string
@@ -114,7 +115,8 @@ func (f *fleet) rollingUpdate(t *testing.T) {
 	}
 }
 
-// killPod deletes a Pod of the sandbox without a grace period, and waits until its replacement runs with the same bases.
+// killPod deletes a Pod of the sandbox without a grace period, and waits until its replacement runs with the same
+// bases.
 func (f *fleet) killPod(t *testing.T, name string, before []string) {
 	pods := f.client.CoreV1().Pods("default")
 	was, err := pods.Get(t.Context(), name, metav1.GetOptions{})
