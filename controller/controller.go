@@ -107,7 +107,8 @@ func prepare(opts Options) (*Controller, error) {
 
 func (c *Controller) restConfig() *rest.Config {
 	config := rest.CopyConfig(c.opts.Config)
-	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
+	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf",
+		"application/vnd.kubernetes.protobuf,application/json"
 	config.UserAgent = Component
 	if config.QPS == 0 {
 		config.QPS = -1 // API Priority and Fairness of the API server limits the requests

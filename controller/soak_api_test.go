@@ -36,8 +36,9 @@ func (a *soakAPI) end() {
 // newSoakAPI returns an API whose objects have resource versions and UIDs, and whose watches respect label
 // selectors.
 func newSoakAPI() *soakAPI {
-	watch.DefaultChanSize = 1 << 16                       // a fake watch panics if 100 events are not read
-	api := &soakAPI{Clientset: fake.NewSimpleClientset()} //nolint:staticcheck // NewClientset takes a minute for managed fields
+	watch.DefaultChanSize = 1 << 16 // a fake watch panics if 100 events are not read
+	// NewClientset takes a minute for managed fields.
+	api := &soakAPI{Clientset: fake.NewSimpleClientset()} //nolint:staticcheck // see above
 	var version atomic.Int64
 	stamp := func(o runtime.Object) (runtime.Object, error) {
 		m, err := meta.Accessor(o)

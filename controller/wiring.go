@@ -40,7 +40,8 @@ func (c *Controller) wireTunnels() error {
 			Broker: url, Username: m.Username, Password: m.Password, TLS: m.TLS,
 			ClientID: cmp.Or(m.ClientPrefix, "koupleless") + "@@@" + c.opts.ClientID, Env: c.opts.Env,
 			Networks:     c.networks,
-			DetectWithin: detectWithin(c.opts.UnreachableAfter), TimeScale: c.opts.timeScale(), ClearRetained: !m.KeepRetained,
+			DetectWithin: detectWithin(c.opts.UnreachableAfter), TimeScale: c.opts.timeScale(),
+			ClearRetained: !m.KeepRetained,
 			OnConnected: func() {
 				c.requests.FailTunnel(tunnel.MQTT, "the broker connection was lost after the request was sent")
 				c.registry.Reconnected(tunnel.MQTT)

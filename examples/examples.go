@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Module returns the files of a module's repository by their paths, which have slashes. The scenarios
-// expect their schema beside them, as scenario.schema.json.
+// expect their schema next to them, as scenario.schema.json.
 func Module(o Options) (map[string][]byte, error) {
 	pairs := []string{module, o.Name, schema, ""}
 	if o.Version != "" {

@@ -378,7 +378,8 @@ func TestMetaspaceFull(t *testing.T) {
 		w, b := newConnectedBase(t, Options{})
 		id := inject(t, b, fault.Fault{Kind: fault.KindMetaspaceFull})
 		w.send(topic+"installBiz", install1)
-		if got := w.data("base/bizOperation")["response"].(map[string]any)["errorCode"]; got != fault.CodeMetaspaceFull {
+		response := w.data("base/bizOperation")["response"].(map[string]any)
+		if got := response["errorCode"]; got != fault.CodeMetaspaceFull {
 			t.Errorf("response to install = %v", got)
 		}
 		want := MetaspaceStatus{Used: 256 * mib, Committed: 256 * mib, Max: 256 * mib}
@@ -403,7 +404,8 @@ func TestErrorCodes(t *testing.T) {
 			w.send(topic+"installBiz", install2)
 			w.next("base/bizOperation")
 			id := inject(t, b, fault.Fault{Kind: fault.KindError, Code: code})
-			command, request := "installBiz", `{"bizName":"biz1","bizVersion":"3","bizUrl":"http://h/z.jar","installStrategy":"uninstallThenInstall"}`
+			command, request := "installBiz",
+				`{"bizName":"biz1","bizVersion":"3","bizUrl":"http://h/z.jar","installStrategy":"uninstallThenInstall"}`
 			switch errorSpecs[code].step {
 			case stepFind, stepGuard, stepStop:
 				command, request = "uninstallBiz", uninstall1

@@ -65,7 +65,8 @@ func TestHealthMetricsAfterRestart(t *testing.T) {
 		w, b := newConnectedBase(t, Options{})
 		jvm := func() (runTime, used float64) {
 			w.send(topic+"health", "{}")
-			data := w.data("base/health")["data"].(map[string]any)["healthData"].(map[string]any)["jvm"].(map[string]any)
+			data := w.data("base/health")["data"].(map[string]any)
+			data = data["healthData"].(map[string]any)["jvm"].(map[string]any)
 			return data["run time(s)"].(float64), data["java used metaspace"].(float64)
 		}
 		sleep(34432 * time.Millisecond)

@@ -74,7 +74,8 @@ func (w *wireBiz) unpack(b *Biz) {
 	w.BizTempWorkDir = fmt.Sprintf("/tmp/sofa-ark/%s-%s-%s-unpack", b.Name, b.Version, stamp)
 	w.BizURL = "file:" + w.BizTempWorkDir + "/"
 	w.ClassPath = []string{w.BizURL, w.BizURL + "lib"}
-	w.DenyImportClasses, w.DenyImportPackageNodes, w.DenyImportPackageStems, w.DenyImportPackages = none, none, none, none
+	w.DenyImportClasses, w.DenyImportPackageNodes, w.DenyImportPackageStems, w.DenyImportPackages = none, none, none,
+		none
 	w.DenyImportResources, w.DenyPrefixImportResourceStem, w.DenySuffixImportResourceStem = none, none, none
 	w.InjectExportPackages, w.InjectPluginDependencies = none, none
 }

@@ -68,7 +68,8 @@ func checkBinaries(p Binaries, config *v1alpha1.Sandbox) error {
 		switch {
 		case !needed.by || executable(needed.path):
 		case needed.path == "":
-			return fmt.Errorf("the binary %s is missing; put it next to koupsandbox, or set $KOUPSANDBOX_BIN to its directory",
+			return fmt.Errorf(
+				"the binary %s is missing; put it next to koupsandbox, or set $KOUPSANDBOX_BIN to its directory",
 				needed.name)
 		default:
 			return fmt.Errorf("%s is not executable; build %s again, or set $KOUPSANDBOX_BIN to another directory",

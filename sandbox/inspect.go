@@ -37,7 +37,8 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 func statusFromRecords(dir state.Dir) (*Status, error) {
 	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(),
 		Problems: []string{
-			fmt.Sprintf("its daemon is not running; remove the sandbox with: koupsandbox down --name %s, or run up again",
+			fmt.Sprintf("its daemon is not running; remove the sandbox with: koupsandbox down --name %s, "+
+				"or run up again",
 				dir.Name())}}
 	records, err := supervise.Records(dir.Run())
 	for _, r := range records {

@@ -164,7 +164,8 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 		s.Result, err = s.Up(ctx, control.UpRequest{Config: o.Config, KeepBases: o.KeepBases}, o.Progress)
 		if err != nil {
 			s.Close()
-			return nil, fmt.Errorf("%w\nthe sandbox was already running and keeps its state; see: koupsandbox status", err)
+			return nil, fmt.Errorf("%w\nthe sandbox was already running and keeps its state; see: koupsandbox status",
+				err)
 		}
 		return s, nil
 	}
@@ -246,7 +247,8 @@ func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause e
 	}
 	if found {
 		return errors.Join(fmt.Errorf(
-			"%w\neverything that was started has been stopped; the objects of the earlier run and %s are kept: try again, "+
+			"%w\neverything that was started has been stopped; the objects of the earlier run and %s are "+
+				"kept: try again, "+
 				"or remove them with: koupsandbox down --name %s",
 			cause, dir, s.Name), err)
 	}

@@ -74,7 +74,8 @@ const (
 	ModuleControllerBaseInstanceOperationFailed              Code = "ModuleController.BaseInstanceOperationFailed"
 	ModuleControllerBaseInstanceUnderOperation               Code = "ModuleController.BaseInstanceUnderOperation"
 	ModuleControllerBaseInstanceOperationTimeOut             Code = "ModuleController.BaseInstanceOperationTimeOut"
-	ModuleControllerOverFiftyPercentBaseInstancesUnavaliable Code = "ModuleController.OverFiftyPercentBaseInstancesUnavaliable"
+	ModuleControllerOverFiftyPercentBaseInstancesUnavaliable Code = "ModuleController." +
+		"OverFiftyPercentBaseInstancesUnavaliable"
 )
 
 // Other failures. The document uses the source KubeAPIServer without listing it.

@@ -15,9 +15,10 @@ func TestValueAcceptsBothPrefixes(t *testing.T) {
 		"OlderPrefix": {map[string]string{labels.OlderComponent: labels.Module}, labels.Module},
 		"both prefixes": {map[string]string{labels.Component: labels.Vnode, labels.OlderComponent: labels.Module},
 			labels.Vnode},
-		"no prefix":         {map[string]string{"component": labels.Module}, ""},
-		"no labels":         {nil, ""},
-		"empty with Prefix": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module}, labels.Module},
+		"no prefix": {map[string]string{"component": labels.Module}, ""},
+		"no labels": {nil, ""},
+		"empty with Prefix": {map[string]string{labels.Component: "", labels.OlderComponent: labels.Module},
+			labels.Module},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, name := range []string{labels.Component, "component"} {

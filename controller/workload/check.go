@@ -89,7 +89,8 @@ func CheckImage(c corev1.Container) error {
 	case err != nil:
 		_, err = url.Parse(redact.URL(c.Image)) // the first error may quote a part of a password
 		if err == nil {
-			return invalid("is not a URL: its credentials or parameters contain special characters; encode them as %%XX")
+			return invalid("is not a URL: its credentials or parameters contain special characters; " +
+				"encode them as %%XX")
 		}
 		if parsing, ok := errors.AsType[*url.Error](err); ok { // its text contains the URL again
 			err = parsing.Err

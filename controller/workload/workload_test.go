@@ -31,7 +31,8 @@ func TestLabels(t *testing.T) {
 		{"none", nil, verdict{}},
 		{"module", map[string]string{newer + "component": "module"}, verdict{Module: true}},
 		{"module, older prefix", map[string]string{older + "component": "module"}, verdict{Module: true}},
-		{"Deployment without the peer strategy", map[string]string{newer + "component": "module-deployment"}, verdict{}},
+		{"Deployment without the peer strategy", map[string]string{newer + "component": "module-deployment"},
+			verdict{}},
 		{"strategy alone", map[string]string{newer + "strategy": "peer"}, verdict{}},
 		{"peer", map[string]string{newer + "component": "module-deployment", newer + "strategy": "peer"},
 			verdict{Peer: true}},
@@ -498,7 +499,8 @@ func TestPlacement(t *testing.T) {
 		{"another base version", "", nil, func(n *corev1.Node) { n.Labels["base.koupleless.io/version"] = "2.0.0" },
 			false},
 		{"affinity that cannot be parsed", "", func(s *corev1.PodSpec) {
-			s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[1].Operator = "Like"
+			required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			required.NodeSelectorTerms[0].MatchExpressions[1].Operator = "Like"
 		}, nil, false},
 		{"no toleration", "dev", func(s *corev1.PodSpec) { s.Tolerations = nil }, nil, false},
 		{"environment not tolerated", "", withoutEnv, nil, false},

@@ -35,7 +35,8 @@ func rolloutActions() []act {
 			target: onWorkload, do: partition,
 		},
 		{
-			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Undo: restore the previous revision", Danger: true,
+			Action: Action{ID: "workload.undo", On: kindWorkload, Title: "Undo: restore the previous revision",
+				Danger: true,
 				Params: ofWorkload()},
 			target: onWorkload, do: undo,
 		},
@@ -69,10 +70,12 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		return ActionResult{}, err
 	}
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
-		return ActionResult{}, invalid("statefulset/%s has the strategy OnDelete, which does not support a partition", p["name"])
+		return ActionResult{},
+			invalid("statefulset/%s has the strategy OnDelete, which does not support a partition", p["name"])
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":%d}}}}`, n)
-	return ActionResult{fmt.Sprintf("Pods of statefulset/%s with number %d and higher get its current version", p["name"], n),
+	return ActionResult{fmt.Sprintf("Pods of statefulset/%s with number %d and higher get its current version",
+			p["name"], n),
 			b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))},
 		b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }

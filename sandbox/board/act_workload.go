@@ -139,7 +139,8 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	env := slices.IndexFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv })
 	if env < 0 || c.Env[env].ValueFrom != nil {
 		return ActionResult{}, invalid(
-			"the version of %s is not a literal value in %s; change the object that it refers to", p["module"], labels.VersionEnv)
+			"the version of %s is not a literal value in %s; change the object that it refers to", p["module"],
+			labels.VersionEnv)
 	}
 	image := p["image"]
 	if before := c.Env[env].Value; image == "" && before != "" {

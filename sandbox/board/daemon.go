@@ -91,7 +91,8 @@ func (s *daemonSource) back(mentioned map[string]bool) {
 	s.state.ended(time.Time{})
 	for _, name := range s.state.bases() {
 		if !mentioned[name] {
-			s.state.addEvent(events.Event{Time: s.now(), Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
+			s.state.addEvent(events.Event{Time: s.now(),
+				Base: &events.BaseEvent{Base: name, Change: events.BaseRemoved}})
 		}
 	}
 }

@@ -16,7 +16,8 @@ func (w *boardState) logEvent(e events.Event) {
 		if e.Routine() {
 			return
 		}
-		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogCommand, c.Name, c.Module.Name, c.Module.Version, c.Message
+		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogCommand, c.Name, c.Module.Name,
+			c.Module.Version, c.Message
 		entry.Code, entry.Took, entry.Bad = c.Code, inMillis(c.Elapsed), c.Code != ""
 	case e.Base != nil:
 		entry.Kind, entry.State = LogBase, string(e.Base.Change)
@@ -49,7 +50,8 @@ func (w *boardState) logEvent(e events.Event) {
 		entry.Bad = s.State == events.StepFailed
 	case e.Request != nil:
 		r := e.Request
-		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogRequest, r.Stream, r.Module.Name, r.Module.Version, r.Message
+		entry.Kind, entry.Name, entry.Module, entry.Version, entry.Text = LogRequest, r.Stream, r.Module.Name,
+			r.Module.Version, r.Message
 		entry.State, entry.Took, entry.Bad = string(r.Result), inMillis(r.Elapsed), true
 	default:
 		return

@@ -74,7 +74,8 @@ func (w *boardState) find(now time.Time) {
 		delete(w.findings, key)
 		if f.shown {
 			w.mark(kindFinding, key)
-			w.appendLog(LogEntry{Time: millis(now), Kind: LogFinding, Code: f.row.Code, Text: f.row.Text, State: "gone"})
+			w.appendLog(LogEntry{Time: millis(now), Kind: LogFinding, Code: f.row.Code, Text: f.row.Text,
+				State: "gone"})
 		}
 	}
 }

@@ -81,7 +81,8 @@ func (w *boardState) baseRow(name string) *BaseRow {
 		row.Identity, row.State, row.Started = b.Identity, b.State(), millis(b.Started)
 		for _, m := range b.Modules {
 			row.Modules = append(row.Modules,
-				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since), Own: m.Preinstalled})
+				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since),
+					Own: m.Preinstalled})
 		}
 	}
 	if hasNode {

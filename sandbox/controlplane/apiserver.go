@@ -104,7 +104,7 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 	return prepared.Run(ctx)
 }
 
-// hook is what runs beside a server.
+// hook is what runs next to a server.
 type hook struct {
 	name string
 	run  genericapiserver.PostStartHookFunc

@@ -162,7 +162,8 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 		return nil, fmt.Errorf(
 			"sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
 	}
-	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Binaries: p.o.Binaries, DownOnClose: true})
+	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Binaries: p.o.Binaries,
+		DownOnClose: true})
 	if err != nil {
 		return nil, fmt.Errorf("creating sandbox %s: %w", name, err)
 	}

@@ -349,7 +349,8 @@ func (r *renderer) condition(t Trigger) string {
 	case InstallBegun:
 		return fmt.Sprintf("bases.exists(b, bases[b].modules.exists(x, x.name == '%s' && x.version == '%s'))", m, v)
 	case Installed:
-		return fmt.Sprintf("bases.exists(b, bases[b].modules.exists(x, x.name == '%s' && x.version == '%s' && x.state == 'ACTIVATED'))", m, v)
+		return fmt.Sprintf("bases.exists(b, bases[b].modules.exists(x, x.name == '%s' && x.version == '%s' && "+
+			"x.state == 'ACTIVATED'))", m, v)
 	case Scheduled:
 		return "pods.exists(p, " + pod + " && has(p.spec.nodeName))"
 	case NewReady:

@@ -54,7 +54,8 @@ func base(number int, name, version string, change ...func(*corev1.Node)) corev1
 }
 
 // nodeState sets a condition of a Node, two minutes ago.
-func nodeState(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) func(*corev1.Node) {
+func nodeState(kind corev1.NodeConditionType, status corev1.ConditionStatus,
+	reason, message string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		for i := range n.Status.Conditions {
 			if c := &n.Status.Conditions[i]; c.Type == kind {

@@ -150,7 +150,8 @@ func TestGatherBases(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
 				errors.New("no permission"))
 		})
-		if _, err := why.GatherBases(t.Context(), client); err == nil || !strings.Contains(err.Error(), "no permission") {
+		if _, err := why.GatherBases(t.Context(), client); err == nil ||
+			!strings.Contains(err.Error(), "no permission") {
 			t.Errorf("without permission to read %s: error = %v", resource, err)
 		}
 	}

@@ -120,7 +120,8 @@ func (v *explainer) compare(p *placement, n *corev1.Node, requirements []require
 		asked, free := p.requests[name], p.free[n.Name][name]
 		if !asked.IsZero() && asked.Cmp(free) > 0 {
 			a := args{"resource": resourceName(name), "free": amount(name, free), "amount": amount(name, asked)}
-			return finding{base: n, check: checkRoom, short: name, text: v.in(partFree, a), group: v.in(partLessFree, a)}
+			return finding{base: n, check: checkRoom, short: name, text: v.in(partFree, a),
+				group: v.in(partLessFree, a)}
 		}
 	}
 	return d

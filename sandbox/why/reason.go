@@ -128,7 +128,8 @@ func meaning(r Reason, en, zh string) ReasonText { return ReasonText{r, text(en,
 
 var meanings = []ReasonText{
 	meaning(PodReady, "The Pod is Ready.", "Pod 为 Ready。"),
-	meaning(AlreadyInstalled, "The Pod is Ready. The base already had this version from this URL, so nothing was sent to it.",
+	meaning(AlreadyInstalled, "The Pod is Ready. The base already had this version from this URL, so nothing "+
+		"was sent to it.",
 		"Pod 为 Ready。基座此前已有来自该 URL 的这个版本，没有向它下发指令。"),
 	meaning(UnsupportedFields, "The Pod is Ready. The base ignores some fields of its spec.",
 		"Pod 为 Ready。基座忽略其 spec 中的某些字段。"),
@@ -164,7 +165,8 @@ var meanings = []ReasonText{
 	meaning(BaseLeaving, "The Node of the base is being deleted.", "基座的 Node 正在删除。"),
 	meaning(BasesNotReady, "No matching base is Ready.", "匹配的基座都不是 Ready。"),
 	meaning(NoFreeMetaspace, "No matching base has enough free metaspace.", "匹配的基座都没有足够的空闲 metaspace。"),
-	meaning(NoFreeResources, "No matching base has enough of another resource, or the maximum number of Pods is reached.",
+	meaning(NoFreeResources, "No matching base has enough of another resource, or the maximum number of "+
+		"Pods is reached.",
 		"匹配的基座的其他资源不足，或 Pod 数已达上限。"),
 	meaning(NoSuchResource, "The Pod requests a resource that no base has.", "Pod 请求的资源没有基座提供。"),
 	meaning(AntiAffinity, "An anti-affinity separates the Pod from Pods on every matching base.",
@@ -197,7 +199,8 @@ var meanings = []ReasonText{
 
 	meaning(VersionMissing, "The container does not set BIZ_VERSION.", "容器没有设置 BIZ_VERSION。"),
 	meaning(VersionInvalid, "BIZ_VERSION is not a valid version.", "BIZ_VERSION 不是有效的版本。"),
-	meaning(VersionRefUnresolved, "BIZ_VERSION refers to a value that does not exist, or that the controller does not read.",
+	meaning(VersionRefUnresolved,
+		"BIZ_VERSION refers to a value that does not exist, or that the controller does not read.",
 		"BIZ_VERSION 引用的值不存在，或 controller 不读取它。"),
 	meaning(InjectedContainer, "Admission added a container that is not a module.", "准入控制加入了不是模块的容器。"),
 	meaning(ImageNotAJar, "The image of the container is not the URL of a jar.", "容器的 image 不是 jar 的 URL。"),

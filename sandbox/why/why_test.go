@@ -594,7 +594,8 @@ var situations = []situation{
 }
 
 func TestExplainRedactsCredentials(t *testing.T) {
-	const url, redacted = "https://deploy:hunter2@host/biz1.jar?Signature=SECRET", "https://***@host/biz1.jar?Signature=***"
+	const url, redacted = "https://deploy:hunter2@host/biz1.jar?Signature=SECRET",
+		"https://***@host/biz1.jar?Signature=***"
 	s := refused(errcode.OtherUpstreamDecodeURLFailed, url, image("oss://deploy:hunter2@host/biz1.jar"))
 	s.Events = []corev1.Event{event("uid-x", "Pod", "biz1-x", "SameVersionReplaced", "installed again from "+url)}
 	s.Logs = map[string][]string{"biz1": {"2026-01-02 11:59:30.000 biz1:1.0.0 installBiz sent: " + url}}

@@ -97,7 +97,8 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	state := w.State
 	switch {
 	case w.BaseMetadata != nil:
-		h.Identity, h.Name, h.Version, h.Cluster = w.BaseMetadata.Identity, w.BaseMetadata.Name, w.BaseMetadata.Version, w.BaseMetadata.ClusterName
+		h.Identity, h.Name, h.Version, h.Cluster = w.BaseMetadata.Identity, w.BaseMetadata.Name, w.BaseMetadata.Version,
+			w.BaseMetadata.ClusterName
 		if h.Identity == "" {
 			return Heartbeat{}, errors.New("heartbeat without an identity")
 		}

@@ -263,7 +263,8 @@ func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 								missedFor[c.Identity])
 						}
 						if turned && all >= 3 && missing*2 >= all && within(missedFor, ids, c.Identity) {
-							t.Fatalf("base %s (%v), one of %d of %d bases that miss heartbeats", c.Identity, c, missing, all)
+							t.Fatalf("base %s (%v), one of %d of %d bases that miss heartbeats", c.Identity, c, missing,
+								all)
 						}
 					}
 				}

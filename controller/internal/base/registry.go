@@ -51,8 +51,8 @@ type Options struct {
 	Connected func(tunnel.Key) bool
 	// Delayed reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
 	Delayed func(tunnel.Key) bool
-	// Acting reports whether this controller may act; nil means always. While it returns false, no base is removed because
-	// of missed heartbeats. It must not block.
+	// Acting reports whether this controller may act; nil means always. While it returns false, no base is removed
+	// because of missed heartbeats. It must not block.
 	Acting func() bool
 	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
 	TimeScale pace.TimeScale

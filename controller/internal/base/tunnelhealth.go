@@ -58,8 +58,8 @@ type episode struct {
 	reported bool
 }
 
-// update records whether the episode continues. It returns a ConnectivityEvent when the episode has lasted for delay, and
-// when an episode that was reported ends.
+// update records whether the episode continues. It returns a ConnectivityEvent when the episode has lasted for delay,
+// and when an episode that was reported ends.
 func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {
 	case !is && e.reported:

@@ -88,7 +88,8 @@ func New(opts Options) (*Server, error) {
 	switch {
 	case opts.ClientCAFile == "":
 		return nil, errors.New(
-			"no CA certificate for callers of the kubelet API; set KUBELET_CLIENT_CA to the file with the CA certificate " +
+			"no CA certificate for callers of the kubelet API; set KUBELET_CLIENT_CA to the file with the " +
+				"CA certificate " +
 				"for the kubelet client certificate of the API server")
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New(

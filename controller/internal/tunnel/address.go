@@ -85,7 +85,8 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	case n.contain(a):
 	case target.IsLoopback() || !target.IsGlobalUnicast():
 		return "", fmt.Errorf(
-			"%w: localIP %s is a loopback, link-local, multicast, broadcast or unspecified address; set BASE_NETWORKS to allow it",
+			"%w: localIP %s is a loopback, link-local, multicast, broadcast or unspecified address; set "+
+				"BASE_NETWORKS to allow it",
 			ErrAddress, a)
 	case peer.IsValid() && a != peer:
 		return "", fmt.Errorf(

@@ -290,7 +290,8 @@ func observed(b base.Snapshot) corev1.NodeCondition {
 		c.Message = "no heartbeat since " + since + ", like many other bases: " +
 			string(errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable) + unchanged
 	default:
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "TunnelUp", "the controller can receive heartbeats of the base"
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "TunnelUp",
+			"the controller can receive heartbeats of the base"
 	}
 	return c
 }

@@ -130,7 +130,8 @@ func TestMemory(t *testing.T) {
 		used, committed, limit, wanted int64
 		capacity, allocatable          string
 	}{
-		{"a base without modules: the metaspace of the base is excluded", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi", "196Mi"},
+		{"a base without modules: the metaspace of the base is excluded", 50 * mb, 60 * mb, 256 * mb, 0, "256Mi",
+			"196Mi"},
 		{"modules that request as much as is used take nothing twice", 150 * mb, 160 * mb, 256 * mb, 160 * mb, "256Mi",
 			"256Mi"},
 		{"requests above the use count alone", 50 * mb, 60 * mb, 256 * mb, 200 * mb, "256Mi", "256Mi"},

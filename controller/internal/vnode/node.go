@@ -149,7 +149,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 // as the conditions of node-problem-detector), and all other fields.
 func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	s := *have.DeepCopy()
-	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints, want.NodeInfo
+	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints,
+		want.NodeInfo
 	s.Capacity, s.Allocatable = merged(s.Capacity, want.Capacity), merged(s.Allocatable, want.Allocatable)
 	foreign := slices.DeleteFunc(s.Conditions, func(c corev1.NodeCondition) bool {
 		return slices.ContainsFunc(want.Conditions, func(w corev1.NodeCondition) bool { return w.Type == c.Type })

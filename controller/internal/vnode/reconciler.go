@@ -169,7 +169,8 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 		Clock:   opts.Clock, Logger: opts.Logger,
 	})
 	r.journal = &journal{
-		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale, logger: opts.Logger,
+		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale,
+		logger: opts.Logger,
 		acting: r.ownLease.Acting, read: r.tryRecord, renew: r.Enqueue,
 		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},

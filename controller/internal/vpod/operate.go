@@ -112,7 +112,8 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	}
 	if _, exists := b.Module(m.Name, m.Version); exists {
 		return b, errcode.New(errcode.ArkletUninstallBizFailed,
-			"base %q reported that %s was uninstalled, but still lists it", p.registry.DisplayName(b.Identity), m.Identity())
+			"base %q reported that %s was uninstalled, but still lists it", p.registry.DisplayName(b.Identity),
+			m.Identity())
 	}
 	p.opts.Logger.Debug("uninstalled a module", "base", b.Identity, "biz", m.Identity())
 	return b, nil
@@ -264,7 +265,8 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
 	}
-	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(), p.registry.DisplayName(b.Identity),
+	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(),
+		p.registry.DisplayName(b.Identity),
 		message)
 	if as(code) == code { // arklet and the controller share the code, for example DiskFull
 		return err

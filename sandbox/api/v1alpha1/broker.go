@@ -43,7 +43,8 @@ func ParseBrokerURL(text string) (BrokerAddress, error) {
 				"$KOUPSANDBOX_BROKER_PASSWORD")
 	}
 	if !known || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return BrokerAddress{}, errors.New("must be mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS, without a path or a query")
+		return BrokerAddress{},
+			errors.New("must be mqtt://HOST:PORT, or mqtts://HOST:PORT for TLS, without a path or a query")
 	}
 	port := scheme.port
 	if p := u.Port(); p != "" {
@@ -89,14 +90,16 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 			"is not the user name %q of spec.broker.url; remove one of them", at.Username)
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
-		v.add(field.Required(path.Child("username"), "passwordFile requires a user name; set it, or remove passwordFile"))
+		v.add(field.Required(path.Child("username"),
+			"passwordFile requires a user name; set it, or remove passwordFile"))
 	}
 	if (b.CertFile == "") != (b.KeyFile == "") {
 		v.invalid(path.Child("certFile"), b.CertFile, "must be set together with keyFile; set both or neither")
 	}
 	for _, name := range given(&Broker{CAFile: b.CAFile, CertFile: b.CertFile}) {
 		if !at.TLS {
-			v.forbid(path.Child(name), "requires a broker with TLS; use mqtts:// in spec.broker.url, or remove this field")
+			v.forbid(path.Child(name),
+				"requires a broker with TLS; use mqtts:// in spec.broker.url, or remove this field")
 		}
 	}
 }

@@ -170,7 +170,8 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	for _, name := range sorted(needs.Env) {
 		if _, has := c.Env[name]; !has {
 			errs = append(errs,
-				fmt.Errorf("the scenario needs the variable %s of the module controller, but the sandbox runs a command whose "+
+				fmt.Errorf("the scenario needs the variable %s of the module controller, but the sandbox runs a "+
+					"command whose "+
 					"spec.controller.env does not have it; "+
 					"add it there if this command reads it", name))
 		}
@@ -190,7 +191,8 @@ func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 		v.add(field.Required(broker.Child("url"), noBrokerHere))
 	case err == nil && at.TLS && s.Broker.CAFile == "":
 		v.add(field.Required(broker.Child("caFile"),
-			"controllers in an existing cluster trust only the CA certificate in this file; set it to the CA of the broker"))
+			"controllers in an existing cluster trust only the CA certificate in this file; set it to the "+
+				"CA of the broker"))
 	}
 }
 

@@ -33,7 +33,8 @@ func checkType(file string, t metav1.TypeMeta, kind string, problems strictyaml.
 		return problems
 	}
 	return strictyaml.Problems{
-		{Source: file, Line: 1, Detail: "the file has no type; begin it with apiVersion: " + APIVersion + " and kind: " + kind}}
+		{Source: file, Line: 1,
+			Detail: "the file has no type; begin it with apiVersion: " + APIVersion + " and kind: " + kind}}
 }
 
 // DecodeScenario parses a scenario file strictly, like Decode. A string that is one expression, ${{ … }}, is valid for

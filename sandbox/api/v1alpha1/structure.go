@@ -222,7 +222,8 @@ var checks = map[string]func(text string) string{
 		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value; "+LabelValue)
 	},
 	"nodeLabel": func(text string) string {
-		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value for the Node; "+LabelValue)
+		return unless(len(validation.IsValidLabelValue(text)) == 0,
+			"is not a valid label value for the Node; "+LabelValue)
 	},
 	"identifier": func(text string) string {
 		return unless(identifier.MatchString(text),

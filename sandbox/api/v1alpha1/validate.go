@@ -89,7 +89,8 @@ func (v *validator) pods(s *Spec, bases *field.Path) {
 			"requires the provider kind or existing, whose nodes run Pods")
 	case s.Provider == ProviderExisting && s.Bases.Image == "":
 		v.add(field.Required(bases.Child("image"),
-			"the nodes of an existing cluster pull the image of bases; build it with make image-fakebase, push it to a "+
+			"the nodes of an existing cluster pull the image of bases; build it with make "+
+				"image-fakebase, push it to a "+
 				"registry that they can reach, and set its name"))
 	}
 	if s.Bases.AgentImage != "" && s.Provider == ProviderKind {

@@ -143,7 +143,8 @@ func (c *check) refused(code byte) error {
 			return fmt.Errorf("the broker %s requires a user name; set --broker-username, and the password with "+
 				"--broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD", c.URL)
 		}
-		return fmt.Errorf("the broker %s rejected the user %q; check the user name and the password (--broker-username, "+
+		return fmt.Errorf("the broker %s rejected the user %q; check the user name and the password "+
+			"(--broker-username, "+
 			"--broker-password-file or $KOUPSANDBOX_BROKER_PASSWORD)", c.URL, c.Username)
 	}
 	reason := map[byte]string{

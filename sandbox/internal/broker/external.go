@@ -132,11 +132,14 @@ func (e *External) explain(err error) error {
 	case errors.As(err, &notTLS):
 		advice = "the port does not use TLS: use mqtt:// in spec.broker.url, or the TLS port"
 	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert
-		advice = "the broker rejected the TLS connection: if it requires a client certificate, set spec.broker.certFile and keyFile"
+		advice = "the broker rejected the TLS connection: if it requires a client certificate, set " +
+			"spec.broker.certFile and keyFile"
 	case e.tls != nil && endedEarly(err):
-		advice = "the broker closed the connection in the TLS handshake: if the port does not use TLS, use mqtt:// in spec.broker.url"
+		advice = "the broker closed the connection in the TLS handshake: if the port does not use TLS, use mqtt:// " +
+			"in spec.broker.url"
 	case endedEarly(err):
-		advice = "the broker closed the connection without a response: if the port uses TLS, use mqtts:// in spec.broker.url"
+		advice = "the broker closed the connection without a response: if the port uses TLS, use mqtts:// in " +
+			"spec.broker.url"
 	}
 	return fmt.Errorf("the broker %s is unreachable (%w); %s", e.URL, err, advice)
 }

@@ -97,7 +97,8 @@ func TestInMemoryAuthentication(t *testing.T) {
 		{"unknown user", login{"koupleless@@@b1", "root", good.Base}, nil, 5},
 		{"persistent session", base(b, "b1"), func(pk *packets.Packet) { pk.Connect.Clean = false }, 1},
 		{"will", base(b, "b1"), func(pk *packets.Packet) {
-			pk.Connect.WillFlag, pk.Connect.WillTopic, pk.Connect.WillPayload = true, "koupleless_dev/b1/base/heart", []byte("x")
+			pk.Connect.WillFlag, pk.Connect.WillTopic, pk.Connect.WillPayload = true, "koupleless_dev/b1/base/heart",
+				[]byte("x")
 		}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

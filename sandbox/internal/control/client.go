@@ -146,8 +146,8 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Eve
 	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
 
-// StartTraffic starts a stream of requests with a name that is unique in the group. The stream ends with StopTraffic, or
-// with the group.
+// StartTraffic starts a stream of requests with a name that is unique in the group. The stream ends with StopTraffic,
+// or with the group.
 func (c *Client) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
 	_, err := MethodStartTraffic.Call(ctx, &c.rpc, StartTrafficRequest{group, s})
 	return err

@@ -54,7 +54,8 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 		switch {
 		case !ok || caller.err != nil:
 			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
-				"the user of the calling process is unknown (%v); connect to the Unix socket of the daemon", caller.err))
+				"the user of the calling process is unknown (%v); connect to the Unix socket of the daemon",
+				caller.err))
 		case !trusted(caller.uid, owner):
 			rpc.WriteError(w, rpc.Errorf(http.StatusForbidden,
 				"the sandbox belongs to user %d, and you are user %d; create your own sandbox", owner, caller.uid))

@@ -24,7 +24,8 @@ import (
 const (
 	// otherUser is a user ID other than that of the tests and of root.
 	otherUser = 54321
-	// callEnv is the variable with a socket. If it is set, the test binary calls the daemon there and prints the result.
+	// callEnv is the variable with a socket. If it is set, the test binary calls the daemon there and prints the
+	// result.
 	callEnv = "CONTROL_TEST_SOCKET"
 	// listenEnv is the variable with a socket on which the test binary listens instead of running tests.
 	listenEnv = "CONTROL_TEST_LISTEN"
@@ -59,7 +60,8 @@ func call(ctx context.Context, socket string) string {
 	return "the sandbox " + status.Name
 }
 
-// serve serves an API with the method Status. It returns the path of the socket, which is in a world-readable directory.
+// serve serves an API with the method Status. It returns the path of the socket, which is in a world-readable
+// directory.
 func serve(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "koup-") // short, because the path of a socket is limited
@@ -98,8 +100,8 @@ func asUser(t *testing.T, dir string, uid uint32) *exec.Cmd {
 	return cmd
 }
 
-// Only the user of the daemon is served. Another user cannot open the socket. If the permissions of the socket allow it,
-// the server rejects the user.
+// Only the user of the daemon is served. Another user cannot open the socket. If the permissions of the socket allow
+// it, the server rejects the user.
 func TestServerRejectsOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can call as another user: make test-root")

@@ -145,8 +145,8 @@ type UpResult struct {
 // AddRequest adds bases.
 type AddRequest struct {
 	Count int `json:"count"`
-	// Group of the bases, a DNS label. Default: they are the sandbox's own and have its settings; Set, Spec and Seed must
-	// be empty.
+	// Group of the bases, a DNS label. Default: they are the sandbox's own and have its settings; Set, Spec and Seed
+	// must be empty.
 	Group string `json:"group,omitempty"`
 	// Set within the group, a DNS label. Default: the name of Spec.
 	Set string `json:"set,omitempty"`

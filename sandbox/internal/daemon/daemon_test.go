@@ -538,7 +538,7 @@ func TestExternalBroker(t *testing.T) {
 	b.eventually(func() error {
 		status, err := b.Status(t.Context(), false)
 		if err == nil && (external.Stats().Clients != 0 || !slices.Contains(status.Problems,
-			"broker is exited: the way to "+status.Broker.URL+" is cut; the broker itself is not touched")) {
+			"broker is exited: the connection to "+status.Broker.URL+" is cut; the broker itself is not affected")) {
 			err = fmt.Errorf("%d clients; problems %q", external.Stats().Clients, status.Problems)
 		}
 		return err

@@ -42,7 +42,7 @@ func TestResolveLocation(t *testing.T) {
 		"default":     {host: "172.18.0.1", program: program, want: v1alpha1.LocationCluster},
 		"unreachable": {program: program, want: v1alpha1.LocationHost, note: "cannot reach each other"},
 		"binary of another system": {host: "172.18.0.1", program: "topology_test.go", want: v1alpha1.LocationHost,
-			note: "it is no program for Linux"},
+			note: "it is not a Linux binary"},
 		"host configured": {given: v1alpha1.LocationHost, host: "172.18.0.1", program: program,
 			want: v1alpha1.LocationHost},
 		// fails later, with advice

@@ -27,7 +27,8 @@ var ErrNoEngine = errors.New("no container engine")
 var (
 	ErrNotInstalled = errors.New("is not installed")
 	ErrNotRunning   = errors.New("is installed, but not running")
-	ErrNotAllowed   = errors.New("is running, but you have no permission to use it (join its group, or use rootless mode)")
+	ErrNotAllowed   = errors.New(
+		"is running, but you have no permission to use it (join its group, or use rootless mode)")
 )
 
 // Engine is a container engine. Its methods use only Command, and may be called concurrently.
@@ -127,7 +128,8 @@ func ask(ctx context.Context, info any, command string) error {
 		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s does not answer within %s", command, askTime)
-	case err != nil && !json.Valid([]byte(text)): // docker prints the properties of the client even if its server is down
+		// docker prints the properties of the client even if its server is down
+	case err != nil && !json.Valid([]byte(text)):
 		return refusal(command, err.Error())
 	}
 	if err := json.Unmarshal([]byte(text), info); err != nil {

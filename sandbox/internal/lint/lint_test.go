@@ -140,7 +140,8 @@ spec:
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(lint.Finding{}, "Message", "Fix")); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	check.ContainsWords(t, got[0].Message, "biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
+	check.ContainsWords(t, got[0].Message,
+		"biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
 }
 
 // TestRules checks that the rules are complete, and sorted for the binary search.

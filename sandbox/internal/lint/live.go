@@ -60,7 +60,8 @@ func (l *linter) live(w *workload) {
 	case err != nil:
 		l.find("live-unready", &w.object, "", msgLiveUnreadable, args{"error": err}).Level = Error
 	case existing.Ready || existing.Young:
-	case !found || nowhere.Reason != cmp.Or(existing.Because, existing.Reason): // otherwise live-nowhere has reported it
+		// otherwise live-nowhere has reported it
+	case !found || nowhere.Reason != cmp.Or(existing.Because, existing.Reason):
 		l.explained("live-unready", w, "", msgLiveUnready, existing)
 	}
 }

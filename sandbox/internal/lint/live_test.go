@@ -101,16 +101,19 @@ func TestLive(t *testing.T) {
 		"an operator that does not exist": {
 			manifest("biz2", "base.koupleless.io/name: base", strings.Replace(dev, "value: dev", "operator: exists", 1),
 				"1Mi"), nil, []string{"shape"}},
-		"existing Pods of the workload are replaced": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"), nil, nil},
+		"existing Pods of the workload are replaced": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"),
+			nil, nil},
 		"Pods of another namespace remain": {manifest("biz1", "base.koupleless.io/name: base", dev, "90Mi"),
 			func(l *lint.Live) { l.Namespace = "other" }, []string{"live-nowhere"}},
-		"existing object is not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"), is(unready, nil),
+		"existing object is not Ready": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+			is(unready, nil),
 			[]string{"1 warning live-unready broken; fix"}},
 		"scheduler refuses Pods of the existing object": {manifest("biz2",
 			"base.koupleless.io/name: base", dev, "1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.TopologySpread,
 				Cause: "the Pod would break a constraint", Advice: "add a base"}, nil), []string{"live-unready"}},
-		"scheduler has not tried Pods of the existing object": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
+		"scheduler has not tried Pods of the existing object": {manifest("biz2", "base.koupleless.io/name: base", dev,
+			"1Mi"),
 			is(why.Answer{Reason: why.PodNotReady, Because: why.NotScheduledYet, Cause: "the scheduler has not tried"},
 				nil), []string{"live-unready"}},
 		"existing object is young": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
@@ -123,7 +126,8 @@ func TestLive(t *testing.T) {
 			is(why.Answer{Reason: why.RolloutStuck, Because: why.WrongBaseName, Cause: "no base is named \"bsae\""},
 				nil), []string{"live-nowhere"}},
 		"existing object cannot be read": {manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi"),
-			is(why.Answer{}, errors.New("no permission")), []string{"1 error live-unready permission; koupsandbox why"}},
+			is(why.Answer{}, errors.New("no permission")),
+			[]string{"1 error live-unready permission; koupsandbox why"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := cluster()

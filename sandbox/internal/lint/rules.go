@@ -51,7 +51,8 @@ var rules = []rule{
 	{"affinity-missing", Warning, "A module selects its bases",
 		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not " +
 			"be able to run the module. The module release document\nrequires the affinity.",
-		text("select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity or nodeSelector",
+		text("select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity "+
+			"or nodeSelector",
 			"用 nodeAffinity 或 nodeSelector 按 base.koupleless.io/name 和 base.koupleless.io/version 选择基座")},
 	{"anti-affinity-other", Warning, "An anti-affinity that spreads a workload selects the Pods of the workload",
 		"An anti-affinity keeps Pods away from the Pods that its selector matches. If it does\nnot match the Pods " +

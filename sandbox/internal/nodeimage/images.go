@@ -25,7 +25,8 @@ func (b *builder) images(ctx context.Context) (pauseImage, archive string, err e
 	names := strings.Fields(text)
 	i := slices.IndexFunc(names, func(name string) bool { return program(name) == pause })
 	if i < 0 {
-		return "", "", fmt.Errorf("kubeadm requires no pause image, only %s; update the builder", strings.Join(names, ", "))
+		return "", "", fmt.Errorf("kubeadm requires no pause image, only %s; update the builder",
+			strings.Join(names, ", "))
 	}
 	proxyfs, err := b.proxyRootfs(ctx)
 	if err != nil {

@@ -98,7 +98,9 @@ func TestProblems(t *testing.T) {
 		"inner: &a {inner: *a}":                           {1, "", strictyaml.TooLarge, "100"},
 		"object: {\"${{ x }}\": 1}":                       {},
 		"list: &a [x]\nobject: {l: *a}\nany: *a":          {},
-		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\nany: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]": {1, "", strictyaml.TooLarge, "200000"},
+		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" +
+			"c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
+			"any: [" + strings.Repeat("*d,", 19) + "*d]": {1, "", strictyaml.TooLarge, "200000"},
 	} {
 		_, problems := strictyaml.Decode("f", []byte(text), &thing{})
 		want.check(t, text, problems)

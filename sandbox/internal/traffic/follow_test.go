@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// After each expired watch, objects are listed again after the same delay. Added, changed and removed objects are reported.
+// After each expired watch, objects are listed again after the same delay. Added, changed and removed objects are
+// reported.
 func TestMaintainStoreRelistsAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tooOld = 10
@@ -51,7 +52,8 @@ func TestMaintainStoreRelistsAndReportsChanges(t *testing.T) {
 		if took := time.Since(began); lists != tooOld+1 || took != tooOld*relistDelay {
 			t.Errorf("%d lists in %s", lists, took)
 		}
-		// An object in two lists is reported once for the first list, and twice for the second: as old and as new object.
+		// An object in two lists is reported once for the first list, and twice for the second: as old and as new
+		// object.
 		want := map[string]int{"stays": 1 + 2*tooOld, "of-1": 2, "of-11": 1, "added": 3}
 		for name, times := range want {
 			if reported[name] != times {

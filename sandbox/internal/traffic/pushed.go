@@ -50,7 +50,8 @@ func (p *pushedTargets) pick(draw func(n int) int) (Target, error) {
 	if draw == nil {
 		draw = rand.IntN
 	}
-	return all[p.lastEndpoint.choose(len(all), func(i int) string { return all[i].IP }, p.targetSet.Affinity, time.Now(), draw)],
+	return all[p.lastEndpoint.choose(len(all), func(i int) string { return all[i].IP }, p.targetSet.Affinity,
+			time.Now(), draw)],
 		nil
 }
 
@@ -62,7 +63,8 @@ type lastEndpoint struct {
 
 // choose returns one of n endpoints: the last one within the affinity time, and otherwise the one that draw
 // selects.
-func (s *lastEndpoint) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time, draw func(n int) int) int {
+func (s *lastEndpoint) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time,
+	draw func(n int) int) int {
 	if affinity <= 0 {
 		return draw(n)
 	}

@@ -169,7 +169,8 @@ func failureRecord(ctx context.Context, t Target, err error) Record {
 		o.Result, o.Error = Reset, errorReset
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		strings.HasSuffix(err.Error(), "server closed idle connection"):
-		// The last text is of net/http, for a connection that ended while the request was written. It has no exported error.
+		// The last text is of net/http, for a connection that ended while the request was written. It has no exported
+		// error.
 		o.Result, o.Error = Reset, errorCutOff
 	default:
 		o.Result, o.Error = Other, err.Error()

@@ -58,7 +58,8 @@ func IsScenario(text []byte) bool {
 	if found := kindLine.FindSubmatch(text); found != nil {
 		kind = string(found[1])
 	}
-	return kind != v1alpha1.Kind && (groupLine.Match(text) || plain.DidYouMean(kind, []string{v1alpha1.ScenarioKind}) != "")
+	return kind != v1alpha1.Kind &&
+		(groupLine.Match(text) || plain.DidYouMean(kind, []string{v1alpha1.ScenarioKind}) != "")
 }
 
 func (s *Scenario) problem(path, detail string) Problem {

@@ -336,7 +336,8 @@ func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 		return nil, nil
 	case crt == "" || key == "":
 		return nil, errors.New(
-			"HTTP_TUNNEL_TLS_CERT or HTTP_TUNNEL_TLS_KEY is empty; set both or none, and both if HTTP_TUNNEL_CLIENT_CA " +
+			"HTTP_TUNNEL_TLS_CERT or HTTP_TUNNEL_TLS_KEY is empty; set both or none, and both if " +
+				"HTTP_TUNNEL_CLIENT_CA " +
 				"is set")
 	}
 	template := &tls.Config{MinVersion: tls.VersionTLS12}

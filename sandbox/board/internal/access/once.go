@@ -35,7 +35,8 @@ func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.token)) != 1 {
-		return "", denied("this address was already used, or belongs to another board; open the address that the board " +
+		return "", denied("this address was already used, or belongs to another board; open the address " +
+			"that the board " +
 			"has printed last")
 	}
 	o.renew()

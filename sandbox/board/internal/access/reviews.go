@@ -89,7 +89,8 @@ func (r *Reviews) ask(ctx context.Context, token string) review {
 			return review{err: fmt.Errorf("reviewing the permissions of %s: %w", u.Username, err)}
 		}
 		if !answer.Status.Allowed {
-			return review{err: denied("%s has no permission to list %s in all namespaces, which the board requires", u.Username,
+			return review{err: denied("%s has no permission to list %s in all namespaces, which the board requires",
+				u.Username,
 				what.Resource)}
 		}
 	}

@@ -87,7 +87,8 @@ func bundle(dir string) (map[string][]byte, error) {
 	})
 }
 
-// reportScript returns the script of the report page. Identifiers are not minified, because the report's tests use them.
+// reportScript returns the script of the report page. Identifiers are not minified, because the report's tests use
+// them.
 func reportScript(dir string) ([]byte, error) {
 	files, err := build(dir, api.BuildOptions{
 		EntryPointsAdvanced: []api.EntryPoint{{InputPath: "web/src/report/main.ts", OutputPath: "page"}},

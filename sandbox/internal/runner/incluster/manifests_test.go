@@ -177,7 +177,8 @@ func TestBuildImageRequiresStaticBinary(t *testing.T) {
 	}
 	script := filepath.Join(dir, "script")
 	check.Must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755))
-	for path, want := range map[string]string{script: "it is no program for Linux", dynamic: "it needs libraries",
+	for path, want := range map[string]string{script: "it is not a Linux binary",
+		dynamic:                    "it requires shared libraries",
 		filepath.Join(dir, "none"): "no such file"} {
 		if _, err := BuildImage(path, dir); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "--controller host") {

@@ -132,7 +132,8 @@ func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
 	rate := 1000
 	s := traffic.Spec{Namespace: "shop", Total: 20, Address: address}
-	s.Name, s.Service, s.Module, s.Rate, s.Timeout = name, "stock", "biz1", &rate, &metav1.Duration{Duration: time.Minute}
+	s.Name, s.Service, s.Module, s.Rate, s.Timeout = name, "stock", "biz1", &rate, &metav1.Duration{
+		Duration: time.Minute}
 	for _, c := range change {
 		c(&s)
 	}

@@ -236,7 +236,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 		var err error
 		fresh, err = ask(ctx, s, summaries, group)
 		if err != nil {
-			r.o.Logger.Warn("reading the summaries of streams from the traffic agent failed", "group", group, "err", err)
+			r.o.Logger.Warn("reading the summaries of streams from the traffic agent failed", "group", group, "err",
+				err)
 		}
 	}
 	r.mu.Lock()

@@ -9,12 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var clusterScoped = strings.Fields(
-	`Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io ClusterRoleBinding.rbac.authorization.k8s.io
-	PriorityClass.scheduling.k8s.io StorageClass.storage.k8s.io CSIDriver.storage.k8s.io IngressClass.networking.k8s.io RuntimeClass.node.k8s.io
-	CustomResourceDefinition.apiextensions.k8s.io APIService.apiregistration.k8s.io CertificateSigningRequest.certificates.k8s.io
-	MutatingWebhookConfiguration.admissionregistration.k8s.io ValidatingWebhookConfiguration.admissionregistration.k8s.io
-	ValidatingAdmissionPolicy.admissionregistration.k8s.io ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io`)
+var clusterScoped = strings.Fields(`
+	Namespace Node PersistentVolume ClusterRole.rbac.authorization.k8s.io
+	ClusterRoleBinding.rbac.authorization.k8s.io PriorityClass.scheduling.k8s.io StorageClass.storage.k8s.io
+	CSIDriver.storage.k8s.io IngressClass.networking.k8s.io RuntimeClass.node.k8s.io
+	CustomResourceDefinition.apiextensions.k8s.io APIService.apiregistration.k8s.io
+	CertificateSigningRequest.certificates.k8s.io MutatingWebhookConfiguration.admissionregistration.k8s.io
+	ValidatingWebhookConfiguration.admissionregistration.k8s.io
+	ValidatingAdmissionPolicy.admissionregistration.k8s.io
+	ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io
+`)
 
 // ClusterScoped reports whether a built-in kind is cluster-scoped. It does not use the API.
 func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }

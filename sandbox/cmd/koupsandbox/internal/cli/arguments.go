@@ -103,7 +103,8 @@ func unknownCommand(commands []*cli.Command, parent, word string) error {
 			names = append(names, c.Names()...)
 		}
 	}
-	return usageError{fmt.Errorf("unknown command %q%s", strings.TrimSpace(parent+" "+word), plain.DidYouMean(word, names))}
+	return usageError{fmt.Errorf("unknown command %q%s", strings.TrimSpace(parent+" "+word),
+		plain.DidYouMean(word, names))}
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {

@@ -246,7 +246,8 @@ func TestDoctorReportsMissingBinaries(t *testing.T) {
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
 		t.Errorf("doctor created files: %v, %v", left, err)
 	}
-	for _, want := range []string{"✗ binary koup-controlplane", "→ put it in the directory of koupsandbox", "✓ state directory",
+	for _, want := range []string{"✗ binary koup-controlplane", "→ put it in the directory of koupsandbox",
+		"✓ state directory",
 		"✓ open files"} {
 		if !strings.Contains(r.Out, want) {
 			t.Errorf("doctor does not print %q:\n%s", want, r.Out)

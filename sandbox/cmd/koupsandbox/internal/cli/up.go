@@ -53,7 +53,8 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 		return err
 	}
 	foreground, start := c.Bool("foreground"), time.Now()
-	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, KeepBases: keepBases, DownOnClose: foreground})
+	up, err := s.startSandbox(c,
+		sandbox.Options{Home: home, Config: config, KeepBases: keepBases, DownOnClose: foreground})
 	if err != nil {
 		return err
 	}

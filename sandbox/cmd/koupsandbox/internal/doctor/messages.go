@@ -29,12 +29,15 @@ var (
 	msgNotFound = text("not found", "未找到")
 	fixNotFound = text("put it in the directory of koupsandbox, or set KOUPSANDBOX_BIN to its directory",
 		"放到 koupsandbox 所在的目录，或把 KOUPSANDBOX_BIN 设为它所在的目录")
-	msgProviders  = text("{embedded} is available; {existing} requires --context", "{embedded} 可用；{existing} 需要 --context")
+	msgProviders = text("{embedded} is available; {existing} requires --context",
+		"{embedded} 可用；{existing} 需要 --context")
 	msgNoEmbedded = text("{embedded} requires {binary}", "{embedded} 需要 {binary}")
 	fixNoEmbedded = text("install it, or use --provider existing with --context",
 		"安装它，或使用 --provider existing 和 --context")
-	msgNoEngine  = text("not required; the provider {kind} is not available: {error}", "不是必需的；provider {kind} 不可用：{error}")
-	msgEngine    = text("the provider {kind} is available with the node image {image}", "provider {kind} 可用，节点镜像为 {image}")
+	msgNoEngine = text("not required; the provider {kind} is not available: {error}",
+		"不是必需的；provider {kind} 不可用：{error}")
+	msgEngine = text("the provider {kind} is available with the node image {image}",
+		"provider {kind} 可用，节点镜像为 {image}")
 	fixDirectory = text("choose a writable directory with --home or KOUPSANDBOX_HOME",
 		"用 --home 或 KOUPSANDBOX_HOME 选择可写的目录")
 	fixDisk = text("free {minimum} on the disk of the state directory, or choose another directory with --home",

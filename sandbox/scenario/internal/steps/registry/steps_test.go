@@ -69,7 +69,8 @@ func TestExecutors(t *testing.T) {
 
 func TestAssertResource(t *testing.T) {
 	r := newRig(t)
-	r.mustTimeOut(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`, "ConfigMap c never existed")
+	r.mustTimeOut(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`,
+		"ConfigMap c never existed")
 	r.create(configMaps, configMap)
 	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
 		"ConfigMap c ")
@@ -179,7 +180,8 @@ func TestWait(t *testing.T) {
 	r.update(deployments, d+`1}}`)
 	r.mustPass(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d",
 		kube.Progress{Reason: kube.Complete, Kind: "Deployment", Want: 1}.String())
-	r.mustTimeOut(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d: 1 not deleted yet, for example d")
+	r.mustTimeOut(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
+		"Deployment d: 1 not deleted yet, for example d")
 	r.mustFail(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: e}}`, "Deployment e")
 	r.mustPass(`delete: {apiVersion: apps/v1, kind: Deployment, name: d}`, "Deployment d")
 	r.mustPass(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
@@ -320,7 +322,8 @@ func TestFaultsOnConnections(t *testing.T) {
 	r.wantCalls("set api late delay on [] 2", "set mqtt held hold on [run-x-base-1 run-x-base-2] 0",
 		"clear  [late] of []", "clear api [] of []", "clear mqtt [] of []", "repair run-x")
 	fired := func(target v1alpha1.FaultTarget, base, id string) events.Event {
-		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id, Change: events.FaultTriggered}}
+		return events.Event{Fault: &events.FaultEvent{Target: target, Base: base, ID: id,
+			Change: events.FaultTriggered}}
 	}
 	_, err := r.Faults([]events.Event{fired("mqtt", "", "late"), fired("mqtt", "base-2", "held")})
 	wantError(t, err, "late (delay)", "target api", "mayNotFire: true")
@@ -357,7 +360,8 @@ func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	r.mustPass(`fault: {set: {target: base, bases: [base-1], fault: {kind: webRefuse}}}`,
 		"webRefuse-2 (webRefuse) on base-1")
 	fired := func(base, id string) events.Event {
-		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id, Change: events.FaultTriggered}}
+		return events.Event{Fault: &events.FaultEvent{Target: "base", Base: base, ID: id,
+			Change: events.FaultTriggered}}
 	}
 	set := fired("base-1", "mine")
 	set.Fault.Change = events.FaultSet
