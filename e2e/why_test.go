@@ -242,9 +242,10 @@ var whyCases = []whyCase{
 				LabelSelector: &metav1.LabelSelector{}}}
 	}, want: why.TopologySpread, causeTexts: []string{"example.com/rack", "missing required label"}},
 	{name: "Pod affinity", pod: func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+		p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{
 			{TopologyKey: corev1.LabelHostname,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}
 	}, want: why.PodAffinity},
 	{name: "missing claim", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{

@@ -192,10 +192,11 @@ func TestInstallAndUninstall(t *testing.T) {
 			want := map[string]string{
 				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "",
 				"lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
-				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "not ours",
+				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "foreign",
 				"share/bash-completion/": "", "share/bash-completion/completions/": "", "share/zsh/": "",
 				"share/zsh/site-functions/": "", "share/fish/": "", "share/fish/vendor_completions.d/": "",
-				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\nDIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
+				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\n" +
+					"DIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
 					"DIR/share/fish\nDIR/share/fish/vendor_completions.d\n",
 				"bin/koupsandbox":                                  "-> /lib/koupsandbox/koupsandbox",
 				"share/man/man1/koupsandbox.1":                     "-> /lib/koupsandbox/man/man1/koupsandbox.1",

@@ -38,7 +38,8 @@ if [ "$1" = kube-apiserver ]; then
 		*) set -- "$@" "$flag" ;;
 		esac
 	done
-	set -- "$@" --audit-policy-file="$here/policy.yaml" --audit-log-path="$here/$(basename "$PWD").$$.log" --audit-log-maxsize=%[4]d --audit-log-maxbackup=1
+	set -- "$@" --audit-policy-file="$here/policy.yaml" \
+		--audit-log-path="$here/$(basename "$PWD").$$.log" --audit-log-maxsize=%[4]d --audit-log-maxbackup=1
 fi
 exec %[2]q "$@"
 `
