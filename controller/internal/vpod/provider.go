@@ -299,7 +299,8 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 		for _, name := range changed {
 			workers[slotKey{e.identity, name}] = true
 		}
-		if !known && pod.DeletionTimestamp != nil {
+		// Also for a known Pod: Serve may have added it, from an older cache, since podChanged looked it up.
+		if pod.DeletionTimestamp != nil {
 			p.startDeletion(pod)
 		}
 	}
