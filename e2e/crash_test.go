@@ -30,8 +30,8 @@ func spec(durable bool) v1alpha1.Spec {
 	return v1alpha1.Spec{Durable: durable, Bases: v1alpha1.Bases{Count: &count}}
 }
 
-// ownBox returns a sandbox that only this test uses and that is not running. When the test ends, ownBox stops the sandbox and
-// fails the test if files or processes remain.
+// ownBox returns a sandbox that only this test uses and that is not running. When the test ends, ownBox stops the
+// sandbox and fails the test if files or processes remain.
 func ownBox(t *testing.T) *box.Box {
 	t.Helper()
 	b, err := box.New("own")
@@ -86,7 +86,8 @@ func waitDeployed(t *testing.T, b *box.Box) {
 		}
 		for i := range pods.Items {
 			if p := &pods.Items[i]; !module.IsReady(p) || !installed[p.Status.PodIP] {
-				return fmt.Errorf("Pod %s is %s, deletionTimestamp %v; bases with the module: %v", p.Name, p.Status.Phase,
+				return fmt.Errorf("Pod %s is %s, deletionTimestamp %v; bases with the module: %v", p.Name,
+					p.Status.Phase,
 					p.DeletionTimestamp, installed)
 			}
 		}
@@ -97,11 +98,11 @@ func waitDeployed(t *testing.T, b *box.Box) {
 	})
 }
 
-// checkRemoved returns an error if the directory of a sandbox exists, or a process whose working directory or command line
-// is in this directory.
+// checkRemoved returns an error if the directory of a sandbox exists, or a process whose working directory or command
+// line is in this directory.
 func checkRemoved(ctx context.Context, b *box.Box) error {
-	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the directory %s still exists (%w)", b.Folder(), err)
+	if _, err := os.Stat(b.Dir()); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the directory %s still exists (%w)", b.Dir(), err)
 	}
 	all, err := process.ProcessesWithContext(ctx)
 	if err != nil {
@@ -111,7 +112,7 @@ func checkRemoved(ctx context.Context, b *box.Box) error {
 		command, _ := p.CmdlineWithContext(ctx) // a process that has ended has none
 		directory, _ := p.CwdWithContext(ctx)
 		if int(p.Pid) != os.Getpid() &&
-			(strings.Contains(command, b.Folder()) || strings.HasPrefix(directory, b.Folder())) {
+			(strings.Contains(command, b.Dir()) || strings.HasPrefix(directory, b.Dir())) {
 			return fmt.Errorf("process %d still runs: %s", p.Pid, command)
 		}
 	}
@@ -149,8 +150,8 @@ func waitProblem(t *testing.T, b *box.Box, problem string) {
 
 const daemonNotRunning = "its daemon is not running"
 
-// After a crash of a component or of the daemon of a durable sandbox, up restarts it, and the cluster has its objects. A
-// failed up in between does not delete them.
+// After a crash of a component or of the daemon of a durable sandbox, up restarts it, and the cluster has its objects.
+// A failed up in between does not delete them.
 func TestCrashes(t *testing.T) {
 	b := ownBox(t)
 	must(t, b.Up(t.Context(), spec(true)))
@@ -173,7 +174,7 @@ func TestCrashes(t *testing.T) {
 	must(t, err)
 	r, err := b.Run(t.Context(), "up", "--config", file)
 	must(t, err)
-	if want := b.Folder(); r.Status != 1 || !strings.Contains(r.Err, want) {
+	if want := b.Dir(); r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("up without a broker: exit status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
 	waitProblem(t, b, daemonNotRunning)
@@ -286,8 +287,8 @@ func checkBroker(ctx context.Context, b *box.Box, want string) error {
 	return fmt.Errorf("the broker is not %s: %+v", want, status.Components)
 }
 
-// After a run is killed, the components of a sandbox that was already running are restored, and a sandbox that the run has
-// created is removed.
+// After a run is killed, the components of a sandbox that was already running are restored, and a sandbox that the run
+// has created is removed.
 func TestKilledRun(t *testing.T) {
 	t.Run("killed in a running sandbox", func(t *testing.T) {
 		cmd := runEndless(t, shared)

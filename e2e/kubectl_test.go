@@ -23,8 +23,8 @@ import (
 // deployment is the name of the Deployment in the sample.
 const deployment = "test-module-deployment"
 
-// Row is a command in the table of docs/en/reference/kubectl.md. A command with the verdict "refused" prints Sentence; if Waits
-// is true, it then runs until Ctrl-C.
+// Row is a command in the table of docs/en/reference/kubectl.md. A command with the verdict "refused" prints Sentence;
+// if Waits is true, it then runs until Ctrl-C.
 type Row struct {
 	Command, Verdict, Sentence string
 	Waits                      bool
@@ -51,8 +51,8 @@ func rows(t *testing.T, language string) (list []Row) {
 	return list
 }
 
-// outputs has the text that each command prints. If after is set, kubectl with these arguments prints the text in later some
-// time after the command.
+// outputs has the text that each command prints. If after is set, kubectl with these arguments prints the text in later
+// some time after the command.
 var outputs = map[string]struct {
 	text  string
 	after []string
@@ -221,7 +221,7 @@ func cordonOtherNodes(t *testing.T) {
 func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Dir = shared.Home // kubectl cp writes there
-	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(shared.Folder(), "kubeconfig"),
+	cmd.Env = append(cmd.Environ(), "KUBECONFIG="+filepath.Join(shared.Dir(), "kubeconfig"),
 		"KUBE_EDITOR=sed -i s/0.0.1-SNAPSHOT/0.0.2/g")
 	return cmd
 }
@@ -229,7 +229,7 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 // runKubectl runs kubectl, and returns its exit status and output.
 func runKubectl(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, check.Patience)
+	ctx, cancel := context.WithTimeout(ctx, check.Timeout)
 	defer cancel()
 	cmd := kubectl(ctx, args...)
 	text, err := cmd.CombinedOutput()
@@ -239,14 +239,14 @@ func runKubectl(ctx context.Context, t *testing.T, args ...string) (status int, 
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// requireRefused runs a command, and fails the test unless the command prints the sentence of the row and fails. If r.Waits is
-// true, it stops the command after the sentence.
+// requireRefused runs a command, and fails the test unless the command prints the sentence of the row and fails. If
+// r.Waits is true, it stops the command after the sentence.
 func requireRefused(t *testing.T, args []string, r Row) {
 	t.Helper()
 	if r.Sentence == "" {
 		t.Fatal("the row of the page has no sentence in backticks")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), check.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), check.Timeout)
 	defer cancel()
 	w := &sentenceWriter{sentence: r.Sentence, found: func() {}}
 	if r.Waits {
@@ -278,9 +278,9 @@ func (w *sentenceWriter) Write(p []byte) (int, error) {
 // koupsandbox works as a kubectl plugin if it is in the PATH as kubectl-koupsandbox.
 func TestPlugin(t *testing.T) {
 	folder := t.TempDir()
-	program, err := filepath.Abs(filepath.Join(shared.Bin, "koupsandbox"))
+	binary, err := filepath.Abs(filepath.Join(shared.Bin, "koupsandbox"))
 	must(t, err)
-	must(t, os.Symlink(program, filepath.Join(folder, "kubectl-koupsandbox")))
+	must(t, os.Symlink(binary, filepath.Join(folder, "kubectl-koupsandbox")))
 	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for command, want := range map[string]string{
 		"koupsandbox why node/base-1":             "✓",

@@ -37,7 +37,8 @@ func TestOwnController(t *testing.T) {
 	}
 	s.Bases = v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}
 	must(t, b.Up(t.Context(), s))
-	must(t, b.Must(t.Context(), "scenario", "run", "--selector", "conformance,name in ("+strings.Join(conformance, ",")+")",
+	must(t, b.Must(t.Context(), "scenario", "run", "--selector",
+		"conformance,name in ("+strings.Join(conformance, ",")+")",
 		"--parallel", "4",
 		filepath.Join("..", "scenarios")))
 }

@@ -50,8 +50,8 @@ func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 	return &scene{ctx: t.Context(), t: t, name: name}
 }
 
-// forSubtest returns a copy of the scene for a subtest. If withBase is true, it first waits until the Node of the base is
-// Ready.
+// forSubtest returns a copy of the scene for a subtest. If withBase is true, it first waits until the Node of the base
+// is Ready.
 func (s *scene) forSubtest(t *testing.T, withBase bool) *scene {
 	t.Helper()
 	in := &scene{ctx: t.Context(), t: t, name: s.name}
@@ -147,7 +147,7 @@ func (s *scene) waitReason(target string, want why.Reason, texts ...string) (las
 		return nil
 	}
 	// The interval is longer than that of check.Soon, because an answer takes many requests.
-	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Patience, true,
+	err := wait.PollUntilContextTimeout(s.ctx, 200*time.Millisecond, check.Timeout, true,
 		func(ctx context.Context) (bool, error) {
 			if err := checkAnswer(ctx); ctx.Err() == nil {
 				problem = err
@@ -215,8 +215,8 @@ func probe(port int) *corev1.Probe {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
 }
 
-// whyCases depend on texts or timing of the controller, the scheduler or kube-controller-manager, and do not affect each
-// other. The unit tests of package why cover all other reasons.
+// whyCases depend on texts or timing of the controller, the scheduler or kube-controller-manager, and do not affect
+// each other. The unit tests of package why cover all other reasons.
 var whyCases = []whyCase{
 	// The Pod has no Node.
 	{name: "misspelt base name", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
@@ -242,9 +242,10 @@ var whyCases = []whyCase{
 				LabelSelector: &metav1.LabelSelector{}}}
 	}, want: why.TopologySpread, causeTexts: []string{"example.com/rack", "missing required label"}},
 	{name: "Pod affinity", pod: func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+		p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{
 			{TopologyKey: corev1.LabelHostname,
-				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}}}
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}}}
 	}, want: why.PodAffinity},
 	{name: "missing claim", pod: func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{
@@ -312,11 +313,13 @@ var whyCases = []whyCase{
 		must(s.t, err)
 	}, want: why.ReplacingSameVersion},
 	{name: "module fails to start", create: func(s *scene) {
-		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.failCommand("installBiz", fault.CodeInstallBizUserError,
+			"java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
 	}, want: why.ModuleBroken, causeTexts: []string{"no bean of that name", "HOST"}},
 	{name: "repeated install failures", create: func(s *scene) {
-		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.failCommand("installBiz", fault.CodeInstallBizUserError,
+			"java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
 	}, want: why.InstallRetrying, because: why.ModuleBroken, causeTexts: []string{"no bean of that name"}},
 	{name: "metaspace is full", create: func(s *scene) {
@@ -354,7 +357,8 @@ var whyCases = []whyCase{
 	{name: "stuck rollout", create: func(s *scene) {
 		s.deployment(1, nil)
 		s.waitReason("deployment/x", why.WorkloadReady)
-		s.failCommand("installBiz", fault.CodeInstallBizUserError, "java.lang.IllegalStateException: no bean of that name")
+		s.failCommand("installBiz", fault.CodeInstallBizUserError,
+			"java.lang.IllegalStateException: no bean of that name")
 		s.update(func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0] = module.Container("biz", "2.0.0")
 			d.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
@@ -376,7 +380,8 @@ var whyCases = []whyCase{
 		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
 	}, target: "daemonset/x", want: why.PodsRefused, causeTexts: []string{"nobody"}},
 	{name: "peer Deployment without bases", withoutBase: true, create: func(s *scene) { s.deployment(1, peer) },
-		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName, causeTexts: []string{`"SCENE"`}},
+		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName,
+		causeTexts: []string{`"SCENE"`}},
 	{name: "corrected StatefulSet with a failed Pod", create: func(s *scene) {
 		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx,
 			module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})

@@ -72,7 +72,7 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// up brings up a sandbox, which is removed after the benchmark.
+// up creates a sandbox, which is removed after the benchmark.
 func up(b *testing.B, bases int) *sandbox {
 	b.Helper()
 	b.ReportMetric(0, "ns/op") // the benchmark measures its steps, not the whole
@@ -124,7 +124,7 @@ func (s *sandbox) watchPods() {
 	s.pods = informer.GetStore()
 }
 
-// count returns the number of Pods, and the number of Ready ones of a version that are not being deleted.
+// count returns the number of all Pods, and the number of Ready Pods of a version that are not being deleted.
 func (s *sandbox) count(version string) (all, ready int) {
 	for _, object := range s.pods.List() {
 		all++
@@ -210,8 +210,8 @@ func (s *sandbox) requireModules(version string, n int) {
 	}
 }
 
-// unreadySince returns the number of Nodes that are or were not Ready since a time. A Node is not Ready if its
-// Lease expires, too.
+// unreadySince returns the number of Nodes that have not been Ready at some time since start. A Node also becomes not
+// Ready if its Lease expires.
 func (s *sandbox) unreadySince(start time.Time) int {
 	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(s.B, err)
@@ -226,7 +226,7 @@ func (s *sandbox) unreadySince(start time.Time) int {
 	return n
 }
 
-// usage is what happened during a step.
+// usage has the resources used and the writes sent during a step.
 type usage struct {
 	*testing.B
 	time time.Duration
@@ -237,7 +237,7 @@ type usage struct {
 	controllerWrites, allWrites, podWrites float64
 }
 
-// measure returns what was used during a step.
+// measure runs a step, and returns the usage during the step.
 func (s *sandbox) measure(step func()) usage {
 	before := s.usage()
 	start := time.Now()
@@ -280,7 +280,7 @@ func isWrite(verb string) bool {
 	return slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, verb)
 }
 
-// isUpkeep reports whether a resource is written independently of changes, or only reports them.
+// isUpkeep reports whether a resource is excluded from podWrites: it is written periodically, or only reports changes.
 func isUpkeep(resource string) bool {
 	return slices.Contains([]string{"leases", "events", "subjectaccessreviews", "selfsubjectaccessreviews",
 		"tokenreviews"}, resource)

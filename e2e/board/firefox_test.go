@@ -31,9 +31,9 @@ type firefox struct {
 // newFirefox starts headless Firefox with a temporary profile.
 func newFirefox(t *testing.T) *firefox {
 	t.Helper()
-	program, err := exec.LookPath("firefox-esr")
+	binary, err := exec.LookPath("firefox-esr")
 	if err != nil {
-		program, err = exec.LookPath("firefox")
+		binary, err = exec.LookPath("firefox")
 	}
 	if err != nil {
 		t.Skip("*** THE WEB UI IS NOT TESTED IN FIREFOX: install it, for example Debian's package firefox-esr ***")
@@ -41,7 +41,7 @@ func newFirefox(t *testing.T) *firefox {
 	profile := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(profile, "user.js"), []byte(`user_pref("app.update.enabled", false);`),
 		0o600))
-	cmd := exec.Command(program, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0",
+	cmd := exec.Command(binary, "--headless", "--no-remote", "--profile", profile, "--remote-debugging-port=0",
 		"about:blank")
 	cmd.Env = append(cmd.Environ(), "TZ=UTC", "HOME="+profile, "MOZ_CRASHREPORTER_DISABLE=1")
 	stderr, err := cmd.StderrPipe()

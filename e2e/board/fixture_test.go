@@ -222,7 +222,8 @@ func (p *page) observe(event any) {
 	}
 }
 
-// requireNoErrors fails the test if the page had an error, violated the content security policy, or sent a request to another server.
+// requireNoErrors fails the test if the page had an error, violated the content security policy, or sent a request to
+// another server.
 func (p *page) requireNoErrors(f *fixture) {
 	p.t.Helper()
 	p.mu.Lock()

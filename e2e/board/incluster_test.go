@@ -85,8 +85,8 @@ func kindOf(method string, u *url.URL) string {
 	return path.Join(group, resource) + " " + verb
 }
 
-// The manifests can be applied. With exactly their permissions, the board shows all objects, and it uses every permission.
-// The arguments of the container are valid.
+// The manifests can be applied. With exactly their permissions, the board shows all objects, and it uses every
+// permission. The arguments of the container are valid.
 func inCluster(t *testing.T, r *liveBoard) {
 	kubectl := func(words ...string) {
 		t.Helper()

@@ -79,18 +79,20 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 		"stock:2.0.0 active switch from old biz: stock:1.0.0", "stock:1.0.0 stopped", "stock:1.0.0 gone",
 	}
 	for _, base := range []string{"base-1", "base-2"} {
-		check.Eventually(t.Context(), t, pageTime, "the old version is uninstalled from "+base, func(context.Context) error {
-			if diff := cmp.Diff(want, changes(base)); diff != "" {
-				return fmt.Errorf("changes of %s (-want +got):\n%s", base, diff)
-			}
-			return nil
-		})
+		check.Eventually(t.Context(), t, pageTime, "the old version is uninstalled from "+base,
+			func(context.Context) error {
+				if diff := cmp.Diff(want, changes(base)); diff != "" {
+					return fmt.Errorf("changes of %s (-want +got):\n%s", base, diff)
+				}
+				return nil
+			})
 	}
 	r.screenshot("real-release")
 	r.show("view=traffic&sel=stream:/shoppers")
 	message := r.runAction("Stop the traffic", nil)
 	var sent, lost int
-	if _, err := fmt.Sscanf(message, "shoppers was stopped: %d requests, %d lost", &sent, &lost); err != nil || sent < 50 ||
+	if _, err := fmt.Sscanf(message, "shoppers was stopped: %d requests, %d lost", &sent, &lost); err != nil ||
+		sent < 50 ||
 		lost != 0 {
 		t.Errorf("message %q; want at least 50 requests and 0 lost", message)
 	}
@@ -165,11 +167,13 @@ func cordon(t *testing.T, r *liveBoard) {
 		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
 	}
 	r.show("sel=base:base-1")
-	if message := r.runAction("Cordon", nil); !strings.HasPrefix(message, "Pods are no longer scheduled on vnode.") || !isCordoned() {
+	if message := r.runAction("Cordon", nil); !strings.HasPrefix(message, "Pods are no longer scheduled on vnode.") ||
+		!isCordoned() {
 		t.Errorf("message %q; a Node is unschedulable: %t", message, isCordoned())
 	}
 	r.wait(`document.querySelector(".panel dl").innerText.includes("cordoned")`)
-	if message := r.runAction("Uncordon", nil); !strings.HasPrefix(message, "Pods can be scheduled on vnode.") || isCordoned() {
+	if message := r.runAction("Uncordon", nil); !strings.HasPrefix(message, "Pods can be scheduled on vnode.") ||
+		isCordoned() {
 		t.Errorf("message %q; a Node is unschedulable: %t", message, isCordoned())
 	}
 }
@@ -179,7 +183,7 @@ func runScenario(t *testing.T, r *liveBoard) {
 	r.show("view=components")
 	r.requireAction("Run a scenario", map[string]string{"scenario": "looks"}, "looks was started")
 	r.show("view=log&kinds=step")
-	r.wait(mainContains("its base runs"))
+	r.wait(mainContains("the base is running"))
 	r.wait(`/looks-\w+\s+passed/.test(document.querySelector("main").innerText)`)
 	if get[bool](r.page, `document.querySelector("main").innerText.includes("00:00:00.000")`) {
 		t.Error("a step has no timestamp")

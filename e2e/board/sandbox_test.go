@@ -101,8 +101,8 @@ func (r *liveBoard) requireAction(button string, values map[string]string, want 
 	}
 }
 
-// The web UI of a real sandbox shows the bases, answers why, performs actions and follows a release. It rejects requests
-// without the token.
+// The web UI of a real sandbox shows the bases, answers why, performs actions and follows a release. It rejects
+// requests without the token.
 func TestBoardOfRunningSandbox(t *testing.T) {
 	address, b := startBoard(t)
 	root, _, _ := strings.Cut(address, "/#")

@@ -25,14 +25,14 @@ spec:
     - {count: 1}
   steps:
     - traffic: {start: {via: bases, module: stock}}
-    - sleep: {for: 500ms, reason: that requests are lost}
+    - sleep: {for: 500ms, reason: time to lose requests}
     - traffic: {stop: {}}
 `
 
-// reports are the files of a directory of reports.
+// reports has the names of the files in a report directory.
 var reports = []string{"junit.xml", "report.html", "report.json", "summary.md"}
 
-// workspace returns a repository with the example, and with a scenario that fails.
+// workspace creates a directory with the example repository and a scenario that fails.
 func workspace(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -42,7 +42,8 @@ func workspace(t *testing.T) string {
 	return folder
 }
 
-func names(t *testing.T, folder string) []string {
+// fileNames returns the names of the files in a directory.
+func fileNames(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
 	must(t, err)
@@ -58,18 +59,18 @@ func names(t *testing.T, folder string) []string {
 type job struct {
 	t               *testing.T
 	workspace, temp string
-	env             []string // inputs
+	env             []string // inputs of the action
 	log             bytes.Buffer
 	mu              sync.Mutex
 	cmd             *exec.Cmd
-	// killAt is a text. The step that prints it is killed.
+	// killAt is a text. A step that prints this text is killed.
 	killAt string
 }
 
 func newJob(t *testing.T, workspace string, env ...string) *job {
 	t.Helper()
 	j := &job{t: t, workspace: workspace, temp: shortFolder(t), env: env}
-	t.Cleanup(func() { nothingIsUp(t, j.home()) })
+	t.Cleanup(func() { requireNoSandbox(t, j.home()) })
 	return j
 }
 
@@ -90,7 +91,7 @@ func (j *job) step(name string) bool {
 	}
 	err = j.cmd.Run()
 	if strings.Contains(j.log.String(), "inconclusive: ") {
-		j.t.Skipf("the action is not checked: this machine is too slow for its scenario:\n%s", j.log.String())
+		j.t.Skipf("this machine is too slow for the scenario of the action:\n%s", j.log.String())
 	}
 	return err == nil
 }
@@ -107,7 +108,7 @@ func (j *job) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// file returns what steps have written to a file of the runner.
+// file returns the content of a file of the runner, for example GITHUB_OUTPUT.
 func (j *job) file(name string) string {
 	text, err := os.ReadFile(filepath.Join(j.temp, name))
 	must(j.t, err)
@@ -123,20 +124,20 @@ func TestAction(t *testing.T) {
 		t.Fatalf("the action failed:\n%s", j.log.String())
 	}
 	if strings.Contains(j.log.String(), "::error") {
-		t.Errorf("a passed run has an annotation:\n%s", j.log.String())
+		t.Errorf("an annotation for a passed run:\n%s", j.log.String())
 	}
 
 	j.env = append(inputs, "SCENARIOS=my own/lossy.yaml\nscenarios/release.yaml")
 	if !j.step("install") || j.step("run") || !j.step("down") { // with the cached archive
-		t.Errorf("the action passes although a scenario has failed:\n%s", j.log.String())
+		t.Errorf("the action did not fail with a failed scenario:\n%s", j.log.String())
 	}
-	if diff := cmp.Diff(reports, names(t, filepath.Join(folder, "out"))); diff != "" {
+	if diff := cmp.Diff(reports, fileNames(t, filepath.Join(folder, "out"))); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 	downloads := release.downloads()
 	slices.Sort(downloads)
 	if diff := cmp.Diff([]string{"checksums.txt", "checksums.txt", archiveName()}, downloads); diff != "" {
-		t.Errorf("downloads, the second with a cache (-want +got):\n%s", diff)
+		t.Errorf("downloads of two installs, the second with the cached archive (-want +got):\n%s", diff)
 	}
 	if got := j.file("GITHUB_OUTPUT"); !strings.HasSuffix(got, "report=out\n") {
 		t.Errorf("outputs:\n%s", got)
@@ -153,7 +154,7 @@ func TestAction(t *testing.T) {
 	if annotation := regexp.MustCompile(
 		`(?m)^::error file=my own/lossy\.yaml,(line=\d+,)?title=lossy failed::.* lost`); !annotation.MatchString(
 		j.log.String()) {
-		t.Errorf("the file has no annotation:\n%s", j.log.String())
+		t.Errorf("no annotation for the failed scenario:\n%s", j.log.String())
 	}
 
 	must(t, os.WriteFile(filepath.Join(folder, "x.yaml"), []byte(strings.Replace(lossy, "count: 1", "count: many", 1)),
@@ -161,12 +162,12 @@ func TestAction(t *testing.T) {
 	j.env = append(inputs, "SCENARIOS=x.yaml")
 	const want = `(?m)^::error file=x.yaml,line=7,title=scenario::spec.bases\[0\].count: must be a whole number, but is "many"$`
 	if j.step("run") || !regexp.MustCompile(want).MatchString(j.log.String()) {
-		t.Errorf("a mistake in a scenario has no annotation %s:\n%s", want, j.log.String())
+		t.Errorf("no annotation %s for an invalid scenario:\n%s", want, j.log.String())
 	}
 }
 
-// Without scenarios the sandbox stays up for the next steps of the job.
-func TestActionBringsASandboxUp(t *testing.T) {
+// Without scenarios, the action starts a sandbox for the next steps of the job.
+func TestActionStartsSandbox(t *testing.T) {
 	j := newJob(t, t.TempDir(), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "BASES=2")
 	if !j.step("install") || !j.step("up") {
 		t.Fatalf("the action failed:\n%s", j.log.String())
@@ -193,24 +194,25 @@ func TestActionBringsASandboxUp(t *testing.T) {
 }
 
 // The step down removes the sandbox of a run that was killed.
-func TestActionThatIsCutOff(t *testing.T) {
+func TestKilledAction(t *testing.T) {
 	j := newJob(t, workspace(t), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror,
 		"SCENARIOS=scenarios", "REPORT=out")
 	j.killAt = "✓ Starting kube-apiserver"
 	if !j.step("install") || j.step("run") || j.killAt != "" {
-		t.Fatalf("the run was not cut off:\n%s", j.log.String())
+		t.Fatalf("the step run was not killed:\n%s", j.log.String())
 	}
 	if !j.step("down") {
 		t.Errorf("down failed:\n%s", j.log.String())
 	}
 }
 
-func TestScriptIsClean(t *testing.T) {
-	program, err := exec.LookPath("shellcheck")
+// shellcheck reports no problems in ci/action.sh.
+func TestShellcheck(t *testing.T) {
+	binary, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Skip("*** ci/action.sh IS NOT CHECKED: install shellcheck ***")
 	}
-	if out, err := exec.CommandContext(t.Context(), program,
+	if out, err := exec.CommandContext(t.Context(), binary,
 		filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

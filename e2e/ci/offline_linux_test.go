@@ -15,20 +15,20 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-// A sandbox needs no network except loopback.
+// A sandbox works without a network except loopback.
 func TestOffline(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("*** NOTHING PROVES THAT NO NETWORK IS NEEDED: an empty network namespace takes root ***")
+		t.Skip("*** OFFLINE USE IS NOT TESTED: a network namespace needs root ***")
 	}
 	bin, err := box.FindBinaries(root)
 	must(t, err)
 	b := &box.Box{Bin: bin, Home: shortFolder(t), Name: "offline"}
 	defer func() { must(t, b.Down(t.Context())) }()
 	emptyNetwork(t)
-	// No subtests: only this goroutine has that network.
+	// No subtests, because only this goroutine is in the network namespace.
 	for _, tc := range []struct {
 		args []string
-		want string // of the output
+		want string // regular expression for the output
 	}{
 		{[]string{"up", "--bases", "2"}, `(?m)^Sandbox "offline" is up after `},
 		{[]string{"status"}, `(?m)^kube-apiserver +running`},
@@ -39,7 +39,8 @@ func TestOffline(t *testing.T) {
 		result, err := b.Run(t.Context(), tc.args...)
 		must(t, err)
 		if result.Status != 0 || !regexp.MustCompile(tc.want).MatchString(result.Out) {
-			t.Errorf("koupsandbox %s ends with status %d; want %s in\n%s%s", strings.Join(tc.args, " "), result.Status,
+			t.Errorf("koupsandbox %s: exit status %d; want 0 and %s in\n%s%s", strings.Join(tc.args, " "),
+				result.Status,
 				tc.want, result.Out, result.Err)
 		}
 	}

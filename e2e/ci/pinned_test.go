@@ -25,7 +25,8 @@ var (
 	pinned = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 )
 
-// Files name external images by digest, and external actions by commit, with the release in a comment. A tag can change.
+// All files pin external images by digest, and external actions by commit with the release in a comment, because tags
+// can change.
 func TestImagesAndActionsArePinned(t *testing.T) {
 	images, actions := 0, map[string]string{}
 	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -50,12 +51,12 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			if !strings.Contains(line, "image:") && !strings.Contains(line, "container:") &&
 				!strings.Contains(line, "FROM ") && !strings.Contains(line, " pull ") {
-				continue // the expression is slow
+				continue // the regular expression is slow
 			}
 			for _, m := range named.FindAllStringSubmatch(line, -1) {
 				images++
 				if image := m[1] + m[2] + m[3]; !byDigest.MatchString(image) && !allowed.MatchString(image) {
-					t.Errorf("%s names the image %s: name it by its digest, or build it", path, image)
+					t.Errorf("%s: image %s has no digest; add the digest, or build the image", path, image)
 				}
 			}
 		}
@@ -69,7 +70,8 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(used, "@")
 			if other := actions[name]; !pinned.MatchString(used) || other != "" && other != used {
-				t.Errorf("%s uses %s: name its commit, its release in a comment, and the same as other files (%s)",
+				t.Errorf("%s: action %s must have a commit, the release in a comment, and the same version as in "+
+					"other files (%s)",
 					path, used, other)
 			}
 			actions[name] = used
@@ -77,9 +79,9 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 		return nil
 	}))
 	if images < 2 || len(actions) < 5 {
-		t.Errorf("only %d images and %d actions were found", images, len(actions))
+		t.Errorf("found %d images and %d actions, want at least 2 and 5", images, len(actions))
 	}
 	if !byDigest.MatchString(defaults.Image) {
-		t.Errorf("kind creates nodes of %s, which has no digest", defaults.Image)
+		t.Errorf("the default node image of kind, %s, has no digest", defaults.Image)
 	}
 }

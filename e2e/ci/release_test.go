@@ -23,23 +23,23 @@ import (
 
 const (
 	root = "../.."
-	// version of the release that is served.
+	// version is the version of the served release.
 	version = "v9.8.7"
-	// allowHTTP and skipAttestation let install.sh install a release of the test's own server.
+	// allowHTTP and skipAttestation make install.sh accept a release from the server of the test.
 	allowHTTP       = "KOUPSANDBOX_ALLOW_HTTP=1"
 	skipAttestation = "KOUPSANDBOX_SKIP_ATTESTATION=1"
 )
 
 var must = check.Must
 
-// archive returns a release with the binaries in bin. It is not compressed, because that would take most of the time of
-// the tests.
+// archive returns the archive of a release with the binaries in bin. It is not compressed, because compression would
+// take most of the time of the tests.
 var archive = sync.OnceValues(func() ([]byte, error) {
 	bin, err := box.FindBinaries(root)
 	if err != nil {
 		return nil, err
 	}
-	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Program, box.ControllerBinary,
+	packed, err := exec.Command("tar", "-C", bin, "-cf", "-", box.Binary, box.ControllerBinary,
 		sandbox.ControlPlaneBinary).Output()
 	if err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func archiveName() string {
 	return fmt.Sprintf("koupsandbox_%s_%s_%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 }
 
-// server serves the release at the URL mirror. asked has the names of the requested files.
+// server serves the release at the URL mirror, and records the names of the requested files.
 type server struct {
-	mirror string
-	mu     sync.Mutex
-	asked  []string
+	mirror    string
+	mu        sync.Mutex
+	requested []string
 }
 
 func serve(t *testing.T) *server {
@@ -80,13 +80,13 @@ func serve(t *testing.T) *server {
 	s := &server{}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := filepath.Base(r.URL.Path)
-		file, there := files[name]
-		if !there || r.URL.Path != "/releases/"+version+"/"+name {
+		file, found := files[name]
+		if !found || r.URL.Path != "/releases/"+version+"/"+name {
 			http.NotFound(w, r)
 			return
 		}
 		s.mu.Lock()
-		s.asked = append(s.asked, name)
+		s.requested = append(s.requested, name)
 		s.mu.Unlock()
 		_, _ = w.Write(file)
 	})
@@ -100,12 +100,12 @@ func serve(t *testing.T) *server {
 func (s *server) downloads() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.asked
-	s.asked = nil
+	list := s.requested
+	s.requested = nil
 	return list
 }
 
-// shortFolder returns a directory with a short path, as sockets need it.
+// shortFolder creates a directory whose path is short enough for sockets.
 func shortFolder(t *testing.T) string {
 	t.Helper()
 	path, err := os.MkdirTemp("", "koup-ci-")
@@ -114,8 +114,8 @@ func shortFolder(t *testing.T) string {
 	return path
 }
 
-// nothingIsUp fails the test if a sandbox is left in home, and takes it down.
-func nothingIsUp(t *testing.T, home string) {
+// requireNoSandbox fails the test if home has a sandbox, and removes it.
+func requireNoSandbox(t *testing.T, home string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	status, err := sandbox.Inspect(ctx, home, "koup", false)
@@ -123,7 +123,7 @@ func nothingIsUp(t *testing.T, home string) {
 		return
 	}
 	must(t, err)
-	t.Errorf("the sandbox is %s, and not gone", status.Phase)
+	t.Errorf("the sandbox was not removed; it is %s", status.Phase)
 	_, err = sandbox.Down(ctx, sandbox.DownOptions{Home: home, Name: "koup"})
 	must(t, err)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-// gitlab returns the script of the job in ci/gitlab.yml with its inputs, and the paths that GitLab keeps.
+// gitlab returns the script of the job in ci/gitlab.yml with its inputs, and the paths of its cache and artifacts.
 func gitlab(t *testing.T, mirror string) (script string, kept []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "ci", "gitlab.yml"))
@@ -46,7 +46,7 @@ func gitlab(t *testing.T, mirror string) (script string, kept []string) {
 		[]string{j.Cache.Paths[0] + archiveName(), j.Artifacts.Paths[0] + "report.html", j.Artifacts.Reports["junit"]}
 }
 
-// recipe returns the script of the documents.
+// recipe returns the script in docs/en/how-to/run-in-ci.md, and the paths of its cached archive and reports.
 func recipe(t *testing.T, mirror string) (script string, kept []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "en", "how-to", "run-in-ci.md"))
@@ -59,8 +59,8 @@ func recipe(t *testing.T, mirror string) (script string, kept []string) {
 		[]string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
 }
 
-// The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the cached
-// archive.
+// The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the
+// cached archive.
 func TestScripts(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, string) (string, []string){"GitLab": gitlab, "recipe": recipe} {
 		t.Run(name, func(t *testing.T) {
@@ -84,12 +84,12 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
+			requireNoSandbox(t, filepath.Join(home, ".koupsandbox"))
 		})
 	}
 }
 
-// make test passes in a repository that koupsandbox init has created.
+// make test succeeds in a repository that koupsandbox init has created.
 func TestInit(t *testing.T) {
 	bin, err := box.FindBinaries(root)
 	must(t, err)
@@ -102,5 +102,5 @@ func TestInit(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "3 passed in ") {
 		t.Errorf("make test: %v\n%s", err, out)
 	}
-	nothingIsUp(t, filepath.Join(home, ".koupsandbox"))
+	requireNoSandbox(t, filepath.Join(home, ".koupsandbox"))
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-const timeout = check.Patience
+const timeout = check.Timeout
 
 var eventually = check.Soon
 
@@ -79,8 +79,8 @@ type base struct {
 	events []fakebase.Event
 }
 
-// lastBase is the number of the last base, from which its unique address is derived. No client connects to the addresses of
-// MQTT bases. The addresses of other bases are in the loopback network.
+// lastBase is the number of the last base, from which its unique address is derived. No client connects to the
+// addresses of MQTT bases. The addresses of other bases are in the loopback network.
 var lastBase atomic.Uint32
 
 // nextAddress returns the last two bytes of an unused address.

@@ -35,7 +35,7 @@ var settings = map[string]string{
 
 // The fixtures of all tests. TestMain and bringUp set them.
 var (
-	programs     string // directory of the built binaries
+	binDir       string // directory of the built binaries
 	shared       *box.Box
 	config       *rest.Config
 	client       kubernetes.Interface
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 
 // bringUp starts a sandbox with one base. Tests start their own bases.
 func bringUp(ctx context.Context, b *box.Box) error {
-	shared, programs = b, b.Bin
+	shared, binDir = b, b.Bin
 	one := 1
 	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"},
 		Controller: v1alpha1.Controller{Env: settings}})
@@ -81,8 +81,8 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	return err
 }
 
-// checkPermissions returns an error if the API server has rejected a request of the controller, which has the permissions
-// of deploy.Objects.
+// checkPermissions returns an error if the API server has rejected a request of the controller, which has the
+// permissions of deploy.Objects.
 func checkPermissions() error {
 	log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 	if err != nil {

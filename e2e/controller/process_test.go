@@ -49,12 +49,12 @@ type process struct {
 	done    chan struct{}
 }
 
-// controllerCommand returns a command that runs the controller with only the given environment, and with the permissions of
-// deploy.Objects.
+// controllerCommand returns a command that runs the controller with only the given environment, and with the
+// permissions of deploy.Objects.
 func controllerCommand(env map[string]string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(programs, box.ControllerBinary))
+	cmd := exec.Command(filepath.Join(binDir, box.ControllerBinary))
 	cmd.Env = []string{
-		"KUBECONFIG=" + filepath.Join(shared.Folder(), "module-controller.kubeconfig"),
+		"KUBECONFIG=" + filepath.Join(shared.Dir(), "module-controller.kubeconfig"),
 		"METRICS_ADDR=", "HEALTH_ADDR=127.0.0.1:0",
 	}
 	for name, value := range env {

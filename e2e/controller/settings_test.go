@@ -32,7 +32,8 @@ func TestInvalidSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			status, lastLine := runInvalid(t, c.env)
-			if status != 1 || !strings.HasPrefix(lastLine, "module-controller: ") || !strings.Contains(lastLine, c.want) {
+			if status != 1 || !strings.HasPrefix(lastLine, "module-controller: ") ||
+				!strings.Contains(lastLine, c.want) {
 				t.Errorf("status %d and last line %q, want 1 and %s", status, lastLine, c.want)
 			}
 		})

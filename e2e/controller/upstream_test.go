@@ -22,16 +22,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// The bundled controller takes over the Node, the Pod and the installed module of ModuleController V2 (upstream) without
-// changing them, and clears its retained commands.
+// The bundled controller takes over the Node, the Pod and the installed module of ModuleController V2 (upstream)
+// without changing them, and clears its retained commands.
 func TestMigrationFromUpstream(t *testing.T) {
 	t.Parallel()
 	a, ns, name := newArea(t), namespace(t), uniqueName()
 	identity, spec := envconf.RandomName("b", 16), singleModule("kept", "1.0.0", name)
 	install := "koupleless_" + a.env + "/" + identity + "/installBiz"
 	payload := fmt.Sprintf(`{"bizName":"kept","bizVersion":"1.0.0","bizUrl":%q}`, spec.Spec.Containers[0].Image)
-	// The message is published before the base subscribes, because mochi-mqtt has a data race between a retained message
-	// and a subscription with a wildcard.
+	// The message is published before the base subscribes, because mochi-mqtt has a data race between a retained
+	// message and a subscription with a wildcard.
 	if token := connectMQTT(t, a, "existing").Publish(install, 1, true, payload); !token.WaitTimeout(10*time.Second) ||
 		token.Error() != nil {
 		t.Fatalf("publishing: %v", token.Error())
@@ -65,7 +65,8 @@ func TestMigrationFromUpstream(t *testing.T) {
 			return fmt.Errorf("subscribing: %w", token.Error())
 		}
 		defer lateClient.Unsubscribe(install)
-		if token := lateClient.Publish(install, 1, false, "marker"); !token.WaitTimeout(time.Second) || token.Error() != nil {
+		if token := lateClient.Publish(install, 1, false, "marker"); !token.WaitTimeout(time.Second) ||
+			token.Error() != nil {
 			return fmt.Errorf("publishing: %w", token.Error())
 		}
 		select {
@@ -80,9 +81,9 @@ func TestMigrationFromUpstream(t *testing.T) {
 	})
 }
 
-// The documented way back to ModuleController V2 (upstream) deletes the Leases of all Nodes in the environment by label,
-// and the Nodes that the bundled controller created. Modules stay installed. Pods on Nodes with upstream names keep
-// their Nodes.
+// The documented way back to ModuleController V2 (upstream) deletes the Leases of all Nodes in the environment by
+// label, and the Nodes that the bundled controller created. Modules stay installed. Pods on Nodes with upstream names
+// keep their Nodes.
 func TestMigrationBackToUpstream(t *testing.T) {
 	t.Parallel()
 	a, ns := newArea(t), namespace(t)

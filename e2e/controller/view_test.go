@@ -27,7 +27,8 @@ func TestModuleView(t *testing.T) {
 	ns, name := namespace(t), uniqueName()
 	host := "host-" + name
 	b := overMQTT(t, fakebase.Options{Name: name, HostName: host})
-	createPod(t, ns, "pair", template("pair", name, module.Container("left", "1.0.0"), module.Container("right", "3.1.4")))
+	createPod(t, ns, "pair", template("pair", name, module.Container("left", "1.0.0"),
+		module.Container("right", "3.1.4")))
 	bad := singleModule("bad", "1.0.0", name)
 	bad.Spec.Containers[0].Env = nil // without the variable of the version
 	createPod(t, ns, "bad", bad)

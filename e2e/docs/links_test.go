@@ -18,7 +18,7 @@ var (
 	heading = regexp.MustCompile(`^#{1,6} (.*)$`)
 )
 
-// Every relative link leads to a file and a heading that exist.
+// Every relative link refers to an existing file and heading.
 func TestLinks(t *testing.T) {
 	for _, p := range documents(t) {
 		for i, line := range p.prose() {
@@ -41,7 +41,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// prose returns the lines of a page, with empty lines for those of blocks.
+// prose returns the lines of a page, with the lines of blocks replaced by empty lines.
 func (p *page) prose() []string {
 	lines := slices.Clone(p.lines)
 	for _, b := range p.blocks {
@@ -52,7 +52,7 @@ func (p *page) prose() []string {
 	return lines
 }
 
-// anchors returns the anchors that GitHub makes of the headings.
+// anchors returns the anchors that GitHub creates for the headings of a page.
 func anchors(p *page) (list []string) {
 	for _, line := range p.prose() {
 		m := heading.FindStringSubmatch(line)
@@ -107,7 +107,7 @@ func TestChinese(t *testing.T) {
 	}
 }
 
-// Commands are in blocks ```console, which are executed or state why not.
+// Commands are in blocks of the kind console, and other blocks have a known kind.
 func TestBlocks(t *testing.T) {
 	kinds := []string{"console", "yaml", "text"}
 	for _, p := range documents(t) {
@@ -118,15 +118,15 @@ func TestBlocks(t *testing.T) {
 		for _, b := range p.blocks {
 			first, _, _ := strings.Cut(p.text(b), "\n")
 			if !slices.Contains(kinds, b.kind) {
-				t.Errorf("%s:%d: a block is one of %v, not %q", p.path, b.from, kinds, b.kind)
+				t.Errorf("%s:%d: the kind of a block must be one of %v, but is %q", p.path, b.from, kinds, b.kind)
 			} else if (b.kind == "console") != strings.HasPrefix(first, "$ ") {
-				t.Errorf("%s:%d: a block with commands is ```console, and begins with a command after \"$ \"", p.path,
+				t.Errorf("%s:%d: a block with commands must be of the kind console, and begin with \"$ \"", p.path,
 					b.from)
 			}
 		}
 		for i, line := range p.prose() {
 			if strings.HasPrefix(code.ReplaceAllString(line, ""), "    ") {
-				t.Errorf("%s:%d: an indented block; use a fence", p.path, i+1)
+				t.Errorf("%s:%d: indented block; use a fence", p.path, i+1)
 			}
 		}
 	}

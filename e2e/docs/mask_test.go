@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// masks replace text that differs from one execution to the next. They are applied in this order.
+// masks replace text that differs between executions. They are applied in this order.
 var masks = []struct {
 	what *regexp.Regexp
 	by   string
@@ -39,6 +39,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\s+`), " "},
 }
 
+// mask replaces variable text in a line.
 func mask(line string) string {
 	for _, m := range masks {
 		line = m.what.ReplaceAllString(line, m.by)
@@ -46,17 +47,17 @@ func mask(line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// anything is a line that stands for any number of lines.
-const anything = "…"
+// omitted is a line that stands for any number of lines.
+const omitted = "…"
 
-// same reports whether a command printed the lines of the page. If the page leaves out no lines, their order does not
-// matter: rows are sorted by random names.
-func same(page, printed []string) bool {
+// sameOutput reports whether a command printed the lines of the page, apart from masked text. If the page omits no
+// lines, their order is ignored, because rows can be sorted by random names.
+func sameOutput(page, printed []string) bool {
 	want, got := masked(page), masked(printed)
 	if matches(want, got) {
 		return true
 	}
-	if slices.Contains(want, anything) {
+	if slices.Contains(want, omitted) {
 		return false
 	}
 	slices.Sort(want)
@@ -72,39 +73,39 @@ func masked(lines []string) []string {
 	return list
 }
 
-// matches compares lines in their order.
+// matches reports whether got has the lines of want in their order. A line omitted in want matches any lines.
 func matches(want, got []string) bool {
 	switch {
 	case len(want) == 0:
 		return len(got) == 0
-	case want[0] == anything:
+	case want[0] == omitted:
 		return matches(want[1:], got) || len(got) > 0 && matches(want, got[1:])
 	}
 	return len(got) > 0 && want[0] == got[0] && matches(want[1:], got[1:])
 }
 
-func TestSame(t *testing.T) {
+func TestSameOutput(t *testing.T) {
 	for name, c := range map[string]struct {
 		page, printed string
 		same          bool
 	}{
-		"other times, identities and ports": {
+		"different times, identities and ports": {
 			"vnode.27273672-844c-4279-a064-9c84b2f5713e   Ready   2s\nbroker on 127.0.0.1:36969, after 5.3s",
 			"vnode.f2c4ccde-8274-4e2d-9fda-b53dddc1e3e5 Ready 1m12s\nbroker on 127.0.0.1:1, after 12s", true,
 		},
-		"another order": {"NAME\na-66f4f58444-j4lcp 1/1\na-66f4f58444-spxd2 0/1",
+		"different order": {"NAME\na-66f4f58444-j4lcp 1/1\na-66f4f58444-spxd2 0/1",
 			"NAME\na-66f4f58444-aaaaa 0/1\na-66f4f58444-bbbbb 1/1", true},
-		"lines left out":    {"…\nb\n…", "a\nb\nc", true},
-		"nothing left out":  {"…\nb\n…", "b", true},
-		"a line is missing": {"…\nb\n…", "a\nc", false},
-		"a request is lost": {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x 3.3s  9 requests, 1 lost", false},
-		"another state":     {"module-controller exited false 12377", "module-controller running true 12377", false},
-		"another version":   {"biz1:0.0.1 ACTIVATED", "biz1:0.0.2 ACTIVATED", false},
-		"another number":    {"base-1 198.18.0.1 true true 1 0", "base-1 198.18.0.1 true true 2 0", false},
+		"omitted lines":        {"…\nb\n…", "a\nb\nc", true},
+		"omission of no lines": {"…\nb\n…", "b", true},
+		"missing line":         {"…\nb\n…", "a\nc", false},
+		"lost request":         {"✓ x 3.3s  1,117 requests, 0 lost", "✓ x 3.3s  9 requests, 1 lost", false},
+		"different state":      {"module-controller exited false 12377", "module-controller running true 12377", false},
+		"different version":    {"biz1:0.0.1 ACTIVATED", "biz1:0.0.2 ACTIVATED", false},
+		"different number":     {"base-1 198.18.0.1 true true 1 0", "base-1 198.18.0.1 true true 2 0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := same(strings.Split(c.page, "\n"), strings.Split(c.printed, "\n")); got != c.same {
-				t.Errorf("same is %v, want %v", got, c.same)
+			if got := sameOutput(strings.Split(c.page, "\n"), strings.Split(c.printed, "\n")); got != c.same {
+				t.Errorf("sameOutput is %t, want %t", got, c.same)
 			}
 		})
 	}

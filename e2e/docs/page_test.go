@@ -23,13 +23,13 @@ var must = check.Must
 type page struct {
 	path   string // from the root of the repository
 	lines  []string
-	setup  []string // commands that come first, silently
+	setup  []string // commands that are executed first; their output is ignored
 	blocks []block
 }
 
 // block is one fenced block.
 type block struct {
-	from, to int    // index of the lines behind the opening fence, and of the closing one
+	from, to int    // indexes of the line after the opening fence, and of the closing fence
 	kind     string // console, yaml, text, ...
 	file     string // name of the file with this content
 	notRun   string // reason why its commands are not executed
@@ -39,7 +39,7 @@ type block struct {
 // command is a command of a block ```console.
 type command struct {
 	text     string
-	from, to int // the lines of the page that it prints
+	from, to int // indexes of its output on the page
 	exits    int
 }
 
@@ -71,7 +71,7 @@ func parsePage(path, text string) (*page, error) {
 		case open:
 		case m == nil:
 			if line != "" && (next != block{}) {
-				return nil, fmt.Errorf("%s:%d: a comment about a block stands in front of something else", path, i+1)
+				return nil, fmt.Errorf("%s:%d: a comment for a block is not followed by a block", path, i+1)
 			}
 		case m[1] == "setup":
 			p.setup = append(p.setup, m[2])
@@ -88,14 +88,14 @@ func parsePage(path, text string) (*page, error) {
 		}
 	}
 	if open {
-		return nil, fmt.Errorf("%s: a block has no end", path)
+		return nil, fmt.Errorf("%s: a block has no closing fence", path)
 	}
 	return p, nil
 }
 
 func (p *page) text(b block) string { return strings.Join(p.lines[b.from:b.to], "\n") }
 
-// commands of a block, with the lines that each prints.
+// commands returns the commands of a block, with the lines of their output.
 func (p *page) commands(b block) []command {
 	var list []command
 	for i := b.from; i < b.to; i++ {

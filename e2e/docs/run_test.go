@@ -19,29 +19,30 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into the pages")
+var update = flag.Bool("update", false, "write the output of the commands to the pages")
 
 const (
-	// atMost is the maximum time of a command.
-	atMost = 3 * time.Minute
-	// settle is how long a command that only looks is repeated, with a pause of again.
-	settle, again = 40 * time.Second, 300 * time.Millisecond
+	// commandTimeout is the maximum time of a command.
+	commandTimeout = 3 * time.Minute
+	// A read-only command is repeated for retryTime with pauses of retryInterval, until it prints the output of the
+	// page.
+	retryTime, retryInterval = 40 * time.Second, 300 * time.Millisecond
 )
 
-// looks matches commands that only look. They are repeated until they print what the page says.
-var looks = regexp.MustCompile(
+// readOnly matches read-only commands.
+var readOnly = regexp.MustCompile(
 	`^(kubectl (get|logs|exec) |koupsandbox (base list|fault list|status|logs|list|why)|curl |grep )`)
 
-// The commands of README.md and docs/en print what the pages say.
+// The commands of README.md and docs/en print the output that the pages show.
 func TestPages(t *testing.T) {
 	bin, err := box.FindBinaries(root)
 	must(t, err)
-	for _, program := range []string{"bash", "kubectl", "curl", "jq", "make"} {
-		if _, err := exec.LookPath(program); err != nil {
+	for _, binary := range []string{"bash", "kubectl", "curl", "jq", "make"} {
+		if _, err := exec.LookPath(binary); err != nil {
 			if os.Getenv("E2E_DOCS") == "required" {
-				t.Fatalf("the documents need %s: install it", program)
+				t.Fatalf("the commands of the documentation need %s; install it", binary)
 			}
-			t.Skipf("*** THE DOCUMENTS ARE NOT EXECUTED: install %s ***", program)
+			t.Skipf("*** THE DOCUMENTATION IS NOT TESTED: install %s ***", binary)
 		}
 	}
 	for _, p := range documents(t) {
@@ -55,20 +56,20 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// execute runs the commands of a page in a directory that looks like the repository, with its own home, and takes down
-// the sandboxes that they leave.
+// execute runs the commands of a page in a directory with the files of the repository, with its own home. It removes
+// the remaining sandboxes.
 func execute(t *testing.T, p *page, bin string) {
 	folder, err := os.MkdirTemp("", "koup-docs-") // the path of a socket must be short
 	must(t, err)
 	e := &execution{page: p, home: filepath.Join(folder, "home")}
 	t.Cleanup(func() {
-		takeDown(t, bin, e.home)
+		removeSandboxes(t, bin, e.home)
 		_ = os.RemoveAll(folder)
 	})
 	work := workFolder(t, folder, bin)
 	for _, b := range p.blocks {
 		if b.kind == "console" && b.notRun != "" {
-			t.Logf("%s:%d is not run: %s", p.path, b.from, b.notRun)
+			t.Logf("%s:%d: not executed: %s", p.path, b.from, b.notRun)
 		}
 		if b.file != "" {
 			must(t, os.WriteFile(filepath.Join(work, b.file), []byte(p.text(b)+"\n"), 0o600))
@@ -78,7 +79,7 @@ func execute(t *testing.T, p *page, bin string) {
 	must(t, err)
 	t.Cleanup(e.shell.close)
 	for _, command := range slices.Concat(p.setup, []string{
-		"make() { command make -s -o build \"$@\"; }", // make e2e has built the programs
+		"make() { command make -s -o build \"$@\"; }", // make e2e has built the binaries
 		"export KUBECONFIG=$(koupsandbox kubeconfig --path 2>/dev/null || true)",
 	}) {
 		if out, err := e.run(t.Context(), command, 0); err != nil {
@@ -111,7 +112,7 @@ func execute(t *testing.T, p *page, bin string) {
 	}
 }
 
-// execution is a page under execution.
+// execution is the execution of a page.
 type execution struct {
 	page  *page
 	shell *shell
@@ -119,33 +120,33 @@ type execution struct {
 }
 
 func (e *execution) run(ctx context.Context, command string, exits int) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	out, status, err := e.shell.run(ctx, command)
 	for i, line := range out {
 		out[i] = strings.TrimRight(strings.ReplaceAll(line, e.home, "/home/me"), " ")
 	}
 	if err == nil && status != exits {
-		err = fmt.Errorf("it ended with status %d, not %d", status, exits)
+		err = fmt.Errorf("exit status %d, want %d", status, exits)
 	}
 	return out, err
 }
 
-// errSlow is the error of a scenario that stayed inconclusive.
+// errSlow is the error of a scenario that was inconclusive three times.
 var errSlow = errors.New("the scenario was inconclusive three times, because this machine was too slow")
 
 // try executes a command. It repeats a read-only command until the output equals that of the page. It repeats an
 // inconclusive scenario twice, and then returns errSlow.
 func (e *execution) try(ctx context.Context, c command) (out []string, err error) {
 	want := trimmed(slices.Clone(e.page.lines[c.from:c.to]))
-	patience := settle
+	timeout := retryTime
 	if *update {
-		patience /= 4
+		timeout /= 4
 	}
 	slow := 0
-	for deadline := time.Now().Add(patience); ; time.Sleep(again) {
+	for deadline := time.Now().Add(timeout); ; time.Sleep(retryInterval) {
 		out, err = e.run(ctx, c.text, c.exits)
-		if err == nil && same(want, out) {
+		if err == nil && sameOutput(want, out) {
 			return out, nil
 		}
 		if ctx.Err() == nil &&
@@ -156,7 +157,7 @@ func (e *execution) try(ctx context.Context, c command) (out []string, err error
 			}
 			return out, errSlow
 		}
-		if !looks.MatchString(c.text) || time.Now().After(deadline) || ctx.Err() != nil {
+		if !readOnly.MatchString(c.text) || time.Now().After(deadline) || ctx.Err() != nil {
 			return out, errors.Join(err,
 				fmt.Errorf("output (-page +printed):\n%s\nunmasked:\n%s", cmp.Diff(masked(want), masked(out)),
 					strings.Join(out, "\n")))
@@ -182,7 +183,7 @@ func workFolder(t *testing.T, folder, bin string) string {
 	return work
 }
 
-// environment returns the environment of a reader without settings and without a container engine.
+// environment returns environment variables without settings of koupsandbox and without a container engine.
 func environment(home, bin string) []string {
 	return []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8",
@@ -190,8 +191,8 @@ func environment(home, bin string) []string {
 	}
 }
 
-// takeDown takes down every sandbox in a home.
-func takeDown(t *testing.T, bin, home string) {
+// removeSandboxes removes all sandboxes in a home.
+func removeSandboxes(t *testing.T, bin, home string) {
 	folders, _ := filepath.Glob(filepath.Join(home, ".koupsandbox", "*", "sandbox.yaml"))
 	for _, f := range folders {
 		b := &box.Box{Bin: bin, Home: filepath.Join(home, ".koupsandbox"), Name: filepath.Base(filepath.Dir(f))}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// shell is a bash that keeps variables and functions from command to command, as a reader's does.
+// shell is a bash process in which all commands of a page run, so that variables and functions are kept.
 type shell struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
@@ -25,7 +25,7 @@ type shell struct {
 func startShell(dir string, env []string) (*shell, error) {
 	s := &shell{cmd: exec.Command("bash", "--noprofile", "--norc"), lines: make(chan string, 1024)}
 	s.cmd.Dir, s.cmd.Env = dir, env
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that close ends what runs in the background
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that close also stops background jobs
 	var out io.Reader
 	var err error
 	s.in, err = s.cmd.StdinPipe()
@@ -49,24 +49,24 @@ func startShell(dir string, env []string) (*shell, error) {
 	return s, nil
 }
 
-// done is what the shell prints behind a command, with its exit status.
+// done precedes the exit status that the shell prints after each command.
 const done = "=====documented command ended====="
 
-// terminated is what bash says of a background job that was ended.
+// terminated matches the message of bash for a killed background job.
 var terminated = regexp.MustCompile(`^bash: line \d+: +\d+ (Terminated|Killed)`)
 
-// run executes a command and returns what it printed on both outputs, and its exit status.
+// run executes a command, and returns its standard output and standard error, and its exit status.
 func (s *shell) run(ctx context.Context, command string) (lines []string, status int, err error) {
 	if _, err := fmt.Fprintf(s.in, "{ %s\n} 2>&1 </dev/null\nprintf '\\n%s %%d\\n' $?\n", command, done); err != nil {
-		return nil, 0, fmt.Errorf("the shell has ended: %w", err)
+		return nil, 0, fmt.Errorf("the shell has exited: %w", err)
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			return lines, 0, fmt.Errorf("it did not end in time (%w)", ctx.Err())
+			return lines, 0, fmt.Errorf("the command timed out (%w)", ctx.Err())
 		case line, open := <-s.lines:
 			if !open {
-				return lines, 0, errors.New("the shell has ended")
+				return lines, 0, errors.New("the shell has exited")
 			}
 			if rest, found := strings.CutPrefix(line, done+" "); found {
 				status, err = strconv.Atoi(rest)
@@ -79,7 +79,7 @@ func (s *shell) run(ctx context.Context, command string) (lines []string, status
 	}
 }
 
-// trimmed leaves empty lines at the end out.
+// trimmed returns the lines without empty lines at the end.
 func trimmed(lines []string) []string {
 	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
 		lines = lines[:len(lines)-1]
@@ -87,13 +87,13 @@ func trimmed(lines []string) []string {
 	return lines
 }
 
-// close ends the shell and what it has started.
+// close stops the shell and all processes that it has started.
 func (s *shell) close() {
 	_ = s.in.Close()
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM)
 	end := time.AfterFunc(10*time.Second, func() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) })
 	defer end.Stop()
-	for range s.lines { // until it has ended
+	for range s.lines { // until the shell has exited
 	}
 	_ = s.cmd.Wait()
 }

@@ -27,10 +27,10 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
 )
 
-// subnets is the number of subnets to try, because another network may have one.
+// subnets is the number of subnets to try, because other networks may use some of them.
 const subnets = 20
 
-// container is Mosquitto in a container of its own network, with an address that survives a restart.
+// container is Mosquitto in a container with its own network. Its address does not change after a restart.
 type container struct {
 	*mosquitto.Files
 	engine      *testcontainers.DockerProvider
@@ -40,7 +40,8 @@ type container struct {
 // startContainer runs Mosquitto in a container until the test ends.
 func startContainer(t *testing.T) *container {
 	t.Helper()
-	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // its image is in a registry; the test cleans up itself
+	// the image of Ryuk would be pulled from a registry; the test cleans up itself
+	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 	engine, err := testcontainers.NewDockerProvider()
 	check.Must(t, err)
 	made, ip := newNetwork(t)
@@ -48,7 +49,7 @@ func startContainer(t *testing.T) *container {
 	c := &container{engine: engine, network: made}
 	c.Files, err = mosquitto.Write(folder, "0.0.0.0:"+brokerPort, []string{ip.String()}, brokerFolder, "root")
 	check.Must(t, err)
-	parts, err := mosquitto.Parts(t.Context())
+	parts, err := mosquitto.ImageFiles(t.Context())
 	check.Must(t, err)
 	files := map[string]string{}
 	for _, part := range parts {
@@ -90,7 +91,7 @@ func (c *container) connect(t *testing.T, name string) {
 	check.Must(t, err)
 }
 
-// newNetwork makes a network with a subnet of its own, because an engine assigns fixed addresses only there.
+// newNetwork creates a network with its own subnet, because an engine assigns fixed addresses only in such networks.
 func newNetwork(t *testing.T) (name string, ip netip.Addr) {
 	t.Helper()
 	var errs []error
@@ -110,7 +111,7 @@ func newNetwork(t *testing.T) (name string, ip netip.Addr) {
 	return "", ip
 }
 
-// imageContext is the build context of an image with nothing but files, given by their paths in the image.
+// imageContext returns the build context of an image that contains only files. The keys are the paths in the image.
 func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	t.Helper()
 	var out bytes.Buffer
@@ -122,7 +123,7 @@ func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	}
 	add("Dockerfile", []byte("FROM scratch\nCOPY root /\n"))
 	for in, from := range files {
-		content, err := os.ReadFile(from) // of a link, what it leads to
+		content, err := os.ReadFile(from) // follows symbolic links
 		check.Must(t, err)
 		add("root"+in, content)
 	}
@@ -130,30 +131,30 @@ func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	return bytes.NewReader(out.Bytes())
 }
 
-// life is what an installation of a module or a restart of its base changes.
-type life struct {
+// podState has fields of a Pod that change if its module is installed again or its base restarts.
+type podState struct {
 	UID      string
 	Started  time.Time
 	Restarts int32
 }
 
-// lives returns the Pods of a Deployment, which must all be Ready.
-func (f *fleet) lives(ctx context.Context, name string) (map[string]life, error) {
+// podStates returns the states of the Pods of a Deployment by name, or an error unless all are Ready.
+func (f *fleet) podStates(ctx context.Context, name string) (map[string]podState, error) {
 	list, err := f.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]life{}
+	all := map[string]podState{}
 	for i := range list.Items {
 		p := &list.Items[i]
 		if !module.IsReady(p) {
 			return nil, fmt.Errorf("Pod %s is not Ready", p.Name)
 		}
 		s := p.Status.ContainerStatuses[0]
-		all[p.Name] = life{string(p.UID), s.State.Running.StartedAt.Time, s.RestartCount}
+		all[p.Name] = podState{string(p.UID), s.State.Running.StartedAt.Time, s.RestartCount}
 	}
 	if len(all) != pods {
-		return nil, fmt.Errorf("there are %d Pods", len(all))
+		return nil, fmt.Errorf("%d Pods, want %d", len(all), pods)
 	}
 	return all, nil
 }
@@ -166,16 +167,16 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		module.Deployment("default", name, pods, module.Template(name, module.Container(name, "1.0.0"))),
 		metav1.CreateOptions{})
 	check.Must(t, err)
-	var before map[string]life
+	var before map[string]podState
 	check.Soon(t, "the modules are installed", func(ctx context.Context) (err error) {
-		before, err = f.lives(ctx, name)
+		before, err = f.podStates(ctx, name)
 		return err
 	})
 	engine := c.engine.Client()
 	for _, fault := range []struct {
-		name        string
-		strike, end func(context.Context) error
-		problem     string // of the sandbox in the meantime
+		name       string
+		begin, end func(context.Context) error
+		problem    string // problem that status reports during the outage
 	}{
 		{"pause", func(ctx context.Context) error {
 			_, err := engine.ContainerPause(ctx, c.id, client.ContainerPauseOptions{})
@@ -193,8 +194,8 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 		}, "bases connected to the broker"},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			check.Must(t, fault.strike(t.Context()))
-			check.Soon(t, "no Node is observed, and all are Ready", func(ctx context.Context) error {
+			check.Must(t, fault.begin(t.Context()))
+			check.Soon(t, "all Nodes are Ready and not observed", func(ctx context.Context) error {
 				list, err := f.client.CoreV1().Nodes().List(ctx,
 					metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 				if err != nil {
@@ -203,7 +204,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 				for i := range list.Items {
 					n := &list.Items[i]
 					if !check.NodeReady(n) || !unobserved(n) {
-						return fmt.Errorf("the Node %s has the conditions %v", n.Name, n.Status.Conditions)
+						return fmt.Errorf("Node %s has the conditions %v", n.Name, n.Status.Conditions)
 					}
 				}
 				status, err := f.up.Status(ctx, true)
@@ -213,10 +214,10 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 				return err
 			})
 			check.Must(t, fault.end(t.Context()))
-			f.well(t, bases)
-			var after map[string]life
+			f.waitHealthy(t, bases)
+			var after map[string]podState
 			check.Soon(t, "the modules are Ready", func(ctx context.Context) (err error) {
-				after, err = f.lives(ctx, name)
+				after, err = f.podStates(ctx, name)
 				return err
 			})
 			if d := cmp.Diff(before, after); d != "" {
@@ -226,7 +227,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	}
 }
 
-// unobserved reports whether the Observed condition of a Node is False.
+// unobserved reports whether the Observed condition of a Node is False because the tunnel is down.
 func unobserved(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == "Observed" {

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// pods that the bases are spread over.
+	// pods is the number of Pods with bases.
 	pods = 3
-	// victim is the Pod that is killed.
+	// victim is the name of the Pod that the test kills.
 	victim = "koupsandbox-bases-1"
 )
 
@@ -39,7 +39,7 @@ type fleet struct {
 	client kubernetes.Interface
 }
 
-// newFleet is a fleet that is not up yet.
+// newFleet returns a fleet that is not running.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getenv("E2E_FLEET") == "" {
@@ -53,21 +53,22 @@ func newFleet(t *testing.T) *fleet {
 			t.Fatalf("E2E_FLEET_BASES %q: must be a number of at least %d", n, pods)
 		}
 	}
-	programs, err := box.FindBinaries(filepath.Join("..", ".."))
+	binDir, err := box.FindBinaries(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "koup-e2e-") // a short path, because sockets go there
+	home, err := os.MkdirTemp("", "koup-e2e-") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	f.Box = &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
+	f.Box = &box.Box{Bin: binDir, Home: home, Name: envconf.RandomName("fleet", 10), Provider: v1alpha1.ProviderKind}
 	t.Cleanup(func() { check.Must(t, f.Down(context.Background())) })
 	return f
 }
 
-// identities returns the identities of all bases if each base runs and has a Ready Node.
+// identities returns the identities of all bases, or an error unless each base is running, connected, and has a Ready
+// Node.
 func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	list, err := f.up.Bases(ctx, "")
 	if err != nil {
@@ -85,11 +86,12 @@ func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// well waits until all bases and components are well, and compares who the bases are.
-func (f *fleet) well(t *testing.T, want []string) {
+// waitHealthy waits until all bases and components are healthy, and fails the test unless the identities of the bases
+// are want.
+func (f *fleet) waitHealthy(t *testing.T, want []string) {
 	t.Helper()
 	var got []string
-	check.Soon(t, "the fleet is well", func(ctx context.Context) (err error) {
+	check.Soon(t, "the fleet is healthy", func(ctx context.Context) (err error) {
 		got, err = f.identities(ctx)
 		if err != nil {
 			return err
@@ -101,10 +103,11 @@ func (f *fleet) well(t *testing.T, want []string) {
 		return err
 	})
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("the bases have become others (-before +after):\n%s", d)
+		t.Errorf("identities of the bases (-before +after):\n%s", d)
 	}
 }
 
+// rollingUpdate runs a rolling update under requests from within the cluster, of which none is lost.
 func (f *fleet) rollingUpdate(t *testing.T) {
 	r, err := f.Run(t.Context(), "scenario", "run", "testdata/rolling-update.yaml")
 	if err != nil || r.Status != 0 || !strings.Contains(r.Out, " from within the cluster, 0 lost") {
@@ -112,18 +115,19 @@ func (f *fleet) rollingUpdate(t *testing.T) {
 	}
 }
 
-// killedPod kills a Pod of the sandbox, and waits until another Pod runs in its place, with the same bases.
-func (f *fleet) killedPod(t *testing.T, name string, before []string) {
+// killPod deletes a Pod of the sandbox without a grace period, and waits until its replacement runs with the same
+// bases.
+func (f *fleet) killPod(t *testing.T, name string, before []string) {
 	pods := f.client.CoreV1().Pods("default")
 	was, err := pods.Get(t.Context(), name, metav1.GetOptions{})
 	check.Must(t, err)
 	check.Must(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-	check.Soon(t, "another Pod runs in its place", func(ctx context.Context) error {
+	check.Soon(t, "the replacement of the Pod runs", func(ctx context.Context) error {
 		is, err := pods.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (is.UID == was.UID || is.Status.Phase != corev1.PodRunning) {
-			err = fmt.Errorf("it is %s, with UID %s", is.Status.Phase, is.UID)
+			err = fmt.Errorf("the Pod is %s and has the UID %s", is.Status.Phase, is.UID)
 		}
 		return err
 	})
-	f.well(t, before)
+	f.waitHealthy(t, before)
 }

@@ -1,4 +1,3 @@
-// Package fuzz tests that the fuzzer finds defects: each mutation of the controller, and those of a naive
-// controller. It also tests that the fuzzer finds none in the controller itself. The tests take half an
-// hour, so only make fuzz-proof runs them.
+// Package fuzz tests the fuzzer with mutation testing: the fuzzer finds the defect of each mutant of the controller,
+// and reports no failure of the unmodified controller. The tests take half an hour. Run them with make fuzz-proof.
 package fuzz

@@ -23,19 +23,19 @@ const schedules = 120
 
 var root = filepath.Join("..", "..")
 
-// The fuzzer finds each mutation that is not rare, with a random seed.
-func TestMutationsAreFound(t *testing.T) {
-	programs := prepare(t)
+// The fuzzer detects each mutation that is not rare, with a random seed.
+func TestFuzzerDetectsMutations(t *testing.T) {
+	binaries := prepare(t)
 	for _, m := range mutate.All {
 		t.Run(m.Name, func(t *testing.T) {
 			if m.Rare != "" {
-				t.Skip("a scenario finds this mutation: " + m.Rare)
+				t.Skip("only a scenario detects this mutation: " + m.Rare)
 			}
-			programs := programs
-			programs.Controller = filepath.Join(t.TempDir(), box.ControllerBinary)
-			check.Must(t, m.Build(t.Context(), root, programs.Controller))
-			if run(t, programs) == nil {
-				t.Error("the fuzzer did not find the mutation")
+			binaries := binaries
+			binaries.Controller = filepath.Join(t.TempDir(), box.ControllerBinary)
+			check.Must(t, m.Build(t.Context(), root, binaries.Controller))
+			if run(t, binaries) == nil {
+				t.Error("the fuzzer did not detect the mutation")
 			}
 		})
 	}
@@ -44,7 +44,7 @@ func TestMutationsAreFound(t *testing.T) {
 // The fuzzer finds no failure of the controller without mutations.
 func TestControllerPasses(t *testing.T) {
 	if f := run(t, prepare(t)); f != nil {
-		t.Errorf("%s: %s\nRepeat it: koupsandbox fuzz --replay %d", f.Invariant, f.Seen, f.Seed)
+		t.Errorf("%s: %s\nrepeat with: koupsandbox fuzz --replay %d", f.Invariant, f.Seen, f.Seed)
 	}
 }
 
@@ -57,11 +57,11 @@ func prepare(t *testing.T) sandbox.Binaries {
 	bin, err := box.FindBinaries(root)
 	check.Must(t, err)
 	klog.SetLogger(logr.Discard()) // client-go logs every watch that breaks
-	return sandbox.FindBinaries(filepath.Join(bin, box.Program), bin)
+	return sandbox.FindBinaries(filepath.Join(bin, box.Binary), bin)
 }
 
 // run runs the fuzzer until it finds a failure. It returns nil if there is none.
-func run(t *testing.T, programs sandbox.Binaries) *fuzz.Failure {
+func run(t *testing.T, binaries sandbox.Binaries) *fuzz.Failure {
 	t.Helper()
 	home, err := os.MkdirTemp("", "fz") // the path of a socket must be short
 	check.Must(t, err)
@@ -71,7 +71,7 @@ func run(t *testing.T, programs sandbox.Binaries) *fuzz.Failure {
 	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules have their own bases
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))
 	r, err := fuzz.Run(t.Context(), fuzz.Options{
-		Home: home, Config: config, Binaries: programs, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
+		Home: home, Config: config, Binaries: binaries, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,
 		MaxFailures: 1, ShrinkFor: -1,
 	})
 	check.Must(t, err)

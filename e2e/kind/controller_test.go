@@ -33,7 +33,7 @@ func onlyController(t *testing.T) *corev1.Pod {
 	pods, err := controllerPods(t.Context())
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	if err != nil || len(pods) != 1 {
-		t.Fatalf("%d Pods of the controller, error %v; want one", len(pods), err)
+		t.Fatalf("%d Pods of the controller, error %v; want 1", len(pods), err)
 	}
 	return &pods[0]
 }
@@ -47,9 +47,10 @@ func act(t *testing.T, component string, actions ...sandbox.Action) {
 	}
 }
 
-func sandboxIsWell(t *testing.T) {
+// waitHealthy waits until status reports no problems.
+func waitHealthy(t *testing.T) {
 	t.Helper()
-	eventually(t, "the sandbox is well", func(ctx context.Context) error {
+	eventually(t, "the sandbox is healthy", func(ctx context.Context) error {
 		status, err := up.Status(ctx, true)
 		if err == nil && !status.Healthy {
 			err = errors.New(strings.Join(status.Problems, "; "))
@@ -58,7 +59,7 @@ func sandboxIsWell(t *testing.T) {
 	})
 }
 
-// A controller that is killed ends in its Pod, and its kubelet starts it again.
+// kill kills the process of the controller in its Pod, which the kubelet then restarts.
 func TestKilledController(t *testing.T) {
 	before := onlyController(t)
 	restarts := before.Status.ContainerStatuses[0].RestartCount
@@ -69,38 +70,39 @@ func TestKilledController(t *testing.T) {
 		if status.Healthy {
 			t.Error("the sandbox is healthy after the kill")
 		}
-		act(t, controllerName, "start", "start") // a second start does nothing
+		act(t, controllerName, "start", "start") // the second start has no effect
 	}
 	after := onlyController(t)
 	if s := after.Status.ContainerStatuses[0]; after.UID != before.UID || s.RestartCount != restarts+3 ||
 		s.LastTerminationState.Terminated.ExitCode != 137 {
-		t.Errorf("Pod %s has become %s, started again %d times, after %+v", before.Name, after.Name, s.RestartCount,
+		t.Errorf("Pod %s was replaced by %s, or restarted %d times; last termination: %+v", before.Name, after.Name,
+			s.RestartCount,
 			s.LastTerminationState.Terminated)
 	}
-	sandboxIsWell(t)
+	waitHealthy(t)
 	deploy(t, "after-the-kill")
 }
 
-// An up with a controller on this machine removes the controller in the cluster, and the other way round.
+// up replaces a controller in the cluster by a controller on this machine, and vice versa.
 func TestControllerOnThisMachine(t *testing.T) {
 	here := spec()
 	here.Controller.Location = v1alpha1.LocationHost
-	adopt(t, here)
+	recreateWith(t, here)
 	status, err := up.Status(t.Context(), false)
 	must(t, err)
 	i := slices.IndexFunc(status.Components, func(c sandbox.Component) bool { return c.Name == controllerName })
 	if i < 0 || status.Components[i].PID == 0 || status.Components[i].Pod != "" {
-		t.Errorf("there is no process of the controller: %+v", status.Components)
+		t.Errorf("no local process of the controller: %+v", status.Components)
 	}
-	eventually(t, "its Pod is gone", func(ctx context.Context) error {
+	eventually(t, "the Pod of the controller is deleted", func(ctx context.Context) error {
 		pods, err := controllerPods(ctx)
 		if err == nil && len(pods) > 0 {
-			err = fmt.Errorf("there is Pod %s", pods[0].Name)
+			err = fmt.Errorf("Pod %s exists", pods[0].Name)
 		}
 		return err
 	})
 	deploy(t, "from-this-machine")
-	adopt(t, spec())
+	recreateWith(t, spec())
 	if pod := onlyController(t); !module.IsReady(pod) {
 		t.Errorf("Pod %s is not Ready", pod.Name)
 	}

@@ -15,7 +15,7 @@ import (
 
 // A DaemonSet that tolerates all taints gets Pods only on the nodes of kind. A DaemonSet of modules gets a Pod on every
 // base.
-func TestDaemonSetsGetTheirNodes(t *testing.T) {
+func TestDaemonSetNodes(t *testing.T) {
 	image := pauseImage(t)
 	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "everywhere"}},
@@ -33,11 +33,11 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 		t.Cleanup(func() {
 			if err := client.AppsV1().DaemonSets(d.Namespace).Delete(context.Background(), d.Name,
 				metav1.DeleteOptions{}); err != nil {
-				t.Errorf("removing the DaemonSet: %v", err)
+				t.Errorf("deleting the DaemonSet: %v", err)
 			}
 		})
 	}
-	rolledOut := func(d *appsv1.DaemonSet, want int, onBases bool) {
+	waitRolledOut := func(d *appsv1.DaemonSet, want int, onBases bool) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("DaemonSet %s is rolled out", d.Name), func(ctx context.Context) error {
 			d, err := client.AppsV1().DaemonSets(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
@@ -46,9 +46,9 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 			}
 			if s := d.Status; s.ObservedGeneration != d.Generation || int(s.DesiredNumberScheduled) != want ||
 				int(s.NumberReady) != want {
-				return fmt.Errorf("of generation %d: %+v", d.Generation, s)
+				return fmt.Errorf("generation %d, status %+v", d.Generation, s)
 			}
-			of, err := vnodes(ctx)
+			nodesOfBases, err := baseNodes(ctx)
 			if err != nil {
 				return err
 			}
@@ -58,19 +58,19 @@ func TestDaemonSetsGetTheirNodes(t *testing.T) {
 				return err
 			}
 			for i := range pods.Items {
-				if p := &pods.Items[i]; of[p.Spec.NodeName] != onBases {
-					return fmt.Errorf("Pod %s is on node %s; it is deleted since %v", p.Name, p.Spec.NodeName,
+				if p := &pods.Items[i]; nodesOfBases[p.Spec.NodeName] != onBases {
+					return fmt.Errorf("Pod %s is on Node %s; deletionTimestamp %v", p.Name, p.Spec.NodeName,
 						p.DeletionTimestamp)
 				}
 			}
 			if len(pods.Items) != want {
-				return fmt.Errorf("it has %d Pods, want %d", len(pods.Items), want)
+				return fmt.Errorf("%d Pods, want %d", len(pods.Items), want)
 			}
 			return nil
 		})
 	}
-	rolledOut(system, nodes, false)
-	rolledOut(modules, bases, true)
+	waitRolledOut(system, nodes, false)
+	waitRolledOut(modules, bases, true)
 }
 
 // pauseImage returns the name of an image that every node of kind has.
@@ -92,8 +92,8 @@ func pauseImage(t *testing.T) string {
 	return ""
 }
 
-// vnodes returns the names of the Nodes of bases.
-func vnodes(ctx context.Context) (map[string]bool, error) {
+// baseNodes returns the names of the Nodes of bases.
+func baseNodes(ctx context.Context) (map[string]bool, error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 	if err != nil {
 		return nil, err

@@ -16,25 +16,25 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// deploy creates a Pod with a module, and returns it when it is Ready.
+// deploy creates a Pod with a module, waits until it is Ready, and returns it.
 func deploy(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := module.Pod("default", name, module.Template(name, module.Container(name, "1.0.0")))
-	// not one that another test has removed just now
+	// not on a base that another test is deleting
 	pod.Spec.NodeSelector = map[string]string{module.LabelBaseName: "base"}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		err := client.CoreV1().Pods("default").Delete(context.Background(), name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) { // it goes with its base
-			t.Errorf("removing the Pod: %v", err)
+		if err != nil && !apierrors.IsNotFound(err) { // the Pod is deleted together with its base
+			t.Errorf("deleting the Pod: %v", err)
 		}
 	})
 	eventually(t, "Pod "+name+" is Ready", func(ctx context.Context) (err error) {
 		pod, err = client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
 		if err == nil && !module.IsReady(pod) {
-			err = fmt.Errorf("it is %s", pod.Status.Phase)
+			err = fmt.Errorf("the Pod is %s", pod.Status.Phase)
 		}
 		return err
 	})
@@ -42,7 +42,7 @@ func deploy(t *testing.T, name string) *corev1.Pod {
 }
 
 // The API server of the cluster reaches the kubelet API in the Pod of the controller.
-func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
+func TestLogsAndExec(t *testing.T) {
 	pod := deploy(t, "with-a-log")
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,
 		&corev1.PodLogOptions{TailLines: ptr.To[int64](100)}).DoRaw(t.Context())
@@ -53,10 +53,10 @@ func TestLogsAndExecOfAModuleComeThroughTheCluster(t *testing.T) {
 	must(t, err)
 	api, err := resources.New(config)
 	must(t, err)
-	var out, complaints bytes.Buffer
-	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &out,
-		&complaints)
-	if err != nil || !strings.Contains(out.String(), pod.Name) {
-		t.Errorf("ark queryAllBiz prints %q and %q, error %v", out.String(), complaints.String(), err)
+	var stdout, stderr bytes.Buffer
+	err = api.ExecInPod(t.Context(), pod.Namespace, pod.Name, pod.Name, []string{"ark", "queryAllBiz"}, &stdout,
+		&stderr)
+	if err != nil || !strings.Contains(stdout.String(), pod.Name) {
+		t.Errorf("ark queryAllBiz: stdout %q, stderr %q, error %v", stdout.String(), stderr.String(), err)
 	}
 }

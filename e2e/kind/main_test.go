@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// bases of the shared sandbox.
+	// bases is the number of bases of the shared sandbox.
 	bases = 3
-	// nodes of its cluster.
+	// nodes is the number of nodes of its cluster.
 	nodes = 2
 )
 
-// The sandbox that all tests share, its Go API, a client of its Kubernetes API, and the command of the container engine.
+// The shared sandbox, its Go API, a client of its Kubernetes API, and the command of the container engine.
 var (
 	shared *box.Box
 	up     *sandbox.Sandbox
@@ -43,14 +43,13 @@ func TestMain(m *testing.M) {
 	}
 	code := box.Main(m, "kind", 0, bringUp)
 	if left, err := listContainers(context.Background(), shared.Name); err != nil || len(left) > 0 {
-		fmt.Fprintf(os.Stderr, "e2e/kind: down has left the containers %v, error %v\n", left, err)
+		fmt.Fprintf(os.Stderr, "e2e/kind: containers after down: %v (error: %v)\n", left, err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// findEngine returns the container engine of $KOUPSANDBOX_ENGINE. Without it, findEngine returns the first engine that
-// answers.
+// findEngine returns the container engine in $KOUPSANDBOX_ENGINE, or else the first engine that responds.
 func findEngine(ctx context.Context) (string, error) {
 	engines := []string{"docker", "podman"}
 	if name := os.Getenv("KOUPSANDBOX_ENGINE"); name != "" {
@@ -61,7 +60,7 @@ func findEngine(ctx context.Context) (string, error) {
 			return command, nil
 		}
 	}
-	return "", fmt.Errorf("no container engine answers (%s): start one", strings.Join(engines, ", "))
+	return "", fmt.Errorf("no container engine responds (%s); start one of them", strings.Join(engines, ", "))
 }
 
 // newBox returns a sandbox that only one test uses.
@@ -70,7 +69,7 @@ func newBox(kind string) *box.Box {
 		Provider: v1alpha1.ProviderKind}
 }
 
-// spec has the controller in the cluster, which is the default, and each base in its own Pod.
+// spec returns a configuration with the controller in the cluster, which is the default, and each base in its own Pod.
 func spec() v1alpha1.Spec {
 	count := bases
 	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1},

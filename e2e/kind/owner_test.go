@@ -20,9 +20,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// up refuses a cluster with the name of the sandbox that no sandbox has created, and does not change it.
-func TestForeignClusterIsNotTouched(t *testing.T) {
-	b := newBox("alien")
+// up does not use or change a kind cluster with its name that no sandbox has created.
+func TestForeignCluster(t *testing.T) {
+	b := newBox("foreign")
 	nodes, err := client.CoreV1().Nodes().List(t.Context(),
 		metav1.ListOptions{LabelSelector: "node-role.kubernetes.io/control-plane"})
 	if err != nil || len(nodes.Items) != 1 {
@@ -40,7 +40,7 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command(engine, "rm", "--force", "--volumes", name).CombinedOutput(); err != nil {
-			t.Errorf("removing the container: %v: %s", err, out)
+			t.Errorf("deleting the container: %v: %s", err, out)
 		}
 	})
 	file, err := b.WriteConfig(spec())
@@ -50,21 +50,21 @@ func TestForeignClusterIsNotTouched(t *testing.T) {
 	if want := "kind delete cluster --name koup-" + b.Name; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
-	untouched := func(command string) {
+	requireUnchanged := func(command string) {
 		t.Helper()
 		if got := containers(t, b.Name); !slices.Equal(got, []string{name}) {
-			t.Errorf("after %s the containers are %v, want %s alone", command, got, name)
+			t.Errorf("containers after %s: %v, want only %s", command, got, name)
 		}
 	}
-	untouched("up")
+	requireUnchanged("up")
 	if err := b.Down(t.Context()); err != nil {
 		t.Error(err)
 	}
-	untouched("down")
+	requireUnchanged("down")
 }
 
-// After the daemon was killed, the next up that succeeds uses the cluster with its objects.
-func TestClusterIsAdoptedAfterACrash(t *testing.T) {
+// After a crash of the daemon, the next successful up uses the cluster with its objects.
+func TestClusterAfterCrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
 		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))),
 		metav1.CreateOptions{})
@@ -73,35 +73,35 @@ func TestClusterIsAdoptedAfterACrash(t *testing.T) {
 		must(t, client.AppsV1().Deployments(kept.Namespace).Delete(context.Background(), kept.Name,
 			metav1.DeleteOptions{}))
 	})
-	serves := func(ctx context.Context) error {
+	checkReady := func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(kept.Namespace).Get(ctx, kept.Name, metav1.GetOptions{})
 		if err == nil && (d.UID != kept.UID || d.Status.ReadyReplicas != 1) {
-			err = fmt.Errorf("Deployment %s, which was %s, has %d Pods that are Ready", d.UID, kept.UID,
+			err = fmt.Errorf("Deployment with UID %s, want %s, has %d Ready Pods", d.UID, kept.UID,
 				d.Status.ReadyReplicas)
 		}
 		return err
 	}
-	eventually(t, "the module is on a base", serves)
+	eventually(t, "the Deployment is Ready", checkReady)
 	killDaemon(t)
 
 	broken := spec()
 	broken.Broker.URL = "mqtt://" + check.ClosedPort(t)
 	before := containers(t, shared.Name)
 	r := upWith(t, broken)
-	if want := "what was there before is kept"; r.Status != 1 || !strings.Contains(r.Err, want) {
+	if want := "the objects of the earlier run and"; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("without a broker: status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
 	if after := containers(t, shared.Name); !slices.Equal(before, after) {
-		t.Errorf("an up that failed has made %v of the containers %v", after, before)
+		t.Errorf("containers after the failed up: %v, before: %v", after, before)
 	}
 
 	upAgain(t, spec())
-	onlyLivingNodes(t)
-	eventually(t, "the module is on one of the bases that came", serves)
+	requireNodesOfBases(t)
+	eventually(t, "the Deployment is Ready on the new bases", checkReady)
 }
 
-// onlyLivingNodes checks that only the present bases have Nodes.
-func onlyLivingNodes(t *testing.T) {
+// requireNodesOfBases fails the test unless exactly the existing bases have Nodes.
+func requireNodesOfBases(t *testing.T) {
 	t.Helper()
 	list, err := up.Bases(t.Context(), "")
 	must(t, err)
@@ -109,7 +109,7 @@ func onlyLivingNodes(t *testing.T) {
 	for _, b := range list {
 		want["vnode."+b.Identity] = true
 	}
-	got, err := vnodes(t.Context())
+	got, err := baseNodes(t.Context())
 	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" || len(want) != bases {
 		t.Errorf("Nodes of bases (-want +got):\n%s", diff)
@@ -137,17 +137,17 @@ func upWith(t *testing.T, with v1alpha1.Spec) box.Result {
 	return r
 }
 
-// adopt kills the daemon of the shared sandbox, and brings the sandbox up again with other settings.
-func adopt(t *testing.T, with v1alpha1.Spec) {
+// recreateWith kills the daemon of the shared sandbox, and runs up with another configuration.
+func recreateWith(t *testing.T, with v1alpha1.Spec) {
 	t.Helper()
 	killDaemon(t)
 	upAgain(t, with)
 }
 
-// upAgain brings the shared sandbox up on its existing cluster.
+// upAgain runs up for the shared sandbox, and fails the test unless it uses the existing cluster.
 func upAgain(t *testing.T, with v1alpha1.Spec) {
 	t.Helper()
-	if r := upWith(t, with); r.Status != 0 || !strings.Contains(r.Err, "is used as it is") {
+	if r := upWith(t, with); r.Status != 0 || !strings.Contains(r.Err, "using the existing kind cluster") {
 		t.Fatalf("status %d:\n%s%s", r.Status, r.Out, r.Err)
 	}
 	if err := open(t.Context()); err != nil {
@@ -155,34 +155,34 @@ func upAgain(t *testing.T, with v1alpha1.Spec) {
 	}
 }
 
-// Ctrl-C during the creation of the cluster leaves nothing.
+// Ctrl-C during the creation of the cluster deletes its containers and the files of the sandbox.
 func TestInterruptedCreation(t *testing.T) {
 	b := newBox("half")
 	file, err := b.WriteConfig(spec())
 	must(t, err)
 	command := b.Command(t.Context(), "up", "--config", file)
-	var said strings.Builder
-	command.Stdout, command.Stderr = &said, &said
+	var output strings.Builder
+	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the creation has begun", func(ctx context.Context) error {
+	eventually(t, "the first container exists", func(ctx context.Context) error {
 		list, err := listContainers(ctx, b.Name)
 		if err == nil && len(list) == 0 {
-			err = errors.New("there is no container")
+			err = errors.New("no container exists")
 		}
 		return err
 	})
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "koupsandbox: stopped") {
-		t.Errorf("up ended with %v:\n%s", err, said.String())
+	if err := command.Wait(); err == nil || !strings.Contains(output.String(), "koupsandbox: stopped") {
+		t.Errorf("up: %v:\n%s", err, output.String())
 	}
 	if left := containers(t, b.Name); len(left) > 0 {
-		t.Errorf("the containers %v are left", left)
+		t.Errorf("containers after the interrupt: %v", left)
 	}
-	if left, err := filepath.Glob(filepath.Join(b.Folder(), "*")); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, error %v", left, err)
+	if left, err := filepath.Glob(filepath.Join(b.Dir(), "*")); err != nil || len(left) > 0 {
+		t.Errorf("files after the interrupt: %v (error: %v)", left, err)
 	}
 }

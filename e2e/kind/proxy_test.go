@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Rolling updates lose no request through kube-proxy, with a connection for each request and with kept connections. The
-// catalogue runs the other rolling updates on kind.
+// Rolling updates lose no request through kube-proxy, both with a new connection for each request and with persistent
+// connections. The catalogue tests the other rolling updates on kind.
 func TestRollingUpdateThroughKubeProxy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	must(t, shared.Must(t.Context(), "scenario", "run", "--json", file, "testdata/through-kube-proxy.yaml"))
@@ -24,7 +24,7 @@ func TestRollingUpdateThroughKubeProxy(t *testing.T) {
 	}
 	must(t, json.Unmarshal(text, &report))
 	if len(report.Runs) != 2 {
-		t.Errorf("there are %d runs", len(report.Runs))
+		t.Errorf("%d runs, want 2", len(report.Runs))
 	}
 	routes := map[string]string{"service": "kube-proxy", "kept": "kube-proxy", "bases": "bases"}
 	for _, run := range report.Runs {
@@ -33,7 +33,7 @@ func TestRollingUpdateThroughKubeProxy(t *testing.T) {
 		}
 		for _, s := range run.Traffic {
 			if s.Route != routes[s.Name] || s.Sent == 0 || s.Lost != 0 {
-				t.Errorf("stream %+v, want it through %s without a loss", s, routes[s.Name])
+				t.Errorf("stream %+v, want route %s and no lost requests", s, routes[s.Name])
 			}
 		}
 	}

@@ -25,8 +25,8 @@ type Options struct {
 	Jar string
 	// Log is the file to which the output of the JVM is appended.
 	Log string
-	// Identity, Name, Version, Env and IP are the values that the base reports. Defaults, except for Identity: "realbase",
-	// "1.0.0", "dev" and "198.18.0.1".
+	// Identity, Name, Version, Env and IP are the values that the base reports. Defaults, except for Identity:
+	// "realbase", "1.0.0", "dev" and "198.18.0.1".
 	Identity, Name, Version, Env, IP string
 	// Settings affect the responses of arklet. The zero value is a base without flags.
 	Settings recording.Settings
@@ -39,7 +39,8 @@ type Options struct {
 	Downloads string
 	// JVM has additional options of the JVM.
 	JVM []string
-	// Host is the loopback address for connections to the base, whose servers listen on all addresses. Default: 127.0.0.1.
+	// Host is the loopback address for connections to the base, whose servers listen on all addresses. Default:
+	// 127.0.0.1.
 	Host string
 }
 
@@ -73,8 +74,8 @@ func (b *Base) Arklet() string { return b.arklet }
 // Web returns the URL of the base's web server, which its modules share.
 func (b *Base) Web() string { return "http://" + b.web }
 
-// Start runs the JVM, and blocks until it has ended. When ctx ends, Start kills the JVM and returns nil. It returns an error
-// if the JVM exits by itself; the log has the reason.
+// Start runs the JVM, and blocks until it has ended. When ctx ends, Start kills the JVM and returns nil. It returns an
+// error if the JVM exits by itself; the log has the reason.
 func (b *Base) Start(ctx context.Context) error {
 	defer close(b.ended)
 	log, err := os.OpenFile(b.opts.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -181,8 +182,8 @@ func (b *Base) command(ctx context.Context) *exec.Cmd {
 	return onSmallDisk(ctx, b.opts.Settings.Disk, b.opts.Downloads, append([]string{"java"}, b.arguments()...)...)
 }
 
-// onSmallDisk returns a command with a file system of the given size in KiB mounted on a directory. The mount exists only in
-// the mount namespace of the process.
+// onSmallDisk returns a command with a file system of the given size in KiB mounted on a directory. The mount exists
+// only in the mount namespace of the process.
 func onSmallDisk(ctx context.Context, size int, folder string, command ...string) *exec.Cmd {
 	const script = `mount -t tmpfs -o size="$1"k downloads "$2"; shift 2; exec "$@"`
 	return exec.CommandContext(ctx, "unshare",
@@ -243,8 +244,8 @@ func (b *Base) arguments() []string {
 	return append(append(list, o.JVM...), "-jar", o.Jar)
 }
 
-// firstPort and lastPort limit the ports of bases to those that systems do not assign automatically, because a JVM listens
-// only seconds after freePorts has closed its listeners.
+// firstPort and lastPort limit the ports of bases to those that systems do not assign automatically, because a JVM
+// listens only seconds after freePorts has closed its listeners.
 const firstPort, lastPort = 15000, 30000
 
 // freePorts returns different ports on which no process listens.

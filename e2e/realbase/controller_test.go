@@ -19,7 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// The module of a Pod is installed from a file or over HTTP, answers requests, and is uninstalled when the Pod is deleted.
+// The module of a Pod is installed from a file or over HTTP, answers requests, and is uninstalled when the Pod is
+// deleted.
 func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL,
@@ -44,8 +45,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// A rolling update loses no request: over MQTT with activate.new.module=true, and over HTTP also without flags, because the
-// controller sends switchBiz.
+// A rolling update loses no request: over MQTT with activate.new.module=true, and over HTTP also without flags, because
+// the controller sends switchBiz.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -78,8 +79,8 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-// Requests that a base forwards to its module do not block the threads of the web server: a server with one thread answers
-// concurrent requests.
+// Requests that a base forwards to its module do not block the threads of the web server: a server with one thread
+// answers concurrent requests.
 func TestForwardedRequestsDoNotBlockServer(t *testing.T) {
 	t.Parallel()
 	o := options(t, recording.HTTP, recording.Settings{})

@@ -1,7 +1,7 @@
-// Package realbase runs a real Koupleless base: a JVM with arklet and sofa-ark in
-// it, which the simulated base and the controller are held against. make
-// realbase builds it; make record and make e2e-realbase use it.
+// Package realbase runs a real Koupleless base, which is a JVM with arklet and sofa-ark. The tests compare the
+// simulated base with it, and run the controller with it. make realbase builds the base; make record and make
+// e2e-realbase use it.
 //
-//	java/          the base and a module, as Maven projects
+//	java/          Maven projects of the base and of a module
 //	record/        the recorder of fakebase/testdata/real
 package realbase

@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-const timeout = check.Patience
+const timeout = check.Timeout
 
 // tunnels has the tunnels that tests run with. Each base has one of them.
 var tunnels = []recording.Tunnel{recording.MQTT, recording.HTTP}

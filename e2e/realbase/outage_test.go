@@ -62,7 +62,8 @@ func TestHeartbeatsEnd(t *testing.T) {
 	b.waitModules(t)
 }
 
-// subscribe subscribes to a topic filter with the permissions of the controller, and returns the topics of the messages.
+// subscribe subscribes to a topic filter with the permissions of the controller, and returns the topics of the
+// messages.
 func subscribe(t *testing.T, topic string) <-chan string {
 	t.Helper()
 	messages := make(chan string, 1000)

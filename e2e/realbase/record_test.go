@@ -161,7 +161,7 @@ func save(t *testing.T, name string, r recording.Recording) {
 	must(t, r.Save(recordings, filepath.Base(name)))
 }
 
-// uninstallAll uninstalls the modules that a recording has left.
+// uninstallAll uninstalls the modules that are still installed after a recording.
 func uninstallAll(ctx context.Context, base *Base) error {
 	list, err := base.Modules(ctx)
 	if err != nil {

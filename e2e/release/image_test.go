@@ -33,8 +33,8 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The image runs a demo, runs the scenarios of a mounted directory, and runs a sandbox that the host can reach. SIGTERM stops
-// the sandbox.
+// The image runs a demo, runs the scenarios of a mounted directory, and runs a sandbox that the host can reach. SIGTERM
+// stops the sandbox.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
 		t.Skip("docker does not answer")

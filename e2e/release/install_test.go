@@ -192,10 +192,11 @@ func TestInstallAndUninstall(t *testing.T) {
 			want := map[string]string{
 				"/": "", "bin/": "", "lib/": "", "lib/koupsandbox/": "", "lib/koupsandbox/man/": "",
 				"lib/koupsandbox/man/man1/": "", "lib/koupsandbox/completions/": "",
-				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "not ours",
+				"share/": "", "share/man/": "", "share/man/man1/": "", "share/man/man1/other.1": "foreign",
 				"share/bash-completion/": "", "share/bash-completion/completions/": "", "share/zsh/": "",
 				"share/zsh/site-functions/": "", "share/fish/": "", "share/fish/vendor_completions.d/": "",
-				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\nDIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
+				"lib/koupsandbox/.made": "DIR/lib\nDIR/bin\nDIR/share/bash-completion\n" +
+					"DIR/share/bash-completion/completions\nDIR/share/zsh\nDIR/share/zsh/site-functions\n" +
 					"DIR/share/fish\nDIR/share/fish/vendor_completions.d\n",
 				"bin/koupsandbox":                                  "-> /lib/koupsandbox/koupsandbox",
 				"share/man/man1/koupsandbox.1":                     "-> /lib/koupsandbox/man/man1/koupsandbox.1",
@@ -256,7 +257,8 @@ func TestInstallErrors(t *testing.T) {
 		args    []string
 		want    string
 	}{
-		"wrong checksum": {badArchive(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }),
+		"wrong checksum": {badArchive(
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("another")) }),
 			nil, fmt.Sprintf("%s %x", name, sha256.Sum256([]byte("another")))},
 		"incomplete archive": {badArchive(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -277,13 +279,15 @@ func TestInstallErrors(t *testing.T) {
 			s.Close()
 			return s.URL
 		}, nil, "/checksums.txt --mirror"},
-		"no tar":                            {only("gzip", "curl", "sha256sum"), nil, "tar"},
-		"no curl":                           {only("gzip", "tar", "sha256sum"), nil, "curl wget"},
-		"no checksum tool":                  {only("gzip", "tar", "curl"), nil, "sha256sum shasum openssl"},
-		"foreign binary":                    {existing("bin/koupsandbox"), nil, "bin/koupsandbox --dir"},
-		"foreign man page":                  {existing("share/man/man1/koupsandbox.1"), nil, "share/man/man1/koupsandbox.1 --dir"},
-		"foreign directory":                 {existing("lib/koupsandbox/x"), nil, "lib/koupsandbox --dir"},
-		"uninstall of a foreign directory":  {existing("lib/koupsandbox/x"), []string{"--uninstall"}, "lib/koupsandbox"},
+		"no tar":           {only("gzip", "curl", "sha256sum"), nil, "tar"},
+		"no curl":          {only("gzip", "tar", "sha256sum"), nil, "curl wget"},
+		"no checksum tool": {only("gzip", "tar", "curl"), nil, "sha256sum shasum openssl"},
+		"foreign binary":   {existing("bin/koupsandbox"), nil, "bin/koupsandbox --dir"},
+		"foreign man page": {existing("share/man/man1/koupsandbox.1"), nil,
+			"share/man/man1/koupsandbox.1 --dir"},
+		"foreign directory": {existing("lib/koupsandbox/x"), nil, "lib/koupsandbox --dir"},
+		"uninstall of a foreign directory": {existing("lib/koupsandbox/x"), []string{"--uninstall"},
+			"lib/koupsandbox"},
 		"uninstall without an installation": {nil, []string{"--uninstall"}, "--dir"},
 		"mirror without https": {func(_ *testing.T, i *installer) string { i.env = []string{"A=b"}; return url }, nil,
 			"https:// KOUPSANDBOX_ALLOW_HTTP=1"},
@@ -346,7 +350,8 @@ func TestInterruptedInstall(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		cmd := i.command(ctx, "--mirror", hanging.URL, "--version", "v1.3.0")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the signal goes to the whole process group, as from a terminal
+		// the signal goes to the whole process group, as from a terminal
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		check.Must(t, cmd.Start())
 		select {
 		case <-requested:
@@ -503,7 +508,8 @@ func containsAll(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// attestedMirror starts a server with the files of another mirror and an attestation of each release, and returns its URL.
+// attestedMirror starts a server with the files of another mirror and an attestation of each release, and returns its
+// URL.
 func attestedMirror(t *testing.T, url string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

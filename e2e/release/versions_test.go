@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// Binaries of different releases report that they are not compatible. The newer release can remove a sandbox of the older
-// release.
+// Binaries of different releases report that they are not compatible. The newer release can remove a sandbox of the
+// older release.
 func TestIncompatibleVersions(t *testing.T) {
 	home, err := os.MkdirTemp("/tmp", "koup") // the path of a socket must be short
 	check.Must(t, err)
@@ -22,7 +22,8 @@ func TestIncompatibleVersions(t *testing.T) {
 	folders := map[string]string{}
 	for _, v := range []string{"v1.0.0", "v1.1.0"} {
 		folders[v] = filepath.Join(t.TempDir(), "bin")
-		copyBinary(t, filepath.Join(repository, "bin/koup-controlplane"), filepath.Join(folders[v], "koup-controlplane"))
+		copyBinary(t, filepath.Join(repository, "bin/koup-controlplane"),
+			filepath.Join(folders[v], "koup-controlplane"))
 		build(t.Context(), t, repository, "build", "BIN="+folders[v], "VERSION="+v)
 	}
 	// run runs koupsandbox of a version, and checks its exit status and output.

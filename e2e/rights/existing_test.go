@@ -48,7 +48,7 @@ func TestExistingCluster(t *testing.T) {
 	})
 	spec := v1alpha1.Spec{
 		Bases: v1alpha1.Bases{Count: ptr.To(1)},
-		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Folder(), "kubeconfig"), Context: contextOf(t),
+		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Dir(), "kubeconfig"), Context: contextOf(t),
 			Consent: true},
 	}
 	// A controller keeps the Lease of a base after it has deleted the Node.
@@ -63,7 +63,8 @@ func TestExistingCluster(t *testing.T) {
 	before, holders := settledInventory(t), holdersOf(t)
 
 	spec.Env = "dev"
-	if err := b.Up(t.Context(), spec); err == nil || !strings.Contains(err.Error(), `environment "dev" is used by a module controller or bases of another user`) ||
+	if err := b.Up(t.Context(), spec); err == nil ||
+		!strings.Contains(err.Error(), `environment "dev" is used by a module controller or bases of another user`) ||
 		!strings.Contains(err.Error(), "module-controller.dev.") {
 		t.Errorf("up in the environment of another controller: %v", err)
 	}
@@ -123,8 +124,8 @@ func holdersOf(t *testing.T) map[string]string {
 	return holders
 }
 
-// settledInventory waits until the inventory of the cluster has stopped changing, and returns it. Controllers of Kubernetes
-// still create objects after a cluster is ready.
+// settledInventory waits until the inventory of the cluster has stopped changing, and returns it. Controllers of
+// Kubernetes still create objects after a cluster is ready.
 func settledInventory(t *testing.T) (settled map[string]string) {
 	t.Helper()
 	const looks = 20
@@ -200,14 +201,15 @@ func killDaemon(t *testing.T, b *box.Box) {
 
 func controllerClient(t *testing.T, b *box.Box) kubernetes.Interface {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "module-controller.kubeconfig"))
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Dir(), "module-controller.kubeconfig"))
 	must(t, err)
 	controller, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	return controller
 }
 
-// requireServiceAccount checks that the controller runs with a ServiceAccount, and not with the permissions of the user.
+// requireServiceAccount checks that the controller runs with a ServiceAccount, and not with the permissions of the
+// user.
 func requireServiceAccount(t *testing.T, b *box.Box) {
 	t.Helper()
 	controller := controllerClient(t, b)
@@ -226,7 +228,7 @@ func requireServiceAccount(t *testing.T, b *box.Box) {
 	if !slices.ContainsFunc(list, func(p *process.Process) bool {
 		environ, err := p.Environ()
 		return err == nil && slices.Contains(environ,
-			"KUBECONFIG="+filepath.Join(b.Folder(), "module-controller.kubeconfig"))
+			"KUBECONFIG="+filepath.Join(b.Dir(), "module-controller.kubeconfig"))
 	}) {
 		t.Error("no process has the kubeconfig of the controller")
 	}

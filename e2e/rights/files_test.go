@@ -11,7 +11,8 @@ import (
 
 // Only the user can read the files of a sandbox, although any user can read its home, and the umask of the user is 0.
 func TestFilesArePrivate(t *testing.T) {
-	requirePrivate(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig", "broker.json",
+	requirePrivate(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig",
+		"broker.json",
 		"kubelet.key", "pki/ca.key",
 		"etcd/member/snap/db", "logs/daemon.log")
 }
@@ -19,9 +20,9 @@ func TestFilesArePrivate(t *testing.T) {
 // requirePrivate fails the test unless all files of a sandbox are private. The files in some must exist.
 func requirePrivate(t *testing.T, b *box.Box, some ...string) {
 	t.Helper()
-	t.Logf("%d files and directories", check.Private(t, b.Folder()))
+	t.Logf("%d files and directories", check.Private(t, b.Dir()))
 	for _, file := range some {
-		if _, err := os.Stat(filepath.Join(b.Folder(), file)); err != nil {
+		if _, err := os.Stat(filepath.Join(b.Dir(), file)); err != nil {
 			t.Error(err)
 		}
 	}

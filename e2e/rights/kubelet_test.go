@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// trapHost and trapIP are the host name and the address that a hostile base reports. If the API server used them, it would
-// connect to a listener of the test.
+// trapHost and trapIP are the host name and the address that a hostile base reports. If the API server used them, it
+// would connect to a listener of the test.
 const (
 	trapHost = "127.9.8.7"
 	trapIP   = "127.9.8.8"
@@ -38,7 +38,7 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
-		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // listeners of the network tcp have this type
+		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // the network is tcp
 	}
 	logs, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(logs), "installBiz answered: SUCCESS") {

@@ -30,8 +30,8 @@ import (
 // listener is a row of the table in SECURITY.md.
 type listener struct{ Name, Process, Where string }
 
-// row matches the rows with process and address in backquotes, which apply to the provider embedded. The addresses in other
-// rows depend on the cluster.
+// row matches the rows with process and address in backquotes, which apply to the provider embedded. The addresses in
+// other rows depend on the cluster.
 var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
 
 // table reads the listeners from a page, and the credentials that each listener requires.
@@ -50,8 +50,8 @@ func table(t *testing.T, page string) (list []listener, credentials map[string]s
 	return list, credentials
 }
 
-// The table in SECURITY.md contains exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control. A
-// listener serves requests without credentials only if the table states "nothing" as its credentials.
+// The table in SECURITY.md contains exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control.
+// A listener serves requests without credentials only if the table states "nothing" as its credentials.
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
@@ -137,8 +137,8 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 	control:                   get("http", "/bases"),
 }
 
-// get returns a function that sends a GET request without credentials. The request is served unless the listener closes the
-// connection, or answers 401 or 403.
+// get returns a function that sends a GET request without credentials. The request is served unless the listener closes
+// the connection, or answers 401 or 403.
 func get(scheme, path string) func(*testing.T, string) (string, bool) {
 	return func(t *testing.T, addr string) (string, bool) {
 		t.Helper()
@@ -227,9 +227,9 @@ func sandboxSockets(t *testing.T) (list []socket) {
 		must(t, err)
 		for _, s := range sockets {
 			switch {
-			case s.Family == unix && strings.HasPrefix(s.Laddr.IP, shared.Folder()):
+			case s.Family == unix && strings.HasPrefix(s.Laddr.IP, shared.Dir()):
 				list = append(list,
-					socket{listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Folder()+"/")},
+					socket{listener{"control socket", p.Component, strings.TrimPrefix(s.Laddr.IP, shared.Dir()+"/")},
 						s.Laddr.IP})
 			case s.Status == "LISTEN":
 				addr := net.JoinHostPort(s.Laddr.IP, fmt.Sprint(s.Laddr.Port))
@@ -260,7 +260,7 @@ func reportedListeners(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
 	ports := map[string]int{}
-	text, err := os.ReadFile(filepath.Join(shared.Folder(), "ports.json"))
+	text, err := os.ReadFile(filepath.Join(shared.Dir(), "ports.json"))
 	must(t, err)
 	must(t, json.Unmarshal(text, &ports))
 	for component, port := range ports {
@@ -272,7 +272,7 @@ func reportedListeners(t *testing.T) map[string]string {
 	broker, err := shared.Broker()
 	must(t, err)
 	names[broker.Addr] = "broker"
-	view, err := clientcmd.LoadFromFile(filepath.Join(shared.Folder(), "module-controller.view.kubeconfig"))
+	view, err := clientcmd.LoadFromFile(filepath.Join(shared.Dir(), "module-controller.view.kubeconfig"))
 	must(t, err)
 	for _, c := range view.Clusters {
 		u, err := url.Parse(c.Server)

@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-const timeout = check.Patience
+const timeout = check.Timeout
 
 // repository is the path of the repository.
 var repository = filepath.Join("..", "..")
@@ -68,7 +68,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 // contextOf returns the context of the shared sandbox's kubeconfig.
 func contextOf(t *testing.T) string {
 	t.Helper()
-	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Folder(), "kubeconfig"))
+	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Dir(), "kubeconfig"))
 	must(t, err)
 	return kubeconfig.CurrentContext
 }

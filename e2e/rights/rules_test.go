@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// The controller uses each RBAC rule of the manifests, and sends no request that the rules do not allow. The test causes all
-// kinds of requests of the controller.
+// The controller uses each RBAC rule of the manifests, and sends no request that the rules do not allow. The test
+// causes all kinds of requests of the controller.
 func TestRules(t *testing.T) {
 	granted, err := audit.Granted()
 	must(t, err)
@@ -87,7 +87,8 @@ func createWorkloads(t *testing.T, ns string) {
 		"virtual-kubelet.koupleless.io/strategy":  "peer",
 	}
 	deploy(t, peer)
-	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(), module.DaemonSet(ns, "nowhere", templateWithoutEnv("nowhere")),
+	_, err = client.AppsV1().DaemonSets(ns).Create(t.Context(),
+		module.DaemonSet(ns, "nowhere", templateWithoutEnv("nowhere")),
 		metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.AppsV1().DaemonSets(ns).Patch(t.Context(), "nowhere", types.MergePatchType,
@@ -138,8 +139,8 @@ func disableStreamingLists(t *testing.T) {
 	must(t, err)
 }
 
-// causeConflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the controller reads
-// and repairs them.
+// causeConflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the
+// controller reads and repairs them.
 func causeConflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {

@@ -41,8 +41,8 @@ spec:
       timeout: 3m
 `
 
-// A script step can edit only the namespace of its run, and only until the run ends. Only the user can read the kubeconfig of
-// the script, and reports do not contain its token.
+// A script step can edit only the namespace of its run, and only until the run ends. Only the user can read the
+// kubeconfig of the script, and reports do not contain its token.
 func TestScripts(t *testing.T) {
 	folder, private, reports := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "reports")
 	file := filepath.Join(folder, "scripted.yaml")
@@ -79,11 +79,14 @@ func TestScripts(t *testing.T) {
 	must(t, err)
 	requireAllowed(t, scripts, ns, "create configmaps", "create secrets", "get secrets", "create deployments.apps",
 		"patch deployments.apps", "delete deployments.apps", "list pods")
-	requireForbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io", "create rolebindings.rbac.authorization.k8s.io",
+	requireForbidden(t, scripts, ns, "create roles.rbac.authorization.k8s.io",
+		"create rolebindings.rbac.authorization.k8s.io",
 		"delete rolebindings.rbac.authorization.k8s.io")
-	requireForbidden(t, scripts, metav1.NamespaceDefault, "list secrets", "create deployments.apps", "get serviceaccounts")
+	requireForbidden(t, scripts, metav1.NamespaceDefault, "list secrets", "create deployments.apps",
+		"get serviceaccounts")
 	requireForbidden(t, scripts, corev1.NamespaceNodeLease, "list leases.coordination.k8s.io")
-	requireForbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes", "list namespaces",
+	requireForbidden(t, scripts, "", "list secrets", "list pods", "list nodes", "get nodes", "patch nodes",
+		"list namespaces",
 		"create namespaces", "delete namespaces",
 		"create clusterrolebindings.rbac.authorization.k8s.io")
 
@@ -143,7 +146,8 @@ func requireNoSecrets(t *testing.T, folder, token string) {
 	broker, err := shared.Broker()
 	must(t, err)
 	secrets["the broker's password of "+
-		"the controller"], secrets["the broker's password of bases"] = broker.Passwords.Controller, broker.Passwords.Base
+		"the controller"], secrets["the broker's password of bases"] = broker.Passwords.Controller,
+		broker.Passwords.Base
 	files := 0
 	must(t, filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

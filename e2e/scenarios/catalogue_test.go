@@ -85,9 +85,9 @@ func TestCatalogue(t *testing.T) {
 	exclusiveDone.Wait()
 }
 
-// runScenario runs a scenario of the catalogue in a sandbox, or skips it if the sandbox does not support it. On kind and with
-// an external broker, which differ only in the connections of the controller and the bases, it runs only the first cell of
-// each matrix.
+// runScenario runs a scenario of the catalogue in a sandbox, or skips it if the sandbox does not support it. On kind
+// and with an external broker, which differ only in the connections of the controller and the bases, it runs only the
+// first cell of each matrix.
 func runScenario(t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
 	if (in.box.Provider == v1alpha1.ProviderKind || externalBroker != nil) && len(s.Cells) > 1 {
@@ -116,7 +116,8 @@ func killsControlPlane(s *source.Scenario) (kills bool) {
 	return kills
 }
 
-// exclusiveRun is locked for writing while an inconclusive scenario is repeated, so that no other scenario runs in parallel.
+// exclusiveRun is locked for writing while an inconclusive scenario is repeated, so that no other scenario runs in
+// parallel.
 var exclusiveRun sync.RWMutex
 
 // requirePassed runs all cells of a scenario, and fails the test with the report unless all runs have passed.

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	timeout = check.Patience
+	timeout = check.Timeout
 	// runLabel is a label of the namespace of a run. Its value is the name of the scenario.
 	runLabel = "sandbox.koupleless.io/scenario"
 )

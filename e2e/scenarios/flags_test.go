@@ -60,8 +60,8 @@ func TestRerunCommand(t *testing.T) {
 	}
 }
 
-// --selector selects scenarios of a directory, and the others are not validated. --dry-run executes no steps. --from-step
-// skips the earlier steps.
+// --selector selects scenarios of a directory, and the others are not validated. --dry-run executes no steps.
+// --from-step skips the earlier steps.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	steps := filepath.Join(t.TempDir(), "steps")

@@ -37,14 +37,14 @@ func TestLongOutages(t *testing.T) {
 	for _, s := range loadLong(t) {
 		t.Run(s.Scenario.Metadata.Name, func(t *testing.T) {
 			t.Parallel()
-			fast, _ := startSandbox(t, programs, nil, s.Scenario.Spec.Speed)
+			fast, _ := startSandbox(t, binDir, nil, s.Scenario.Spec.Speed)
 			requirePassed(t.Context(), t, fast, s)
 		})
 	}
 }
 
-// Kubernetes evicts Pods from Nodes whose Lease is not renewed if another zone has a healthy Node. Every base is its own
-// zone. Module Pods are not evicted.
+// Kubernetes evicts Pods from Nodes whose Lease is not renewed if another zone has a healthy Node. Every base is its
+// own zone. Module Pods are not evicted.
 func TestNoPodIsEvicted(t *testing.T) {
 	needsLong(t)
 	for name, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
-			fast, client := startSandbox(t, programs, c.env, s.Scenario.Spec.Speed)
+			fast, client := startSandbox(t, binDir, c.env, s.Scenario.Spec.Speed)
 			addHealthyNode(t, client)
 			r := execute(t.Context(), t, fast.up, s)
 			if r.Result() != c.want {

@@ -24,8 +24,8 @@ const (
 	parallelTests = 4
 	// The number of scenarios that run in parallel in the shared sandbox, and the number of parallel cells of a matrix.
 	parallelScenarios, parallelCells = 2, 2
-	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. On kind there are none: the kubelets of two clusters exceed
-	// the default of fs.inotify.max_user_instances.
+	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. On kind there are none: the
+	// kubelets of two clusters exceed the default of fs.inotify.max_user_instances.
 	exclusiveCount = 2
 )
 
@@ -37,7 +37,7 @@ type runningSandbox struct {
 
 // The fixtures of all tests. bringUp sets them.
 var (
-	programs           string             // directory of the built binaries
+	binDir             string             // directory of the built binaries
 	home               string             // directory of all sandboxes of this run
 	shared             *box.Box           // for scenarios that do not affect others
 	up                 *sandbox.Sandbox   // the Go API of shared
@@ -53,14 +53,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// perBaseSettings make the controller evaluate each base independently, and delete any number of Nodes at the same time. A scenario stops
-// all its bases together, which the controller would otherwise treat as a network failure for half an hour, unless new bases
-// replace them. The scenario long/most-silent-5m tests the default settings in a separate sandbox.
+// perBaseSettings make the controller evaluate each base independently, and delete any number of Nodes at the same
+// time. A scenario stops all its bases together, which the controller would otherwise treat as a network failure for
+// half an hour, unless new bases replace them. A long scenario tests the default settings in a separate sandbox.
 var perBaseSettings = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
 
 // bringUp starts the sandboxes of the catalogue. Scenarios create their own bases.
 func bringUp(ctx context.Context, first *box.Box) error {
-	shared, programs, home = first, first.Bin, first.Home
+	shared, binDir, home = first, first.Bin, first.Home
 	provider := v1alpha1.Provider(os.Getenv("E2E_PROVIDER"))
 	switch provider {
 	case "", v1alpha1.ProviderEmbedded, v1alpha1.ProviderKind:
@@ -89,7 +89,7 @@ func bringUp(ctx context.Context, first *box.Box) error {
 	shared.Provider, shared.Instead = provider, instead
 	all := []runningSandbox{{box: shared}}
 	for len(all) < n {
-		another := &box.Box{Bin: programs, Instead: instead, Home: home, Name: envconf.RandomName("show", 10),
+		another := &box.Box{Bin: binDir, Instead: instead, Home: home, Name: envconf.RandomName("show", 10),
 			Provider: provider}
 		all = append(all, runningSandbox{box: another})
 	}
@@ -142,7 +142,8 @@ func startBroker(ctx context.Context) (err error) {
 	return err
 }
 
-// stopBroker stops the external broker. It returns an error if the broker has failed, or has retained messages of sandboxes.
+// stopBroker stops the external broker. It returns an error if the broker has failed, or has retained messages of
+// sandboxes.
 func stopBroker(ctx context.Context) error {
 	if externalBroker == nil {
 		return nil

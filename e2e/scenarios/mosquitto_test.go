@@ -48,11 +48,12 @@ func TestBrokerRejected(t *testing.T) {
 		{"no permission for the environment", `"guest"`, func(s *v1alpha1.Spec) {
 			s.Broker.Username, s.Broker.PasswordFile = mosquitto.Guest, externalBroker.Passwords[mosquitto.Guest]
 		}},
-		{"environment of another sandbox", " koupleless_" + status.Env + "/", func(s *v1alpha1.Spec) { s.Env = status.Env }},
+		{"environment of another sandbox", " koupleless_" + status.Env + "/",
+			func(s *v1alpha1.Spec) { s.Env = status.Env }},
 		{"environment with a retained message", topic, func(s *v1alpha1.Spec) { s.Env = "left" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("refused", 12)}
+			b := &box.Box{Bin: binDir, Home: home, Name: envconf.RandomName("refused", 12)}
 			s := spec()
 			tc.change(&s)
 			err := b.Up(t.Context(), s)

@@ -36,17 +36,20 @@ func TestMutations(t *testing.T) {
 func TestLongMutations(t *testing.T) {
 	needsLong(t)
 	requireDetected(t, []mutant{
-		{"a module is uninstalled while a Service sends requests to its Pod", "believe-the-drain", nil,
+		{"a module is uninstalled while a Service sends requests to its Pod", "trust-drain-time", nil,
 			"regressions/deleted-pod-in-endpoints", "the Pod is deleted"},
-		{"the active version is uninstalled while a Service sends requests to another Pod of the base", "drain-alone", nil,
+		{"the active version is uninstalled while a Service sends requests to another Pod of the base", "drain-alone",
+			nil,
 			"regressions/pods-leave-in-rollout", ""},
 		{"Pods are Not Ready until their bases have listed their modules", "forget-ready", nil, "slow-list-at-restart",
 			""},
 		{"commands are retained", "retain-commands", nil, "reconnect", "activeVersion"},
-		{"missed heartbeats are counted while the tunnel is down", "never-blind", nil, "long/broker-away-5m", "the broker is away: "},
-		{"missed heartbeats are counted while the controller starts without a tunnel", "never-blind", nil,
+		{"missed heartbeats are counted while the tunnel is down", "count-unobserved", nil, "long/broker-away-5m",
+			"the broker is away: "},
+		{"missed heartbeats are counted while the controller starts without a tunnel", "count-unobserved", nil,
 			"long/broker-away-restart-5m", "the broker is away: "},
-		{"missed heartbeats are counted while the connection is half open", "never-blind", nil, "long/broker-half-open",
+		{"missed heartbeats are counted while the connection is half open", "count-unobserved", nil,
+			"long/broker-half-open",
 			"nothing passes: "},
 		{"a controller without a tunnel keeps its bases", "never-hand-over", nil, "long/controller-blind",
 			"the rollout ends while it is blind"},
@@ -63,7 +66,7 @@ func requireDetected(t *testing.T, controllers []mutant) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			bin := programs
+			bin := binDir
 			if c.mutation != "" {
 				bin = filepath.Join(bins, c.mutation)
 				built[c.mutation].Do(func() { build(t, c.mutation, bin) })
@@ -82,7 +85,8 @@ func requireDetected(t *testing.T, controllers []mutant) {
 	}
 }
 
-// detects reports whether the check or step with the given prefix failed; with an empty prefix, whether requests were lost.
+// detects reports whether the check or step with the given prefix failed; with an empty prefix, whether requests were
+// lost.
 func detects(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
 		if check != "" && strings.HasPrefix(c.Name, check) && c.Result == scenario.Failed {
@@ -109,10 +113,11 @@ func build(t *testing.T, name, bin string) {
 	m, err := mutate.Named(name)
 	must(t, err)
 	must(t, m.Build(t.Context(), filepath.Join("..", ".."), filepath.Join(bin, box.ControllerBinary)))
-	// koupsandbox searches the other binaries in its own directory after it has resolved symbolic links, so it is copied.
-	program, err := os.ReadFile(filepath.Join(programs, box.Program))
+	// koupsandbox searches the other binaries in its own directory after it has resolved symbolic links, so it is
+	// copied.
+	program, err := os.ReadFile(filepath.Join(binDir, box.Binary))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(bin, box.Program), program, 0o700))
-	must(t, os.Symlink(filepath.Join(programs, sandbox.ControlPlaneBinary),
+	must(t, os.WriteFile(filepath.Join(bin, box.Binary), program, 0o700))
+	must(t, os.Symlink(filepath.Join(binDir, sandbox.ControlPlaneBinary),
 		filepath.Join(bin, sandbox.ControlPlaneBinary)))
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// wrapControlPlane creates a control plane whose API servers write audit logs, and returns its directory. With the provider
-// kind, it returns an empty string.
+// wrapControlPlane creates a control plane whose API servers write audit logs, and returns its directory. With the
+// provider kind, it returns an empty string.
 func wrapControlPlane(provider v1alpha1.Provider) (folder string, err error) {
 	if provider == v1alpha1.ProviderKind {
 		return "", nil
 	}
 	folder = filepath.Join(home, ".audited")
-	return folder, audit.Wrap(programs, folder)
+	return folder, audit.Wrap(binDir, folder)
 }
 
-// checkPermissions returns an error if a controller has sent a request during the tests that no RBAC rule of the manifests
-// allows. It prints the rules that no request needed; e2e/rights tests that each rule is needed.
+// checkPermissions returns an error if a controller has sent a request during the tests that no RBAC rule of the
+// manifests allows. It prints the rules that no request needed; e2e/rights tests that each rule is needed.
 func checkPermissions() error {
 	if shared.Instead == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// startInterrupted starts the scenario interrupted, and waits until it sends requests. It returns the namespace of the run
-// and the directory of its marker files.
+// startInterrupted starts the scenario interrupted, and waits until it sends requests. It returns the namespace of the
+// run and the directory of its marker files.
 func startInterrupted(t *testing.T) (s *command, namespace, marks string) {
 	t.Helper()
 	marks = t.TempDir()
@@ -68,7 +68,7 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("the finally steps were not executed: %v", err)
 	}
 	if n := countBases(t.Context(), t, namespace); n != 0 {
-		t.Errorf("%d bases are left", n)
+		t.Errorf("%d bases still exist", n)
 	}
 	if err := checkSending(t.Context(), namespace); err == nil {
 		t.Error("requests are still being sent")
@@ -125,7 +125,7 @@ func TestKeep(t *testing.T) {
 	}
 	shell(t, nil, strings.TrimSpace(command), 0)
 	if n := countBases(t.Context(), t, namespace); n != 0 {
-		t.Errorf("%d bases are left", n)
+		t.Errorf("%d bases still exist", n)
 	}
 	waitNamespaceDeleted(t, namespace)
 }
@@ -134,7 +134,7 @@ func TestKeep(t *testing.T) {
 func shell(t *testing.T, env []string, command string, status int) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
-	cmd.Env = append(shared.Command(t.Context()).Env, "PATH="+programs+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(shared.Command(t.Context()).Env, "PATH="+binDir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != status {
@@ -158,6 +158,6 @@ func TestScenarioTimeout(t *testing.T) {
 		}
 	}
 	if n := countBases(t.Context(), t, of.Namespace); n != 0 {
-		t.Errorf("%d bases are left", n)
+		t.Errorf("%d bases still exist", n)
 	}
 }

@@ -24,7 +24,7 @@ import (
 // The demo loses requests only with the DaemonSet, writes its report, and removes its sandbox.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	b := &box.Box{Bin: programs, Home: home, Name: envconf.RandomName("demo", 10)}
+	b := &box.Box{Bin: binDir, Home: home, Name: envconf.RandomName("demo", 10)}
 	t.Cleanup(func() {
 		if err := b.Down(context.Background()); err != nil { // a failed demo can leave its sandbox
 			t.Error(err)
@@ -49,7 +49,7 @@ func TestDemo(t *testing.T) {
 	if _, err := os.Stat(page); err != nil {
 		t.Errorf("the report was not written: %v", err)
 	}
-	if _, err := os.Stat(b.Folder()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(b.Dir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the state directory still exists: %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package audit compares the requests of module controllers, from audit logs of embedded API servers, with the RBAC rules
-// of the manifests.
+// Package audit compares the requests of module controllers, from audit logs of embedded API servers, with the RBAC
+// rules of the manifests.
 package audit
 
 import (
@@ -26,8 +26,8 @@ rules:
   - {level: None}
 `
 
-// wrapper runs the binary of the control plane with other flags for the API server. Each start has its own log, with the
-// name of the sandbox's directory.
+// wrapper runs the binary of the control plane with other flags for the API server. Each start has its own log, with
+// the name of the sandbox's directory.
 const wrapper = `#!/bin/sh
 here=%[1]q
 if [ "$1" = kube-apiserver ]; then
@@ -38,7 +38,8 @@ if [ "$1" = kube-apiserver ]; then
 		*) set -- "$@" "$flag" ;;
 		esac
 	done
-	set -- "$@" --audit-policy-file="$here/policy.yaml" --audit-log-path="$here/$(basename "$PWD").$$.log" --audit-log-maxsize=%[4]d --audit-log-maxbackup=1
+	set -- "$@" --audit-policy-file="$here/policy.yaml" \
+		--audit-log-path="$here/$(basename "$PWD").$$.log" --audit-log-maxsize=%[4]d --audit-log-maxbackup=1
 fi
 exec %[2]q "$@"
 `
@@ -46,8 +47,8 @@ exec %[2]q "$@"
 // maxSize is the maximum size of a log in MB. The whole catalogue needs 6.
 const maxSize = 64
 
-// Wrap creates a directory with a control plane that replaces the one in bin (box.Box.Instead). Its API server writes an
-// audit log, and does not get the flags in without, which have no dashes.
+// Wrap creates a directory with a control plane that replaces the one in bin (box.Box.Instead). Its API server writes
+// an audit log, and does not get the flags in without, which have no dashes.
 func Wrap(bin, folder string, without ...string) error {
 	patterns := []string{"--no-such-flag"}
 	for _, flag := range without {
@@ -61,15 +62,15 @@ func Wrap(bin, folder string, without ...string) error {
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(folder, sandbox.ControlPlaneBinary), []byte(script),
-			0o700) //nolint:gosec // a program
+			0o700) //nolint:gosec // the file is executed
 	}
 	if err != nil {
-		return fmt.Errorf("making a control plane that audits: %w", err)
+		return fmt.Errorf("creating a control plane with audit logs: %w", err)
 	}
 	return nil
 }
 
-// Log has the requests of controllers.
+// Log has the requests of controllers. The zero value is an empty log.
 type Log struct {
 	// Requests has the number of requests of each kind, such as "nodes/status update".
 	Requests map[string]int
@@ -100,22 +101,23 @@ func (e event) kind(roles map[string]bool) string {
 	return name + " " + e.Verb
 }
 
-// Read adds the logs of a sandbox that runs the control plane of Wrap in the directory. A log that was rotated is an error.
+// Read adds the logs of a sandbox that runs the control plane of Wrap in the directory. A log that was rotated is an
+// error.
 func (l *Log) Read(folder, name string, g *Grants) error {
 	files, err := filepath.Glob(filepath.Join(folder, name+".*.log"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none of %s in %s", name, folder)
+		err = fmt.Errorf("no audit log of sandbox %s in %s", name, folder)
 	}
 	for _, file := range files {
 		if err == nil && strings.Contains(strings.TrimPrefix(filepath.Base(file), name), "-") {
-			err = fmt.Errorf("that of %s is not whole: it has had more than %d MB", name, maxSize)
+			err = fmt.Errorf("the audit log of sandbox %s is incomplete: it exceeded %d MB", name, maxSize)
 		}
 		if err == nil {
 			err = l.read(file, g)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("reading an audit log: %w", err)
+		return fmt.Errorf("reading audit logs: %w", err)
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (l *Log) read(file string, g *Grants) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	if l.Requests == nil {
 		l.Requests = map[string]int{}
 	}
@@ -144,7 +146,8 @@ func (l *Log) read(file string, g *Grants) error {
 		}
 		l.Events++
 		l.Bytes += len(line)
-		if e.ObjectRef == nil { // such as /version, which every user may read, except in the first second of the API server
+		// Every user can read URLs such as /version, except in the first second of the API server.
+		if e.ObjectRef == nil {
 			continue
 		}
 		kind := e.kind(g.namespaced)

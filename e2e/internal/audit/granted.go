@@ -15,10 +15,10 @@ import (
 // Grants has the kinds of requests that the manifests allow.
 type Grants struct {
 	kinds      map[string]bool
-	namespaced map[string]bool // the resources that a Role is for
+	namespaced map[string]bool // resources in the rules of Roles
 }
 
-// Granted returns the rules of the manifests.
+// Granted returns the kinds of requests that the manifests of the controller allow.
 func Granted() (*Grants, error) {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -29,13 +29,13 @@ func Granted() (*Grants, error) {
 		if kind := object.GetKind(); kind != "Role" && kind != "ClusterRole" {
 			continue
 		}
-		var role rbacv1.Role // the rules of a ClusterRole are in the same place
+		var role rbacv1.Role // a ClusterRole has the same field for rules
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		for _, rule := range role.Rules {
 			if len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				return nil, fmt.Errorf("%s %s has a rule that nobody here compares: %v", object.GetKind(),
+				return nil, fmt.Errorf("%s %s has an unsupported rule: %v", object.GetKind(),
 					object.GetName(), rule)
 			}
 			for _, group := range rule.APIGroups {

@@ -24,7 +24,7 @@ import (
 
 // The names of binaries.
 const (
-	Program          = "koupsandbox"
+	Binary           = "koupsandbox"
 	ControllerBinary = sandbox.ControllerBinary
 )
 
@@ -38,9 +38,9 @@ func FindBinaries(root string) (string, error) {
 			return "", fmt.Errorf("finding the repository: %w", err)
 		}
 	}
-	for _, name := range []string{Program, ControllerBinary, sandbox.ControlPlaneBinary} {
+	for _, name := range []string{Binary, ControllerBinary, sandbox.ControlPlaneBinary} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return "", fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
+			return "", fmt.Errorf("binary %s is not in %s; build it with: make build", name, bin)
 		}
 	}
 	return bin, nil
@@ -52,11 +52,11 @@ type Box struct {
 	Bin string
 	// Instead is a directory of binaries that replace those in Bin. Default: none.
 	Instead string
-	// Home is the directory of all sandboxes.
+	// Home is the directory for the state of all sandboxes.
 	Home string
-	// Name of the sandbox.
+	// Name is the name of the sandbox.
 	Name string
-	// Provider of its Kubernetes API. Default: embedded.
+	// Provider is the provider of the Kubernetes cluster. Default: embedded.
 	Provider v1alpha1.Provider
 }
 
@@ -69,7 +69,7 @@ type Result struct {
 // Command returns a command that runs koupsandbox, without the KOUPSANDBOX variables of the caller and without
 // GITHUB_ACTIONS.
 func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Program), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Binary), args...)
 	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "KOUPSANDBOX_") || strings.HasPrefix(v, "GITHUB_ACTIONS=")
 	})
@@ -98,12 +98,12 @@ func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 func (b *Box) Must(ctx context.Context, args ...string) error {
 	r, err := b.Run(ctx, args...)
 	if err == nil && r.Status != 0 {
-		err = fmt.Errorf("koupsandbox %s ended with status %d:\n%s%s", strings.Join(args, " "), r.Status, r.Out, r.Err)
+		err = fmt.Errorf("koupsandbox %s: exit status %d:\n%s%s", strings.Join(args, " "), r.Status, r.Out, r.Err)
 	}
 	return err
 }
 
-// Up brings the sandbox up, and blocks until it is.
+// Up runs koupsandbox up, which blocks until the sandbox is ready.
 func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
 	file, err := b.WriteConfig(spec)
 	if err != nil {
@@ -119,38 +119,38 @@ func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
 	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
 	text, err := yaml.Marshal(config)
 	if err != nil {
-		return "", fmt.Errorf("writing the settings of sandbox %s: %w", b.Name, err)
+		return "", fmt.Errorf("writing the configuration of sandbox %s: %w", b.Name, err)
 	}
 	file := filepath.Join(b.Home, b.Name+".yaml")
 	return file, os.WriteFile(file, text, 0o600)
 }
 
-// downTime bounds Down.
+// downTime is the timeout of Down.
 const downTime = time.Minute
 
-// Down takes the sandbox down if it is up, even if ctx has ended.
+// Down removes the sandbox if it exists, even if ctx has ended.
 func (b *Box) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
 	return b.Must(ctx, "down")
 }
 
-// Folder returns the directory of the sandbox.
-func (b *Box) Folder() string { return filepath.Join(b.Home, b.Name) }
+// Dir returns the directory of the sandbox.
+func (b *Box) Dir() string { return filepath.Join(b.Home, b.Name) }
 
 // Log returns the path of a component's log.
 func (b *Box) Log(component string) string {
-	return filepath.Join(b.Folder(), "logs", component+".log")
+	return filepath.Join(b.Dir(), "logs", component+".log")
 }
 
-// Open returns the Go API of a running sandbox. The caller closes it.
+// Open returns the Go API of the running sandbox. The caller must close it.
 func (b *Box) Open(ctx context.Context) (*sandbox.Sandbox, error) {
 	return sandbox.Open(ctx, b.Home, b.Name)
 }
 
-// REST returns the configuration of clients without client-side limits.
+// REST returns the client configuration of the sandbox, without client-side rate limits.
 func (b *Box) REST() (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Folder(), "kubeconfig"))
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Dir(), "kubeconfig"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of sandbox %s: %w", b.Name, err)
 	}

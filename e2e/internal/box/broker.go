@@ -21,12 +21,12 @@ type Broker struct {
 // Broker returns the address and the passwords of the sandbox's broker.
 func (b *Box) Broker() (Broker, error) {
 	var n Broker
-	text, err := os.ReadFile(filepath.Join(b.Folder(), "broker.json"))
+	text, err := os.ReadFile(filepath.Join(b.Dir(), "broker.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &n)
 	}
 	if err != nil {
-		return n, fmt.Errorf("reading how to reach the broker of sandbox %s: %w", b.Name, err)
+		return n, fmt.Errorf("reading broker.json of sandbox %s: %w", b.Name, err)
 	}
 	return n, nil
 }

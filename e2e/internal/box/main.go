@@ -30,23 +30,24 @@ func repository() string {
 
 // New returns a sandbox with its own home, which Remove deletes, and a name that begins with kind.
 func New(kind string) (*Box, error) {
-	programs, err := FindBinaries(repository())
+	bin, err := FindBinaries(repository())
 	if err != nil {
 		return nil, err
 	}
 	home, err := os.MkdirTemp("", "koup-e2e-") // the path of a socket must be short
 	if err != nil {
-		return nil, fmt.Errorf("making a home for sandboxes: %w", err)
+		return nil, fmt.Errorf("creating a state directory: %w", err)
 	}
-	return &Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, len(kind)+6)}, nil
+	return &Box{Bin: bin, Home: home, Name: envconf.RandomName(kind, len(kind)+6)}, nil
 }
 
-// Remove takes the sandbox down and deletes its home. It returns an error if a binary that was built with the race
+// Remove stops the sandbox and deletes its home. It returns an error if a binary that was built with the race
 // detector has logged a data race.
 func (b *Box) Remove(ctx context.Context) error {
 	return errors.Join(b.races(), b.Down(ctx), os.RemoveAll(b.Home))
 }
 
+// races returns an error if a log contains a data race.
 func (b *Box) races() error {
 	logs, err := filepath.Glob(b.Log("*"))
 	if err != nil {
@@ -55,7 +56,7 @@ func (b *Box) races() error {
 	for _, log := range logs {
 		text, err := os.ReadFile(log)
 		if err != nil {
-			return fmt.Errorf("looking for data races: %w", err)
+			return fmt.Errorf("checking for data races: %w", err)
 		}
 		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
 			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])
@@ -70,16 +71,15 @@ func (b *Box) Keep(name string) {
 	if err == nil {
 		err = os.CopyFS(folder, os.DirFS(filepath.Dir(b.Log(""))))
 	}
-	fmt.Fprintf(os.Stderr, "the logs of sandbox %s are in %s (%v)\n", b.Name, folder, err)
+	fmt.Fprintf(os.Stderr, "logs of sandbox %s: %s (error: %v)\n", b.Name, folder, err)
 }
 
 // Env is the environment of the tests of a package. Main runs it.
 var Env = env.NewWithConfig(envconf.New().WithFailFast())
 
-// Main runs the tests of a package that share one sandbox, and returns their exit status. The function setUp brings
-// the sandbox up. Main removes it, even if setUp fails, and keeps its logs if a test fails. At most parallel tests run
-// in parallel; 0 is Go's default. The run also fails if a function of after, called while the sandbox is up, returns an
-// error.
+// Main runs the tests of a package that share one sandbox, and returns the exit status. setUp starts the sandbox. Main
+// always removes it, and saves its logs if a test fails. At most parallel tests run concurrently; 0 means Go's default.
+// Main calls the functions in after before it removes the sandbox, and fails if one of them returns an error.
 func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error,
 	after ...func() error) (code int) {
 	flag.Parse()
@@ -108,7 +108,7 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 	return code
 }
 
-// Client returns a client of the sandbox's Kubernetes API, without client-side limits.
+// Client returns a client of the sandbox's Kubernetes API, without client-side rate limits.
 func (b *Box) Client() (kubernetes.Interface, error) {
 	config, err := b.REST()
 	if err != nil {
@@ -123,9 +123,9 @@ func (b *Box) Heartbeats() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token, err := os.ReadFile(filepath.Join(b.Folder(), "heartbeat.token"))
+	token, err := os.ReadFile(filepath.Join(b.Dir(), "heartbeat.token"))
 	if err != nil {
-		return "", fmt.Errorf("reading the token of heartbeats: %w", err)
+		return "", fmt.Errorf("reading the heartbeat token: %w", err)
 	}
 	return "http://" + addr + "/" + string(token), nil
 }
@@ -134,7 +134,7 @@ func (b *Box) Heartbeats() (string, error) {
 func Logged(file, text string) (word string, err error) {
 	log, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("looking for %q: %w", text, err)
+		return "", fmt.Errorf("searching for %q: %w", text, err)
 	}
 	for line := range strings.Lines(string(log)) {
 		if _, after, found := strings.Cut(line, text); found && strings.HasSuffix(after, "\n") {
@@ -142,7 +142,7 @@ func Logged(file, text string) (word string, err error) {
 		}
 	}
 	if word == "" {
-		return "", fmt.Errorf("%s does not have %q", file, text)
+		return "", fmt.Errorf("%s does not contain %q", file, text)
 	}
 	return word, nil
 }

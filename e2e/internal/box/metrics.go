@@ -22,7 +22,7 @@ func (b *Box) ControllerMetrics(ctx context.Context) (bench.Metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the metrics of the controller: %w", err)
 	}
-	defer func() { _ = response.Body.Close() }() // it is only read
+	defer func() { _ = response.Body.Close() }() // the body was only read
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("reading the metrics of the controller: %s", response.Status)
 	}

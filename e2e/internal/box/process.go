@@ -27,7 +27,7 @@ func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 	}
 	var list []Process
 	for _, c := range status.Components {
-		pid := int32(c.PID) //nolint:gosec // a pid fits
+		pid := int32(c.PID) //nolint:gosec // a PID fits into 32 bits
 		if pid == 0 || slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid }) {
 			continue // a component in the daemon; the daemon is the first component
 		}
@@ -45,7 +45,7 @@ func byPID(ctx context.Context, component string, pid int32) (Process, error) {
 		p.created, err = found.CreateTimeWithContext(ctx)
 	}
 	if err != nil {
-		return p, fmt.Errorf("looking at %s, process %d: %w", component, pid, err)
+		return p, fmt.Errorf("reading process %[2]d of %[1]s: %[3]w", component, pid, err)
 	}
 	return p, nil
 }
@@ -76,7 +76,7 @@ func (p Process) Kill(ctx context.Context) error {
 		return nil
 	}
 	if err := syscall.Kill(int(p.PID), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("killing %s, process %d: %w", p.Component, p.PID, err)
+		return fmt.Errorf("killing process %[2]d of %[1]s: %[3]w", p.Component, p.PID, err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (p Process) Kill(ctx context.Context) error {
 func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error) {
 	found, ok := p.find(ctx)
 	if !ok {
-		return 0, 0, fmt.Errorf("%s, process %d, is gone", p.Component, p.PID)
+		return 0, 0, fmt.Errorf("process %[2]d of %[1]s has ended", p.Component, p.PID)
 	}
 	memory, err := found.MemoryInfoWithContext(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error)
 	}
 	times, err := found.TimesWithContext(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the processor time of %s: %w", p.Component, err)
+		return 0, 0, fmt.Errorf("reading the CPU time of %s: %w", p.Component, err)
 	}
 	return memory.RSS, times.User + times.System, nil
 }

@@ -20,7 +20,7 @@ import (
 
 const poll = 50 * time.Millisecond
 
-// Must fails the test on an error.
+// Must fails the test if err is not nil.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -28,31 +28,32 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Eventually waits until look returns nil. After patience, or when ctx ends, it fails the test with the last error.
-func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string,
-	look func(context.Context) error) {
+// Eventually calls check repeatedly until it returns nil. After the timeout, or when ctx ends, Eventually fails the
+// test with the last error.
+func Eventually(ctx context.Context, t testing.TB, timeout time.Duration, what string,
+	check func(context.Context) error) {
 	t.Helper()
-	last := errors.New("nothing was looked at")
-	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
-		err := look(ctx)
+	last := errors.New("the condition was not checked")
+	err := wait.PollUntilContextTimeout(ctx, poll, timeout, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("not within %s: %s; last seen: %v", patience, what, last)
+		t.Fatalf("timed out after %s: %s; last error: %v", timeout, what, last)
 	}
 }
 
-// Patience is the maximum time that tests wait. The slowest events are the deletion of Pods of a deleted Node, which
-// takes Kubernetes up to a minute, and the start of a JVM.
-const Patience = 3 * time.Minute
+// Timeout is the timeout of Soon. The slowest events are the deletion of the Pods of a deleted Node, which takes
+// Kubernetes up to a minute, and the start of a JVM.
+const Timeout = 3 * time.Minute
 
-// Soon waits, at most for Patience, until look returns nil.
-func Soon(t *testing.T, what string, look func(context.Context) error) {
+// Soon is Eventually with Timeout and the context of the test.
+func Soon(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	Eventually(t.Context(), t, Patience, what, look)
+	Eventually(t.Context(), t, Timeout, what, check)
 }
 
 // NodeReady reports whether the Node's Ready condition is True.
@@ -76,13 +77,13 @@ const longestName = 120
 
 var unusual = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Artifacts creates an empty directory for the failure of a test, below artifacts in the directory e2e, and returns its
-// path. Long names of tests are shortened, and stay unique.
+// Artifacts creates an empty directory for the artifacts of a test, below artifacts in the directory e2e, and returns
+// its path. Long names of tests are shortened, and stay unique.
 func Artifacts(e2e, test string) (string, error) {
 	name := unusual.ReplaceAllString(test, "_")
 	if len(name) > longestName {
 		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(test)) // never fails
+		_, _ = hash.Write([]byte(test)) // a hash never returns an error
 		name = fmt.Sprintf("%s-%08x", name[:longestName], hash.Sum32())
 	}
 	folder, err := filepath.Abs(filepath.Join(e2e, "artifacts", name))

@@ -9,10 +9,10 @@ import (
 
 // Private fails the test unless all files in a directory have the mode 0600, and all directories 0700. It returns their
 // number.
-func Private(t testing.TB, folder string) (looked int) {
+func Private(t testing.TB, folder string) (count int) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if os.IsNotExist(err) && path != folder { // it was for a moment
+		if os.IsNotExist(err) && path != folder { // a temporary file was deleted
 			return nil
 		}
 		if err != nil {
@@ -25,16 +25,16 @@ func Private(t testing.TB, folder string) (looked int) {
 		if err != nil {
 			return err
 		}
-		looked++
+		count++
 		want := fs.FileMode(0o600)
 		if entry.IsDir() {
 			want = 0o700
 		}
 		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has the permissions %#o, not %#o", path, got, want)
+			t.Errorf("%s has the mode %#o, want %#o", path, got, want)
 		}
 		return nil
 	})
 	Must(t, err)
-	return looked
+	return count
 }

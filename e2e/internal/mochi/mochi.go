@@ -12,39 +12,41 @@ import (
 	"github.com/mochi-mqtt/server/v2/listeners"
 )
 
-// Serve runs a broker without access control on a listener until stop is called. stop closes the connections, and may be
-// called once.
-func Serve(on net.Listener) (stop func() error, err error) {
+// Serve runs a broker without access control on listener until stop is called. stop closes all connections, and must be
+// called only once.
+func Serve(listener net.Listener) (stop func() error, err error) {
 	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
-	through := &turnstile{Listener: on}
+	tracked := &trackingListener{Listener: listener}
 	err = errors.Join(server.AddHook(new(auth.AllowHook), nil),
-		server.AddListener(gate{listeners.NewNet("tests", through), through}), server.Serve())
+		server.AddListener(brokerListener{listeners.NewNet("tests", tracked), tracked}), server.Serve())
 	if err != nil {
-		return nil, errors.Join(err, on.Close())
+		return nil, errors.Join(err, listener.Close())
 	}
 	return server.Close, nil
 }
 
-// gate closes its connections itself. In mochi v2.7.9, the end of a listener takes the read lock of the clients twice, and
-// blocks if a client disconnects in between.
-type gate struct {
+// brokerListener closes its connections without the broker. In mochi v2.7.9, closing a listener acquires the read lock
+// of the clients twice, which deadlocks if a client disconnects in between.
+type brokerListener struct {
 	*listeners.Net
-	through *turnstile
+	tracked *trackingListener
 }
 
-func (g gate) Close(listeners.CloseFn) {
-	g.Net.Close(func(string) { g.through.cut() })
+// Close closes the listener and its connections.
+func (l brokerListener) Close(listeners.CloseFn) {
+	l.Net.Close(func(string) { l.tracked.closeConnections() })
 }
 
-// turnstile records the connections that it accepts.
-type turnstile struct {
+// trackingListener records the connections that it accepts.
+type trackingListener struct {
 	net.Listener
 
 	mu    sync.Mutex
 	conns []net.Conn
 }
 
-func (t *turnstile) Accept() (net.Conn, error) {
+// Accept implements net.Listener.
+func (t *trackingListener) Accept() (net.Conn, error) {
 	conn, err := t.Listener.Accept()
 	if err == nil {
 		t.mu.Lock()
@@ -54,10 +56,11 @@ func (t *turnstile) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-func (t *turnstile) cut() {
+// closeConnections closes all accepted connections.
+func (t *trackingListener) closeConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, conn := range t.conns {
-		_ = conn.Close() // many have ended long before
+		_ = conn.Close() // many connections are already closed
 	}
 }

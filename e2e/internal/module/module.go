@@ -1,4 +1,4 @@
-// Package module builds the Kubernetes objects that put modules on bases.
+// Package module builds Kubernetes objects for modules.
 package module
 
 import (
@@ -10,34 +10,34 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Labels and taints of the Module Controller V2 documents.
+// Labels, taints and variables of ModuleController V2.
 const (
 	// LabelComponent marks module Pods and the Nodes of bases.
 	LabelComponent = "virtual-kubelet.koupleless.io/component"
-	// LabelEnv is the environment of a base's Node.
+	// LabelEnv is the label of a Node with the environment of its base.
 	LabelEnv = "virtual-kubelet.koupleless.io/env"
-	// LabelBaseName and LabelBaseVersion are the name and the version that a base reports.
+	// LabelBaseName and LabelBaseVersion are the labels of a Node with the name and the version that its base reports.
 	LabelBaseName    = "base.koupleless.io/name"
 	LabelBaseVersion = "base.koupleless.io/version"
-	// TaintVirtualNode and TaintEnv are the taints of a base's Node.
+	// TaintVirtualNode and TaintEnv are the keys of the taints of a base's Node.
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"
-	// EnvVersion is the variable of a container that holds the module's version.
+	// EnvVersion is the environment variable of a container with the version of the module.
 	EnvVersion = "BIZ_VERSION"
 )
 
-// URL returns the URL of a module's jar. Simulated bases do not download it.
+// URL returns the URL of a module's jar. The jar does not exist; simulated bases do not download it.
 func URL(name, version string) string {
 	return fmt.Sprintf("https://modules.example/%s-%s-ark-biz.jar", name, version)
 }
 
-// Container returns a container with a module.
+// Container returns a container for a module.
 func Container(name, version string) corev1.Container {
 	return corev1.Container{Name: name, Image: URL(name, version),
 		Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
 }
 
-// Template returns a template with modules and the label app. It selects and tolerates every base.
+// Template returns a Pod template with modules and the label app. Its Pods can run on every base.
 func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, LabelComponent: "module"}},
@@ -67,7 +67,8 @@ func OnePerBase(t *corev1.PodTemplateSpec) {
 	}}
 }
 
-// OnePerPort allows one Pod on a base by a host port, which costs the scheduler least. No process listens on the port.
+// OnePerPort limits the Pods on a base to one by a host port, which is the cheapest constraint for the scheduler. No
+// process listens on the port.
 func OnePerPort(t *corev1.PodTemplateSpec) {
 	t.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 1}}
 }
@@ -106,7 +107,7 @@ func StatefulSet(namespace, name string, replicas int32, t corev1.PodTemplateSpe
 	}
 }
 
-// IsReady reports whether a Pod runs and is Ready.
+// IsReady reports whether a Pod is running and Ready.
 func IsReady(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -1,5 +1,5 @@
-// Package mosquitto runs Eclipse Mosquitto for tests, with TLS, a password for each user, and an access list. All limits
-// have their defaults.
+// Package mosquitto runs Eclipse Mosquitto for tests, with TLS, a password for each user, and an access control list.
+// All limits have the defaults of Mosquitto.
 package mosquitto
 
 import (
@@ -22,13 +22,14 @@ const (
 	User = "koup"
 	// Guest has permissions only in the environment GuestEnv.
 	Guest = "guest"
-	// GuestEnv is the environment of Guest.
+	// GuestEnv is the environment in which Guest has permissions.
 	GuestEnv = "guests"
 
-	configFile, certFile, keyFile, passwordsFile, accessFile = "mosquitto.conf", "server.crt", "server.key", "passwords", "access"
+	configFile, certFile, keyFile, passwordsFile, accessFile = "mosquitto.conf", "server.crt", "server.key",
+		"passwords", "access"
 )
 
-// Files are the files of a broker.
+// Files has the address of a broker and the paths of its files.
 type Files struct {
 	// Addr is host:port, for clients on this machine.
 	Addr string
@@ -46,14 +47,14 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	for i, host := range hosts {
 		ips[i] = net.ParseIP(host)
 	}
-	// signed by an authority of its own, which comes with it
+	// The certificate is signed by a new CA.
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for mosquitto: %w", err)
+		return nil, fmt.Errorf("creating a certificate for mosquitto: %w", err)
 	}
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return nil, fmt.Errorf("reading where mosquitto is to listen: %w", err)
+		return nil, fmt.Errorf("parsing the listen address of mosquitto: %w", err)
 	}
 	f.Addr = net.JoinHostPort(hosts[0], port)
 	text := map[string]string{
@@ -71,7 +72,7 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	var passwords strings.Builder
 	for _, user := range []string{User, Guest} {
 		password := rand.Text()
-		hash, err := hashed(password)
+		hash, err := hashPassword(password)
 		if err != nil {
 			return nil, err
 		}
@@ -90,11 +91,11 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 // URL returns the URL of the broker.
 func (f *Files) URL() string { return "mqtts://" + f.Addr }
 
-// hashed returns a password in the format of mosquitto_passwd: $7$ITERATIONS$SALT$HASH, with PBKDF2 and SHA-512.
-func hashed(password string) (string, error) {
+// hashPassword returns a password in the format of mosquitto_passwd: $7$ITERATIONS$SALT$HASH, with PBKDF2 and SHA-512.
+func hashPassword(password string) (string, error) {
 	const iterations, saltLength = 101, 12
 	salt := make([]byte, saltLength)
-	_, _ = rand.Read(salt) // it never fails
+	_, _ = rand.Read(salt) // rand.Read never returns an error
 	key, err := pbkdf2.Key(sha512.New, password, salt, iterations, sha512.Size)
 	if err != nil {
 		return "", fmt.Errorf("hashing a password for mosquitto: %w", err)

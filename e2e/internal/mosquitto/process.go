@@ -33,7 +33,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// log is the output of the broker.
+// log collects the output of the broker.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -51,16 +51,16 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// Parts returns the paths of mosquitto and of its libraries, as an image needs them.
-func Parts(ctx context.Context) ([]string, error) {
-	program, err := Program()
+// ImageFiles returns the paths of mosquitto and its libraries, which a container image needs.
+func ImageFiles(ctx context.Context) ([]string, error) {
+	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{program}
-	libraries, err := exec.CommandContext(ctx, "ldd", program).Output()
+	parts := []string{binary}
+	libraries, err := exec.CommandContext(ctx, "ldd", binary).Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the libraries of %s: %w", program, err)
+		return nil, fmt.Errorf("listing the libraries of %s: %w", binary, err)
 	}
 	for word := range strings.FieldsSeq(string(libraries)) { // NAME => PATH (ADDRESS), and the loader as PATH (ADDRESS)
 		if filepath.IsAbs(word) {
@@ -70,24 +70,25 @@ func Parts(ctx context.Context) ([]string, error) {
 	return parts, nil
 }
 
-// Program returns the path of mosquitto. In Debian its directory is not in the PATH of most users.
-func Program() (string, error) {
+// Binary returns the path of mosquitto. On Debian, its directory is not in the PATH of most users.
+func Binary() (string, error) {
 	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("the program mosquitto is not on this machine: apt-get install mosquitto")
+	return "", errors.New("mosquitto is not installed; install it, for example with apt-get install mosquitto")
 }
 
-// Start runs mosquitto on a free port of the loopback address, with its files in a directory, and blocks until it listens.
-// The caller stops it.
+// Start starts mosquitto on a free port of the loopback address, with its files in a directory, and blocks until it
+// listens. The caller must stop it.
 func Start(ctx context.Context, folder string) (*Process, error) {
-	program, err := Program()
+	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
-	me, err := user.Current() // as root, Mosquitto would switch to another user that cannot read the directory
+	// without this user, Mosquitto as root would switch to a user that cannot read the directory
+	me, err := user.Current()
 	if err != nil {
 		return nil, fmt.Errorf("starting mosquitto: %w", err)
 	}
@@ -97,19 +98,19 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 			return nil, fmt.Errorf("finding a free port for mosquitto: %w", err)
 		}
 		addr := l.Addr().String()
-		_ = l.Close() // nothing was sent
+		_ = l.Close() // the listener has no connections
 		files, err := Write(folder, addr, []string{loopback}, folder, me.Username)
 		if err != nil {
 			return nil, err
 		}
 		p := &Process{Files: files, done: make(chan struct{})}
-		p.cmd = exec.Command(program, "-c", configFile)
+		p.cmd = exec.Command(binary, "-c", configFile)
 		p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = folder, &p.log, &p.log
 		if err := p.cmd.Start(); err != nil {
 			return nil, fmt.Errorf("starting mosquitto: %w", err)
 		}
 		go func() {
-			_ = p.cmd.Wait() // callers that need the broker print its log
+			_ = p.cmd.Wait() // Check reports the end of the broker, with its log
 			close(p.done)
 		}()
 		err = p.listens(ctx)
@@ -127,7 +128,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 func (p *Process) listens(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // this only checks whether a server accepts connections
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // no data is sent
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -138,30 +139,30 @@ func (p *Process) listens(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-p.done:
-			return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+			return fmt.Errorf("mosquitto has exited: %s", p.log.String())
 		case <-ctx.Done():
-			return fmt.Errorf("mosquitto does not listen: %w; it says: %s", err, p.log.String())
+			return fmt.Errorf("mosquitto does not listen: %w; log: %s", err, p.log.String())
 		}
 	}
 }
 
-// Check returns an error with the log if the broker has ended.
+// Check returns an error with the log if the broker has exited.
 func (p *Process) Check() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+		return fmt.Errorf("mosquitto has exited: %s", p.log.String())
 	default:
 		return nil
 	}
 }
 
-// Stop ends the broker, and waits for its end.
+// Stop stops the broker, and blocks until it has exited.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	_ = p.cmd.Process.Signal(os.Interrupt) // the process may have exited
 	select {
 	case <-p.done:
 	case <-time.After(startTime):
-		_ = p.cmd.Process.Kill() // as above
+		_ = p.cmd.Process.Kill() // the process may have exited
 		<-p.done
 	}
 }

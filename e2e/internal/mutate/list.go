@@ -1,9 +1,9 @@
 package mutate
 
-// All mutations. Each one removes a rule that keeps requests from being lost during a rollout.
+// All has all mutations. Each mutation removes a rule that prevents lost requests during a rollout.
 var All = []Mutation{
 	{
-		Name: "reverse-handover", What: "The new Pod turns Ready before the old one turns Not Ready",
+		Name: "reverse-handover", What: "The new Pod becomes Ready before the old Pod becomes Not Ready",
 		Edits: []Edit{{
 			"controller/internal/handover/handover.go",
 			`return slices.Concat(down, up, same)`,
@@ -11,7 +11,7 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "early-handover", What: "The old Pod turns Not Ready before the new version is active",
+		Name: "early-handover", What: "The old Pod becomes Not Ready before the new version is active",
 		Edits: []Edit{{
 			"controller/internal/vpod/publish.go",
 			`if exists && biz.State == arklet.StateActivated && (`,
@@ -32,7 +32,7 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "forget-ready", What: "Pods turn Not Ready until their base has listed its modules",
+		Name: "forget-ready", What: "Pods are Not Ready until their base has listed its modules",
 		Rare: "bases must be slow to list their modules when a controller starts",
 		Edits: []Edit{{"controller/internal/vpod/publish.go", `if b.Modules == nil && b.Liveness == base.Reachable`,
 			`if b.Modules != nil && b.Modules == nil`}},
@@ -80,8 +80,8 @@ var All = []Mutation{
 			`	if p.receivesRequests(biz) && p.Name == "" { // including`}},
 	},
 	{
-		Name: "believe-the-drain",
-		What: "A module is uninstalled after MODULE_DRAIN though a Service still sends requests to its Pod",
+		Name: "trust-drain-time",
+		What: "A module is uninstalled after MODULE_DRAIN although a Service still sends requests to its Pod",
 		Rare: "the Kubernetes controllers must be slow or unavailable",
 		Edits: []Edit{{"controller/internal/plan/drain.go", `	if e.Serving { // the next`,
 			`	if e.Serving && p.Name == "" { // the next`}},
@@ -96,15 +96,16 @@ var All = []Mutation{
 		}},
 	},
 	{
-		Name: "never-blind", What: "Missed heartbeats are counted while the controller cannot receive any",
-		Rare: "missed heartbeats count after 5 s, and the broker is seldom unavailable for so long",
+		Name: "count-unobserved", What: "Missed heartbeats are counted while the controller cannot receive any",
+		Rare: "missed heartbeats have an effect after 5 s, and the broker is seldom unavailable for so long",
 		Edits: []Edit{
 			{
 				"controller/internal/base/sweep.go",
 				`slept := r.suspension.check(now, now.Round(0)); slept > 0 {`,
 				`slept := r.suspension.check(now, now.Round(0)); slept < 0 {`,
 			},
-			{"controller/internal/base/sweep.go", `down := !r.opts.Connected(key)`, `down := r.opts.Connected(key) && false`},
+			{"controller/internal/base/sweep.go", `down := !r.opts.Connected(key)`,
+				`down := r.opts.Connected(key) && false`},
 			{
 				"controller/internal/base/sweep.go",
 				`	held := r.inMassOutage(bases, now)

@@ -1,6 +1,5 @@
-// Package mutate builds the controller with a deliberate defect, so that tests can show that a scenario or
-// the fuzzer notices it. A mutation replaces text of the controller's sources for one build, by go build
-// -overlay. The sources themselves are never written.
+// Package mutate builds the controller with a deliberate defect, to test whether a scenario or the fuzzer detects it. A
+// mutation replaces text of the controller's sources for one build, by go build -overlay. The sources are not changed.
 package mutate
 
 import (
@@ -21,14 +20,14 @@ type Mutation struct {
 	What string
 	// Rare is the reason why the fuzzer does not find the defect within 120 schedules. A scenario finds it.
 	Rare string
-	// Edits are applied one after the other.
+	// Edits are applied in order.
 	Edits []Edit
 }
 
 // Edit replaces Old, which occurs once in File, with New. File is relative to the root of the repository.
 type Edit struct{ File, Old, New string }
 
-// Named returns the mutation of that name.
+// Named returns the mutation with the name.
 func Named(name string) (Mutation, error) {
 	i := slices.IndexFunc(All, func(m Mutation) bool { return m.Name == name })
 	if i < 0 {

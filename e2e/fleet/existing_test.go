@@ -32,33 +32,34 @@ import (
 )
 
 const (
-	// The names of the images on the nodes.
-	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1", "localhost/e2e/koupsandbox:1"
+	// Names of the images on the nodes.
+	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1",
+		"localhost/e2e/koupsandbox:1"
 	// brokerFolder is the directory of the broker's configuration in its container.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
-	// agentPod is the Pod that sends requests.
+	// agentPod is the name of the Pod that sends requests.
 	agentPod = "koupsandbox-agent-0"
-	// readyTime is the maximum time until the cluster is Ready.
+	// readyTime is the maximum time until the nodes of the cluster are Ready.
 	readyTime = 3 * time.Minute
 )
 
-// theirs is a cluster that no sandbox has created, and a broker outside it.
-type theirs struct {
+// existingCluster is a kind cluster that no sandbox has created, with a broker outside the cluster.
+type existingCluster struct {
 	kubeconfig, context string
 	client              kubernetes.Interface
 	broker              *container
 }
 
-// newTheirs creates a kind cluster of three nodes with the images.
-func newTheirs(t *testing.T, programs string, broker *container) *theirs {
+// newExistingCluster creates a kind cluster of three nodes with the images. It is deleted when the test ends.
+func newExistingCluster(t *testing.T, binDir string, broker *container) *existingCluster {
 	t.Helper()
-	name, folder := envconf.RandomName("theirs", 10), t.TempDir()
-	c := &theirs{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
+	name, folder := envconf.RandomName("existing", 12), t.TempDir()
+	c := &existingCluster{kubeconfig: filepath.Join(folder, "kubeconfig"), context: "kind-" + name}
 	provider := kindcluster.NewProvider(kindcluster.ProviderWithDocker())
 	t.Cleanup(func() {
 		if t.Failed() {
-			keep(t, provider, name)
+			saveLogs(t, provider, name)
 		}
 		check.Must(t, provider.Delete(name, c.kubeconfig))
 	})
@@ -71,14 +72,14 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 			{Role: v1alpha4.ControlPlaneRole, Image: image}, {Role: v1alpha4.WorkerRole, Image: image},
 			{Role: v1alpha4.WorkerRole, Image: image},
 		}})))
-	t.Logf("their cluster is ready after %.1fs", time.Since(began).Seconds())
+	t.Logf("the cluster is ready after %.1fs", time.Since(began).Seconds())
 	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
 	if err == nil {
 		config.QPS = -1 // no client-side limit
 		c.client, err = kubernetes.NewForConfig(config)
 	}
 	check.Must(t, err)
-	check.Soon(t, "their nodes are Ready", func(ctx context.Context) error {
+	check.Soon(t, "the nodes are Ready", func(ctx context.Context) error {
 		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		ready := 0
 		for i := range list.Items {
@@ -87,16 +88,16 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 			}
 		}
 		if err == nil && ready < 3 {
-			err = fmt.Errorf("%d are", ready)
+			err = fmt.Errorf("%d nodes are Ready", ready)
 		}
 		return err
 	})
-	archives := []string{programImage(t, folder, fakebaseImage, filepath.Join(programs, "fakebase")),
-		programImage(t, folder, controllerImage, filepath.Join(programs, box.ControllerBinary)),
-		programImage(t, folder, agentImage, filepath.Join(programs, "koupsandbox"))}
+	archives := []string{buildImage(t, folder, fakebaseImage, filepath.Join(binDir, "fakebase")),
+		buildImage(t, folder, controllerImage, filepath.Join(binDir, box.ControllerBinary)),
+		buildImage(t, folder, agentImage, filepath.Join(binDir, "koupsandbox"))}
 	all, err := provider.ListInternalNodes(name)
 	check.Must(t, err)
-	c.route(t, all) // it needs nodes with one network
+	c.addRoutes(t, all) // before the nodes are connected to a second network
 	for _, node := range all {
 		broker.connect(t, node.String())
 		for _, archive := range archives {
@@ -108,8 +109,8 @@ func newTheirs(t *testing.T, programs string, broker *container) *theirs {
 	return c
 }
 
-// route adds the routes between the Pods of different nodes, which not every node image adds.
-func (c *theirs) route(t *testing.T, all []nodes.Node) {
+// addRoutes adds the routes between Pods on different nodes, which some node images do not add.
+func (c *existingCluster) addRoutes(t *testing.T, all []nodes.Node) {
 	t.Helper()
 	for _, to := range all {
 		node, err := c.client.CoreV1().Nodes().Get(t.Context(), to.String(), metav1.GetOptions{})
@@ -124,18 +125,18 @@ func (c *theirs) route(t *testing.T, all []nodes.Node) {
 	}
 }
 
-// keep keeps what explains a failure: the logs of a cluster, and which of its nodes run.
-func keep(t *testing.T, provider *kindcluster.Provider, name string) {
+// saveLogs writes the logs of a cluster to the artifacts directory, and prints the states of all containers.
+func saveLogs(t *testing.T, provider *kindcluster.Provider, name string) {
 	t.Helper()
 	folder, err := check.Artifacts("..", t.Name())
 	if err == nil {
 		err = provider.CollectLogs(name, folder)
 	}
 	nodes, psErr := exec.Command("docker", "ps", "--all", "--format", "{{.Names}} {{.Status}}").CombinedOutput()
-	t.Logf("the logs of their cluster are in %s, error %v; containers, error %v:\n%s", folder, err, psErr, nodes)
+	t.Logf("logs of the cluster: %s (error: %v); containers (error: %v):\n%s", folder, err, psErr, nodes)
 }
 
-// nodeImage is what make node-image has made; empty = kind's own, which it pulls.
+// nodeImage returns the image that make node-image has built, or an empty string for kind's default image.
 func nodeImage(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}",
@@ -145,20 +146,20 @@ func nodeImage(t *testing.T) string {
 	return name
 }
 
-// programImage writes the image of a program as its users do.
-func programImage(t *testing.T, folder, name, program string) (archive string) {
+// buildImage builds the image of a binary with the tool of the Makefile, and returns the path of the archive.
+func buildImage(t *testing.T, folder, name, binary string) (archive string) {
 	t.Helper()
-	archive = filepath.Join(folder, filepath.Base(program)+".tar")
+	archive = filepath.Join(folder, filepath.Base(binary)+".tar")
 	out, err := exec.CommandContext(t.Context(), "go", "run", "../../sandbox/internal/image/cmd/program-image",
-		"--name", name, "--arch", runtime.GOARCH, "--output", archive, program).CombinedOutput()
+		"--name", name, "--arch", runtime.GOARCH, "--output", archive, binary).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return archive
 }
 
-// objects are those that a fleet might leave, or take with it.
-func (c *theirs) objects(ctx context.Context) (names []string, err error) {
+// objects returns the kinds and names of the objects in the cluster that a fleet could leave or delete.
+func (c *existingCluster) objects(ctx context.Context) (names []string, err error) {
 	add := func(kind string, items []string, listErr error) {
 		err = errors.Join(err, listErr)
 		for _, name := range items {
@@ -187,7 +188,7 @@ func (c *theirs) objects(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// named is any object.
+// named is a pointer to a Kubernetes object of type T.
 type named[T any] interface {
 	*T
 	GetName() string
@@ -200,8 +201,8 @@ func namesOf[T any, P named[T]](items []T) (names []string) {
 	return names
 }
 
-// up types the command that a person would.
-func (c *theirs) up(t *testing.T, f *fleet) {
+// up runs koupsandbox fleet up for the cluster.
+func (c *existingCluster) up(t *testing.T, f *fleet) {
 	t.Helper()
 	began := time.Now()
 	check.Must(t, f.Must(t.Context(), "fleet", "up", "--kubeconfig", c.kubeconfig, "--context", c.context,
@@ -210,20 +211,20 @@ func (c *theirs) up(t *testing.T, f *fleet) {
 		fakebaseImage, "--agent-image", agentImage, "--controller-image", controllerImage,
 		"--broker", c.broker.URL(), "--broker-ca", c.broker.CAFile, "--broker-username", mosquitto.User,
 		"--broker-password-file", c.broker.Passwords[mosquitto.User]))
-	t.Logf("%d bases in %d Pods are up after %.1fs", f.bases, pods, time.Since(began).Seconds())
+	t.Logf("%d bases in %d Pods are ready after %.1fs", f.bases, pods, time.Since(began).Seconds())
 	var err error
 	f.up, err = f.Open(t.Context())
 	check.Must(t, err)
 }
 
-// A fleet on an existing cluster: the bases and their controllers run in it. down restores the cluster.
+// The bases and controllers of a fleet run in an existing cluster. down restores the cluster.
 func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	broker := startContainer(t)
-	c := newTheirs(t, f.Bin, broker)
+	c := newExistingCluster(t, f.Bin, broker)
 	c.broker = broker
 	f.client = c.client
-	there, err := c.objects(t.Context())
+	objects, err := c.objects(t.Context())
 	check.Must(t, err)
 	c.up(t, f)
 	before, err := f.identities(t.Context())
@@ -231,25 +232,26 @@ func TestFleet(t *testing.T) {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
 	t.Run("rolling update", f.rollingUpdate)
-	t.Run("killed Pod", func(t *testing.T) { f.killedPod(t, victim, before) })
+	t.Run("killed Pod", func(t *testing.T) { f.killPod(t, victim, before) })
 	t.Run("broker", func(t *testing.T) { f.brokerOutages(t, broker, before) })
 	t.Run("killed agent", func(t *testing.T) {
-		f.killedPod(t, agentPod, before)
+		f.killPod(t, agentPod, before)
 		f.rollingUpdate(t)
 	})
-	t.Run("what cannot be done is refused", func(t *testing.T) {
+	t.Run("unsupported actions", func(t *testing.T) {
 		for _, c := range []struct{ action, component, why string }{
 			{"kill", "module-controller", "module-controller"},
 			{"stop", "broker", "broker"},
 		} {
 			r, err := f.Run(t.Context(), "component", c.action, c.component)
 			if err != nil || r.Status != 1 || !strings.Contains(r.Err, c.why) {
-				t.Errorf("%s %s: error %v, status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status, c.why,
+				t.Errorf("%s %s: error %v, exit status %d, want 1 and %q:\n%s", c.action, c.component, err, r.Status,
+					c.why,
 					r.Err)
 			}
 		}
 	})
-	// Last, so that its Lease is as that of one that runs when the fleet goes down.
+	// The last subtest, so that fleet down also finds the Lease of the killed controller.
 	t.Run("killed controller", func(t *testing.T) {
 		list, err := f.client.CoreV1().Pods("koupleless-system").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 2 {
@@ -258,21 +260,21 @@ func TestFleet(t *testing.T) {
 		killed := list.Items[0].Name
 		check.Must(t, f.client.CoreV1().Pods("koupleless-system").Delete(t.Context(), killed,
 			metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
-		check.Soon(t, "status names another Pod in its place", func(ctx context.Context) error {
+		check.Soon(t, "status does not show the killed Pod", func(ctx context.Context) error {
 			status, err := f.up.Status(ctx, false)
 			if err != nil {
 				return err
 			}
 			if slices.ContainsFunc(status.Components, func(c sandbox.Component) bool { return c.Pod == killed }) {
-				return errors.New("it is there yet")
+				return errors.New("status shows the killed Pod")
 			}
 			return nil
 		})
-		f.well(t, before)
+		f.waitHealthy(t, before)
 	})
 	f.up.Close()
 	check.Must(t, f.Must(t.Context(), "fleet", "down"))
-	c.asItWas(t, there)
+	c.waitRestored(t, objects)
 	t.Run("killed daemon", func(t *testing.T) {
 		c.up(t, f)
 		f.up.Close()
@@ -282,16 +284,16 @@ func TestFleet(t *testing.T) {
 		check.Must(t, err)
 		check.Must(t, daemon.Kill(t.Context()))
 		check.Must(t, f.Must(t.Context(), "fleet", "down"))
-		c.asItWas(t, there)
+		c.waitRestored(t, objects)
 	})
 }
 
-// asItWas waits until nothing is left of a fleet.
-func (c *theirs) asItWas(t *testing.T, before []string) {
+// waitRestored waits until the cluster has exactly the objects before.
+func (c *existingCluster) waitRestored(t *testing.T, before []string) {
 	t.Helper()
-	check.Soon(t, "their cluster is as it was", func(ctx context.Context) error {
+	check.Soon(t, "the cluster has the objects from before the fleet", func(ctx context.Context) error {
 		left, err := c.objects(ctx)
-		if err != nil { // what could not be listed is not missing
+		if err != nil { // the list is incomplete
 			return err
 		}
 		if d := cmp.Diff(before, left); d != "" {
