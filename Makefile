@@ -283,10 +283,11 @@ COUNT ?= 1
 bench: build ## Measure speed and memory; print the Go benchmark format: make bench BENCH=Rollout COUNT=6
 	go test -run '^$$' -bench '$(BENCH)' -benchtime 1x -count $(COUNT) -timeout 10h ./e2e/bench
 
-lint: $(BIN)/golangci-lint ## Run the linters
+lint: $(BIN)/golangci-lint $(BIN)/vale ## Run the linters of code and text
 	go vet ./...
 	$(KUBE_GO) vet ./...
 	$(BIN)/golangci-lint run ./...
+	git ls-files -z '*.go' '*.md' | xargs -0 $(BIN)/vale --output=line
 
 $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -27,9 +27,9 @@ type mismatch struct {
 }
 
 // compareHTTP compares two HTTP responses. It compares bodies as JSON if possible.
-func compareHTTP(real, fake string) []mismatch {
-	realHead, realBody, _ := strings.Cut(real, "\r\n\r\n")
-	fakeHead, fakeBody, _ := strings.Cut(fake, "\r\n\r\n")
+func compareHTTP(recorded, simulated string) []mismatch {
+	realHead, realBody, _ := strings.Cut(recorded, "\r\n\r\n")
+	fakeHead, fakeBody, _ := strings.Cut(simulated, "\r\n\r\n")
 	var out []mismatch
 	if realHead != fakeHead {
 		out = append(out, mismatch{"head", realHead, fakeHead})
@@ -38,7 +38,7 @@ func compareHTTP(real, fake string) []mismatch {
 }
 
 // compareMessages compares the topics of MQTT messages and, if they are equal, the payloads.
-func compareMessages(real, fake []recording.Message) []mismatch {
+func compareMessages(recorded, simulated []recording.Message) []mismatch {
 	topics := func(list []recording.Message) string {
 		all := make([]string, len(list))
 		for i, m := range list {
@@ -46,18 +46,18 @@ func compareMessages(real, fake []recording.Message) []mismatch {
 		}
 		return strings.Join(all, " ")
 	}
-	if r, f := topics(real), topics(fake); r != f {
+	if r, f := topics(recorded), topics(simulated); r != f {
 		return []mismatch{{"topics", orAbsent(r), orAbsent(f)}}
 	}
 	var out []mismatch
-	for i := range real {
-		out = append(out, comparePayload(real[i].Payload, fake[i].Payload)...)
+	for i := range recorded {
+		out = append(out, comparePayload(recorded[i].Payload, simulated[i].Payload)...)
 	}
 	return out
 }
 
 // compareSent compares the packets or requests of two bases in a phase.
-func compareSent(real, fake []recording.Sent) []mismatch {
+func compareSent(recorded, simulated []recording.Sent) []mismatch {
 	lines := func(list []recording.Sent) string {
 		all := make([]string, len(list))
 		for i, s := range list {
@@ -65,12 +65,12 @@ func compareSent(real, fake []recording.Sent) []mismatch {
 		}
 		return strings.Join(all, "; ")
 	}
-	if r, f := lines(real), lines(fake); r != f {
+	if r, f := lines(recorded), lines(simulated); r != f {
 		return []mismatch{{"sent", orAbsent(r), orAbsent(f)}}
 	}
 	var out []mismatch
-	for i := range real {
-		out = append(out, comparePayload(real[i].Payload, fake[i].Payload)...)
+	for i := range recorded {
+		out = append(out, comparePayload(recorded[i].Payload, simulated[i].Payload)...)
 	}
 	return out
 }
@@ -79,23 +79,23 @@ func orAbsent(text string) string { return gocmp.Or(text, absent) }
 
 // comparePayload compares two texts, as JSON if possible. The order of objects in a list is ignored, because a base
 // lists modules and commands in no particular order.
-func comparePayload(real, fake string) []mismatch {
+func comparePayload(recorded, simulated string) []mismatch {
 	var r, f any
-	if json.Unmarshal([]byte(real), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
-		if real == fake {
+	if json.Unmarshal([]byte(recorded), &r) != nil || json.Unmarshal([]byte(simulated), &f) != nil {
+		if recorded == simulated {
 			return nil
 		}
-		return []mismatch{{"$", real, fake}}
+		return []mismatch{{"$", recorded, simulated}}
 	}
 	var out []mismatch
 	compare("$", r, f, &out)
 	return out
 }
 
-func compare(path string, real, fake any, out *[]mismatch) {
-	switch r := real.(type) {
+func compare(path string, recorded, simulated any, out *[]mismatch) {
+	switch r := recorded.(type) {
 	case map[string]any:
-		f, ok := fake.(map[string]any)
+		f, ok := simulated.(map[string]any)
 		if !ok {
 			break
 		}
@@ -120,12 +120,12 @@ func compare(path string, real, fake any, out *[]mismatch) {
 		}
 		return
 	case []any:
-		f, ok := fake.([]any)
+		f, ok := simulated.([]any)
 		if !ok {
 			break
 		}
 		if len(r) != len(f) {
-			*out = append(*out, mismatch{path, toJSON(real), toJSON(fake)})
+			*out = append(*out, mismatch{path, toJSON(recorded), toJSON(simulated)})
 			return
 		}
 		sortObjects(r)
@@ -135,7 +135,7 @@ func compare(path string, real, fake any, out *[]mismatch) {
 		}
 		return
 	}
-	if r, f := toJSON(real), toJSON(fake); r != f {
+	if r, f := toJSON(recorded), toJSON(simulated); r != f {
 		*out = append(*out, mismatch{path, r, f})
 	}
 }
@@ -164,7 +164,7 @@ func toJSON(v any) string {
 
 func TestCompareRecordings(t *testing.T) {
 	for _, c := range []struct {
-		name, real, fake string
+		name, recorded, simulated string
 		want             []mismatch
 	}{
 		{"different order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`,
@@ -177,7 +177,7 @@ func TestCompareRecordings(t *testing.T) {
 		{"not JSON", `x`, `{}`, []mismatch{{Path: "$", Real: "x", Fake: "{}"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, comparePayload(c.real, c.fake)); d != "" {
+			if d := cmp.Diff(c.want, comparePayload(c.recorded, c.simulated)); d != "" {
 				t.Errorf("mismatches (-want +got):\n%s", d)
 			}
 		})
@@ -194,7 +194,7 @@ func TestCompareRecordings(t *testing.T) {
 		other := recording.Sent{What: heart.What, Payload: `{"port":1}`}
 		for _, c := range []struct {
 			name       string
-			real, fake []recording.Sent
+			recorded, simulated []recording.Sent
 			want       []mismatch
 		}{
 			{"missing message", []recording.Sent{heart, heart}, []recording.Sent{heart},
@@ -204,7 +204,7 @@ func TestCompareRecordings(t *testing.T) {
 			{"different payload", []recording.Sent{heart}, []recording.Sent{other},
 				[]mismatch{{Path: "$.port", Real: "0", Fake: "1"}}},
 		} {
-			if d := cmp.Diff(c.want, compareSent(c.real, c.fake)); d != "" {
+			if d := cmp.Diff(c.want, compareSent(c.recorded, c.simulated)); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.name, d)
 			}
 		}

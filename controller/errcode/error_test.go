@@ -56,8 +56,8 @@ func TestError(t *testing.T) {
 				t.Errorf("Message (-want +got):\n%s", diff)
 			}
 			var coded *Error
-			if own, ok := tt.err.(*Error); ok &&
-				own.Error() != tt.message { //nolint:errorlint // only the outermost error has the form
+			own, ok := tt.err.(*Error) //nolint:errorlint // only the outermost error has the form
+			if ok && own.Error() != tt.message {
 				t.Errorf("Error = %q, want %q", own.Error(), tt.message)
 			} else if errors.As(tt.err, &coded) && coded.Code() != tt.code {
 				t.Errorf("Code = %q, want %q", coded.Code(), tt.code)

@@ -93,8 +93,8 @@ func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn,
-		error) { //nolint:contextcheck // the context of the request ends before the context of the transport
+	//nolint:contextcheck // the context of the request ends before the context of the transport
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if request, is := ctx.Value(requestKey{}).(context.Context); is {
 			ctx = request
 		}

@@ -41,7 +41,7 @@ var (
 	errClusterKept = errors.New("the cluster existed before the sandbox and was kept")
 )
 
-// Programs has the paths of the binaries of a sandbox. An empty path means that the binary was not found.
+// Binaries has the paths of the binaries of a sandbox. An empty path means that the binary was not found.
 type Binaries struct {
 	// Daemon is koupsandbox, or a binary with its hidden commands. It also runs on a node to send requests from there.
 	Daemon string

@@ -64,7 +64,7 @@ func (i *clusterSender) completeSpec(ctx context.Context, group string, spec tra
 	svc, err := i.services.Services(spec.Namespace).Get(ctx, spec.Service, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		err = fmt.Errorf("Service %s/%s does not exist", spec.Namespace, spec.Service)
+		err = fmt.Errorf("service %s/%s does not exist", spec.Namespace, spec.Service)
 	case err == nil:
 		spec.Address, err = traffic.ClusterAddress(svc, spec.Port)
 	}

@@ -178,8 +178,8 @@ func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []b
 	if token != "" {
 		url.Path = "/" + token + url.Path
 	}
-	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(),
-		bytes.NewReader(body)) //nolint:gosec // the sandbox sets the address
+	//nolint:gosec // the sandbox sets the address
+	request, err := http.NewRequestWithContext(ctx, r.Method, url.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

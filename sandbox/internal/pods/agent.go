@@ -38,7 +38,7 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 	})
 	if err != nil {
 		return p.withPodReason(context.WithoutCancel(ctx), agentPod,
-			fmt.Errorf("Pod %s is not running: %w", agentPod, context.Cause(ctx)))
+			fmt.Errorf("pod %s is not running: %w", agentPod, context.Cause(ctx)))
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, e
 		case <-time.After(retryInterval):
 		case <-ctx.Done():
 			err = p.withPodReason(context.WithoutCancel(ctx), agentPod, err)
-			return nil, fmt.Errorf("Pod %s did not answer within %s: %w", agentPod, agentTimeout, err)
+			return nil, fmt.Errorf("pod %s did not answer within %s: %w", agentPod, agentTimeout, err)
 		}
 	}
 }

@@ -403,9 +403,11 @@ func (s *Supervisor) Resume(name string) error {
 func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		if r.ended() {
-			err = os.ErrProcessDone
-		} else if err = send(r.process, r.group, sig); err == nil {
+		err = os.ErrProcessDone
+		if !r.ended() {
+			err = send(r.process, r.group, sig)
+		}
+		if err == nil {
 			r.awaitState(now == Paused)
 			s.notify(name, now, "")
 		}

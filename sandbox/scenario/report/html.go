@@ -97,9 +97,10 @@ func WriteHTML(w io.Writer, r *scenario.Report) error {
 		return fmt.Errorf("writing the timelines: %w", err)
 	}
 	buffer := bufio.NewWriter(w)
+	//nolint:gosec // our own style and script, and JSON that is escaped for a script
 	err = page.template.Execute(buffer, content{
 		Report: r, Policy: page.policy, Style: template.CSS(page.style), Script: template.JS(page.script),
-		Data: template.JS(data), //nolint:gosec // our own style and script, and JSON that is escaped for a script
+		Data: template.JS(data),
 	})
 	if err == nil {
 		err = buffer.Flush()

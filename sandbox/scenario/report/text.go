@@ -145,9 +145,9 @@ func sum(runs ...*scenario.Run) (s sums) {
 // lostText formats the number of lost requests, and how many of them the scenarios of passed runs allow.
 func (s sums) lostText() string {
 	text := Number(s.lost) + " lost"
-	switch {
-	case s.allowed == 0:
-	case s.allowed == s.lost:
+	switch s.allowed {
+	case 0:
+	case s.lost:
 		text += ", allowed"
 	default:
 		text += fmt.Sprintf(" (%s allowed)", Number(s.allowed))

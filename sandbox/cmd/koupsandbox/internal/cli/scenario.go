@@ -162,8 +162,8 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 
 // createFile writes a new file. It returns fs.ErrExist if the file exists.
 func createFile(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL,
-		0o644) //nolint:gosec // a file in the user's repository
+	//nolint:gosec // a file in the user's repository
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
