@@ -55,7 +55,7 @@ func (c *Controller) baseChanged(change base.Change) {
 	}
 }
 
-// reasonRestarted is the reason why a base does not answer earlier requests.
+// reasonRestarted is the error reason of requests that a base will not answer because it has restarted.
 const reasonRestarted = "the base has restarted"
 
 // requestSweep triggers the next sweep. It does not block.
@@ -69,7 +69,7 @@ func (c *Controller) requestSweep() {
 // minSweepInterval is the minimum time between two sweeps, because requestSweep triggers additional ones.
 const minSweepInterval = 50 * time.Millisecond
 
-// sweep sends the queries that are due, and reports missed heartbeats.
+// sweep sends the queries that are due, and reports bases that miss heartbeats.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(c.opts.timeScale().Of(api.SweepInterval))
 	defer tick.Stop()
@@ -203,7 +203,7 @@ func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	l.requestSweep()
 }
 
-// maxFailedLogged is the number of failed modules of a baseline that are logged individually.
+// maxFailedLogged is the maximum number of failed modules of one baseline that are logged individually.
 const maxFailedLogged = 20
 
 func (l listener) logFailedModules(identity string, failed map[string]arklet.Answer) {
@@ -222,10 +222,11 @@ func (l listener) logFailedModules(identity string, failed map[string]arklet.Ans
 	}
 }
 
-// newLogLimiter returns the rate limit of log lines about messages that bases send without a request.
+// newLogLimiter returns the rate limiter for log lines about messages that a base sends without a request.
 func newLogLimiter() *rate.Limiter { return rate.NewLimiter(10, 500) }
 
-// limitedLevel returns the level of such a log line: level within the rate limit, debug above it.
+// limitedLevel returns the log level of a message that a base sends without a request: level within the rate limit,
+// debug above it.
 func (c *Controller) limitedLevel(level slog.Level) slog.Level {
 	if c.logLimiter.Allow() {
 		return level
@@ -268,7 +269,7 @@ type rejection struct {
 	reason tunnel.Rejection
 }
 
-// maxLogged limits the lines per hour, because any client can invent identities.
+// maxLogged limits the rejections that are logged per hour, because any client can invent identities.
 const maxLogged = 1000
 
 func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {

@@ -22,7 +22,7 @@ type soakAPI struct {
 	watches sync.Map
 }
 
-// end drains the watches, because a stopped watch.Filter blocks until its results are read.
+// end drains the result channels of the watches, because a stopped watch.Filter blocks until its results are read.
 func (a *soakAPI) end() {
 	a.watches.Range(func(key, _ any) bool {
 		one := key.(watch.Interface)

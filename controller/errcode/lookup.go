@@ -2,7 +2,7 @@ package errcode
 
 import "slices"
 
-// Component is a Koupleless component for which the document has a table of error codes.
+// Component is a Koupleless component with a table of error codes in the document.
 type Component string
 
 // The components, in the order of the document.
@@ -17,13 +17,13 @@ type Info struct {
 	Code Code
 	// Component identifies the table. A code can be in several tables.
 	Component Component
-	// Meaning and Suggestion are in English. Suggestion may be empty.
+	// Meaning and Suggestion are English texts. Suggestion may be empty.
 	Meaning, Suggestion string
-	// MeaningZH and SuggestionZH are the texts of the document.
+	// MeaningZH and SuggestionZH are the Chinese texts of the document.
 	MeaningZH, SuggestionZH string
 }
 
-// All returns the rows of all tables in the order of the document. The caller owns the slice.
+// All returns the rows of all tables in document order. The caller owns the slice.
 func All() []Info { return slices.Clone(table[:]) }
 
 // Lookup returns the row of a code in the first table that contains the code. The order is ModuleController, Arklet,

@@ -26,7 +26,7 @@ func newWorld() *world {
 	return w
 }
 
-// pass advances the clock, with a sweep every second.
+// pass advances the clock and runs a sweep every second.
 func (w *world) pass(d time.Duration) {
 	for range d / time.Second {
 		w.clock.Step(time.Second)
@@ -34,7 +34,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// take returns the changes since the last call.
+// take returns the changes that were recorded since the previous call.
 func (w *world) take() []Change {
 	c := w.changes
 	w.changes = nil
