@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// baseChanged passes a change of a base to the components of the controller. It does not block.
+// baseChanged passes a change in the state of a base to the components of the controller. It does not block.
 func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
@@ -58,7 +58,7 @@ func (c *Controller) baseChanged(change base.Change) {
 // reasonRestarted is the error reason of requests that a base will not answer because it has restarted.
 const reasonRestarted = "the base has restarted"
 
-// requestSweep triggers the next sweep. It does not block.
+// requestSweep triggers an additional sweep. It does not block.
 func (c *Controller) requestSweep() {
 	select {
 	case c.sweepRequested <- struct{}{}:
@@ -66,7 +66,8 @@ func (c *Controller) requestSweep() {
 	}
 }
 
-// minSweepInterval is the minimum time between two sweeps, because requestSweep triggers additional ones.
+// minSweepInterval is the minimum time between two sweeps. It limits the additional sweeps that requestSweep
+// triggers.
 const minSweepInterval = 50 * time.Millisecond
 
 // sweep sends the queries that are due, and reports bases that miss heartbeats.
@@ -102,7 +103,8 @@ func (c *Controller) sweep(ctx context.Context) error {
 	}
 }
 
-// reportConnectivity logs and reports the start and the end of a period in which missed heartbeats are ignored.
+// reportConnectivity logs the start and the end of a period in which missed heartbeats are ignored. It counts the
+// start in the metrics, and sends a mass outage to the report hooks.
 func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
 	attrs := []any{"reason", string(n.Reason)}
 	if n.Tunnel != "" {
@@ -142,7 +144,7 @@ func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
 	}
 }
 
-// accepts reports whether a message is accepted, and rejects it otherwise.
+// accepts reports whether a message is accepted. If the message is not accepted, accepts records the rejection.
 func (l listener) accepts(from tunnel.Origin, kind string) bool {
 	reason, err := l.registry.Accept(from)
 	if reason != "" {
@@ -170,8 +172,8 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	l.requests.HandleList(from.Identity)
 }
 
-// Answer implements tunnel.Handler. If no call waits for the answer, it arrived late: the next module list shows the
-// result.
+// Answer implements tunnel.Handler. An answer for which no call waits arrived too late. In this case, the next module
+// list shows the result.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.accepts(from, "bizOperation") {
 		return
@@ -185,7 +187,7 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	}
 }
 
-// Unanswered implements tunnel.Handler. The base may have executed the operation.
+// Unanswered implements tunnel.Handler. The base may have executed the unanswered operation.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.requests.HandleNoAnswer(from.Identity, r, err) && !r.Command.IsQuery() {
@@ -265,7 +267,7 @@ type rejections struct {
 }
 
 type rejection struct {
-	from   string // the identity of the base, or its address
+	from   string // identity of the base, or its address if the base is unknown
 	reason tunnel.Rejection
 }
 

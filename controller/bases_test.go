@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// unansweredTunnel accepts commands for bases that do not answer.
+// unansweredTunnel is a tunnel that accepts commands, but whose bases do not answer.
 type unansweredTunnel struct{ sent chan arklet.Request }
 
 func (unansweredTunnel) Key() tunnel.Key { return tunnel.MQTT }
@@ -30,7 +30,7 @@ func (q unansweredTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Req
 	return nil
 }
 
-// newListener returns a controller without an API, with one base over MQTT.
+// newListener returns a listener of a controller that has no API server and one base over MQTT.
 func newListener(t *testing.T, log *bytes.Buffer) (listener, unansweredTunnel) {
 	t.Helper()
 	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(),

@@ -42,7 +42,7 @@ import (
 // Component is the source component of the Events that the controller records.
 const Component = "module-controller"
 
-// Controller serves the bases of one environment. Create it with New.
+// Controller is a module controller for the bases of one environment. Create it with New.
 type Controller struct {
 	opts                  Options
 	logger                *slog.Logger
@@ -64,7 +64,7 @@ type Controller struct {
 	moduleView            *moduleview.Syncer              // nil unless Module objects are enabled
 	workloads             informers.SharedInformerFactory // informers for Deployments and DaemonSets
 	baseline              *baseline.Selector              // nil unless baseline queries are answered
-	parts                 []func(context.Context) error   // Start functions of optional components
+	parts                 []func(context.Context) error   // Start functions of the optional components
 	sweepRequested        chan struct{}                   // requests a sweep before the next interval
 	rejects               *rejections
 	modulesAtRegistration *utilcache.LRUExpireCache // baselines of bases without a heartbeat, by identity

@@ -22,7 +22,8 @@ import (
 // controller may act. Otherwise, another controller may already serve the base. It sends all queries.
 type guardedTunnel struct {
 	base.Tunnel
-	// checkOperation returns an error if this controller must not send operations to a base. It must not block.
+	// checkOperation returns an error if this controller must not send operations to a base at the moment. It must
+	// not block.
 	checkOperation func(identity string) error
 }
 
@@ -47,7 +48,7 @@ func (g guardedTunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Req
 	return g.Tunnel.Send(ctx, to, r)
 }
 
-// requestTimeout limits requests to the Kubernetes API, except watches and logs.
+// requestTimeout is the timeout of requests to the Kubernetes API. It does not apply to watches and logs.
 const requestTimeout = 10 * time.Second
 
 // guardRequests sets a timeout for requests to the Kubernetes API, and rejects writes of Nodes and Pods while this
@@ -94,7 +95,7 @@ func requiresActing(path string) bool {
 	return kind == "nodes" || kind == "pods"
 }
 
-// body is a response body that cancels the timeout of its request when it is closed.
+// body is a response body whose Close cancels the timeout of the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc

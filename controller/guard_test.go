@@ -26,7 +26,7 @@ func (a *recordingTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Req
 	return nil
 }
 
-// Operations are sent only to served bases. Queries are sent to all bases.
+// Operations must be sent only to served bases. Queries must be sent to all bases.
 func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	commands := []arklet.Command{
 		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth,

@@ -26,12 +26,12 @@ import (
 type Options struct {
 	// Config is the configuration of the client for the Kubernetes API. Required.
 	Config *rest.Config
-	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
+	// ClientID is the value of CLIENT_ID, unique among the controllers of one environment. Required.
 	ClientID string
 	// Env is the environment [ENV]. It becomes a label and a taint of every Node, and a part of every MQTT topic. It
 	// must be a lower-case DNS label; default dev.
 	Env string
-	// MQTT and HTTP configure the tunnels; nil disables the tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
+	// MQTT and HTTP configure the two tunnels; nil disables a tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
 	MQTT *MQTTOptions
 	HTTP *HTTPOptions
 	// BaseNetworks are CIDRs in which a base may report any address [BASE_NETWORKS]. Over HTTP, a base can also
@@ -75,7 +75,7 @@ type Options struct {
 	// DeadAfter is how long it may miss heartbeats before its Node is deleted [BASE_DEAD_AFTER].
 	UnreachableAfter, DeadAfter time.Duration
 	// ReconnectGrace is how long missed heartbeats are ignored after the broker connection recovers; a negative value
-	// disables it [RECONNECT_GRACE].
+	// disables this grace period [RECONNECT_GRACE].
 	ReconnectGrace time.Duration
 	// MassOutage configures the detection of mass outages [MASS_SILENCE_*].
 	MassOutage base.MassOptions
@@ -85,8 +85,8 @@ type Options struct {
 	// HealthInterval is the time between two health checks of a base [HEALTH_INTERVAL]. ListInterval is the time
 	// between two module list queries [LIST_INTERVAL].
 	HealthInterval, ListInterval time.Duration
-	// InstallTimeout and UninstallTimeout are the maximum durations of the commands [INSTALL_TIMEOUT,
-	// UNINSTALL_TIMEOUT].
+	// InstallTimeout and UninstallTimeout are the maximum durations of install and uninstall commands
+	// [INSTALL_TIMEOUT, UNINSTALL_TIMEOUT].
 	InstallTimeout, UninstallTimeout time.Duration
 	// InstallAttempts is the maximum number of failed attempts to install a module [INSTALL_ATTEMPTS].
 	InstallAttempts int
@@ -113,7 +113,7 @@ type MQTTOptions struct {
 	Broker string
 	// Port is the broker port if Broker contains no port [MQTT_PORT]; default 1883, or 8883 with TLS.
 	Port int
-	// Username and Password are sent to the broker [MQTT_USERNAME, MQTT_PASSWORD].
+	// Username and Password are the credentials for the broker [MQTT_USERNAME, MQTT_PASSWORD].
 	Username, Password string
 	// ClientPrefix is the prefix of the MQTT client ID [MQTT_CLIENT_PREFIX].
 	ClientPrefix string

@@ -30,7 +30,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireParts adds the optional components.
+// wireParts adds the optional components that are enabled.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
 	if err := warnAboutDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {

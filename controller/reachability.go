@@ -11,7 +11,7 @@ import (
 )
 
 // catchUpTime is how long Kubernetes controllers need to process their backlog after an API server outage. After an
-// outage longer than renewDeadline, they restart and elect a leader, which takes an additional electionTime.
+// outage of at least renewDeadline, they restart and elect a leader, which takes electionTime in total.
 const (
 	catchUpTime   = 5 * time.Second
 	electionTime  = 20 * time.Second

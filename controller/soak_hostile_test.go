@@ -112,7 +112,7 @@ func (m *messageGenerator) huge() (kind, data string) {
 	return s.kind, s.data
 }
 
-// hugeMessages returns messages near or above the maximum size of 1 MiB.
+// hugeMessages returns messages whose size is near or above the maximum of 1 MiB.
 var hugeMessages = sync.OnceValue(func() []generatedMessage {
 	const large = 1<<20 - 200
 	var answers strings.Builder

@@ -203,8 +203,8 @@ func (w *soak) connect(name string) paho.Client {
 
 func goodName(i int) string { return "good-" + strconv.Itoa(i) }
 
-// heartbeats sends a heartbeat of each good base, and waits until the controller has received all. The host name
-// contains the number of the heartbeat.
+// heartbeats sends one heartbeat from each good base, and waits until the controller has received all of them. The
+// host name contains the number of the heartbeat.
 func (w *soak) heartbeats(n int) {
 	w.Helper()
 	host := "beat-" + strconv.Itoa(n)
@@ -276,7 +276,7 @@ func (w *soak) read(ctx context.Context) {
 	}
 }
 
-// rejected checks that messages were rejected for each reason.
+// rejected checks that at least one message was rejected for each reason.
 func (w *soak) rejected() {
 	w.Helper()
 	got, want := map[string]bool{}, map[string]bool{}

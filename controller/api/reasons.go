@@ -2,7 +2,7 @@ package api
 
 // Condition types of a module Pod.
 const (
-	// ConditionInstalled and ConditionReady are set on Pods that have them as readiness gates.
+	// ConditionInstalled and ConditionReady are set only on Pods that list them as readiness gates.
 	ConditionInstalled = "module.koupleless.io/installed"
 	ConditionReady     = "module.koupleless.io/ready"
 	// ConditionCurrent is True if the base runs the jars that the Pod requests. Its reason states how the jars were
@@ -18,7 +18,7 @@ const (
 	ReasonMetaspacePressure = "MetaspaceAboveThreshold"
 )
 
-// ConditionObserved is a condition type of a Node. It is False while missed heartbeats of the base are ignored.
+// ConditionObserved is the type of a Node condition. It is False while missed heartbeats of the base are ignored.
 const ConditionObserved = "Observed"
 
 // Reasons of waiting containers, and of the conditions of their Pod. If a command failed, the reason is the type of
@@ -53,7 +53,7 @@ const (
 // ReasonGone is the reason in lastState.terminated of a module that the controller installed again.
 const ReasonGone = "BizGone"
 
-// Reasons of the condition ConditionCurrent, next to ReasonReplacing.
+// Reasons of the condition ConditionCurrent. ReasonReplacing is another one.
 const (
 	// ReasonInstalled means that the module was installed for this Pod.
 	ReasonInstalled = "Installed"

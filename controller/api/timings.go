@@ -46,8 +46,8 @@ const (
 	SweepInterval = time.Second
 	// MinControllerLease is the minimum of ControllerLease after division by the time scale.
 	MinControllerLease = 4 * time.Second
-	// SwitchedReady is the maximum time for which a Pod can stay Ready after a release superseded its version and its
-	// base switched to another version. In this time, the other version on the base answers the requests.
+	// SwitchedReady is the maximum time for which a Pod stays Ready after its base has switched to a version that no
+	// Pod requests any more. This version answers the requests until a requested version is active.
 	SwitchedReady = 30 * time.Second
 )
 

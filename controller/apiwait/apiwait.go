@@ -46,7 +46,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// isResumed reports whether a watch starts at a resource version from a list or an earlier watch.
+// isResumed reports whether a watch request starts at the resource version of a list or of an earlier watch.
 func isResumed(r *http.Request) bool {
 	version := r.URL.Query().Get("resourceVersion")
 	return version != "" && version != "0"

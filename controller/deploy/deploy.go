@@ -54,8 +54,8 @@ func Objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Parse returns the objects of a YAML text with one or more documents, in order. It omits documents that contain only
-// comments. It returns an error for a duplicate key.
+// Parse returns the objects in a YAML text with one or more documents, in document order. It omits documents that
+// contain only comments. A duplicate key is an error.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

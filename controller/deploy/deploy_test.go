@@ -145,7 +145,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// For each permission in the manifests, a comment must name the package that uses the permission.
+// The controller must have exactly the expected permissions. The comment of each expected permission names the
+// package that uses it.
 func TestPermissions(t *testing.T) {
 	want := map[string]string{
 		"nodes":                           "get list watch create update delete", // internal/vnode

@@ -28,7 +28,7 @@ type Answer struct {
 	PublishedAt time.Time
 }
 
-// CodeSuccess is the Code of a successful answer.
+// CodeSuccess is the value of Code in a successful answer.
 const CodeSuccess = "SUCCESS"
 
 // Succeeded reports whether the base reported success.
@@ -165,8 +165,8 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	return a, nil
 }
 
-// DecodeBizListOutput decodes the full form of a module list: an HTTP body, or the data of a base/biz message of
-// generation A. If the error is ErrDropped, the returned list contains the valid modules.
+// DecodeBizListOutput decodes a module list in the full form: the body of an HTTP response, or the data of a base/biz
+// message of generation A. If the error is ErrDropped, the returned list contains the valid modules.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
 		Code    string    `json:"code"`

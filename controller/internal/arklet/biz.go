@@ -21,7 +21,7 @@ const (
 	StateStopped     State = "stopped"
 )
 
-// ParseState parses a state in upper or lower case.
+// ParseState parses a state. It accepts upper and lower case.
 func ParseState(s string) State {
 	switch st := State(strings.ToLower(s)); st {
 	case StateResolved, StateActivated, StateDeactivated, StateBroken, StateStopped:
@@ -50,9 +50,9 @@ type Biz struct {
 	State   State
 	// Latest is the most recent record; zero if the base sent no records.
 	Latest Record
-	// Records is the history, oldest first. simpleBiz has at most one record.
+	// Records is the history of the module, the oldest record first. simpleBiz contains at most one record.
 	Records []Record
-	// WebContextPath is empty in simpleBiz.
+	// WebContextPath is the web context path; empty in simpleBiz.
 	WebContextPath string
 }
 
@@ -109,7 +109,7 @@ func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	return nil
 }
 
-// masterMainClass is the main class by which sofa-ark marks the base itself in a full list (protocol 4.7).
+// masterMainClass is the main class of the base itself in a full module list from sofa-ark (protocol 4.7).
 const masterMainClass = "embed main"
 
 // biz converts a module from its wire format. ok is false if the name or the version is invalid. Other fields that

@@ -26,7 +26,7 @@ const (
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// IsQuery reports whether the command is a query, which does not change the base.
+// IsQuery reports whether the command is a query. Queries do not change the base.
 func (c Command) IsQuery() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
 // Module contains the name, version and jar URL of a module. Only installBiz uses the URL.

@@ -43,7 +43,7 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 
 // Heartbeat is a heartbeat from a base of any generation.
 type Heartbeat struct {
-	// Identity is empty in generations A and B.
+	// Identity is the identity of the base; empty in generations A and B.
 	Identity string
 	Name     string
 	Version  string

@@ -20,7 +20,7 @@ type Health struct {
 	CPUs int
 	// RunTime is the time since the JVM started. If it decreases between two reports, the JVM has restarted.
 	RunTime time.Duration
-	// MasterActive reports whether the base itself is activated.
+	// MasterActive is true if the base itself is activated.
 	MasterActive bool
 }
 

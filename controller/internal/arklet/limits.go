@@ -16,7 +16,7 @@ import (
 const (
 	// MaxIdentity is the maximum length of an identity in bytes, the same as the maximum length of a DNS name.
 	MaxIdentity = 253
-	// MaxName is the maximum length of any other name in bytes.
+	// MaxName is the maximum length of a name in bytes, except for identities.
 	MaxName = 256
 	// MaxURL is the maximum length of a jar URL in bytes.
 	MaxURL = 8 << 10

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Info is the data that a base reports about itself.
+// Info is the data that a base reports about itself, such as its name and address.
 type Info struct {
 	Identity string
 	Name     string
@@ -95,10 +95,10 @@ type record struct {
 
 	peer           string // peer address of the last heartbeat; empty if unknown
 	peerAt         time.Time
-	source         netip.Prefix // key of Registry.sources
+	source         netip.Prefix // key of the base in Registry.sources
 	notServedSince time.Time    // when this controller last stopped serving the base or could not act
 	lastSeen       time.Time
-	appearedAt     time.Time // when the first message arrived or the Node was created; zero if unknown
+	appearedAt     time.Time // when the first message arrived, or when the Node was created; zero if unknown
 
 	health     arklet.Health
 	healthAt   time.Time

@@ -98,7 +98,7 @@ func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, marg
 
 // budget limits the number of bases that are removed per minute. The zero value allows the full number of removals.
 type budget struct {
-	spent float64 // number of recent removals, which decreases over time
+	spent float64 // number of recent removals, which decreases as time passes
 	at    time.Time
 }
 

@@ -152,7 +152,7 @@ func (w *world) touchAll(ids ...string) {
 	}
 }
 
-// keepReachable advances the clock while the given bases send messages.
+// keepReachable advances the clock while the given bases keep sending messages.
 func (w *world) keepReachable(d time.Duration, ids ...string) {
 	for range d / time.Second {
 		w.touchAll(ids...)

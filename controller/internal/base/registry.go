@@ -38,7 +38,7 @@ type Options struct {
 	// disables the grace period. The default is the maximum delay of a real base between two connection attempts
 	// (protocol 3.1).
 	Grace time.Duration
-	// Mass configures the detection of mass outages.
+	// Mass configures the detection of mass outages; see MassOptions.
 	Mass MassOptions
 	// Deletions is the maximum percentage of bases that are removed per minute because of missed heartbeats; default
 	// 10. At least one base per minute can be removed.

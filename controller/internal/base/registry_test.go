@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// world is a registry with a fake clock that records all changes.
+// world is a Registry with a fake clock. It records all changes of the Registry.
 type world struct {
 	*Registry
 	clock   *clocktesting.FakeClock

@@ -23,7 +23,7 @@ var (
 	ErrResendDeclined = errors.New("the request was lost and is no longer needed")
 )
 
-// Tunnel sends requests to bases.
+// Tunnel sends requests to bases over one protocol.
 type Tunnel interface {
 	Key() tunnel.Key
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
@@ -63,7 +63,7 @@ type queryKey struct {
 	command arklet.Command
 }
 
-// NewRequestTracker returns a RequestTracker without tunnels.
+// NewRequestTracker returns a RequestTracker without tunnels. Add them with AddTunnel.
 func NewRequestTracker(registry *Registry) *RequestTracker {
 	return &RequestTracker{
 		registry: registry, tunnels: map[tunnel.Key]Tunnel{},

@@ -386,7 +386,7 @@ func TestLostRequestIsResent(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tunnel  tunnel.Key
-		list    arklet.State                    // state of the module in lists
+		list    arklet.State                    // state of the module in the module lists
 		answers map[int][]arklet.Answer         // answers by number of the sent request, from 0
 		later   map[time.Duration]arklet.Answer // answers by time after the first request
 		mute    bool                            // sending fails after the first request was sent

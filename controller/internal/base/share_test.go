@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// from returns the origin of a base that sends heartbeats over HTTP through a proxy, and reports its own address.
+// from returns the origin of messages from a base that sends heartbeats over HTTP through a proxy and reports its own
+// address.
 func from(identity, peer string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
 }

@@ -17,7 +17,7 @@ type DueQuery struct {
 	Command arklet.Command
 }
 
-// SweepResult is the result of a sweep.
+// SweepResult is the result of one Sweep.
 type SweepResult struct {
 	Queries []DueQuery
 	// Missed is the number of bases that missed a heartbeat since the previous sweep.
@@ -140,7 +140,7 @@ func (r *record) countedSince() time.Time {
 	return r.lastSeen
 }
 
-// evaluate updates the liveness of the bases of a connected tunnel.
+// evaluate updates the liveness of all bases of a connected tunnel.
 func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (news []ConnectivityEvent,
 	changes []Change) {
 	var dead []*record
@@ -179,7 +179,7 @@ func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (ne
 	return news, append(changes, r.expire(dead, now)...)
 }
 
-// inMassOutage returns the identities of the bases whose group has a mass outage.
+// inMassOutage returns the identities of the bases that are in a mass outage of their group.
 func (r *Registry) inMassOutage(bases []*record, now time.Time) map[string]bool {
 	type members struct {
 		list     []missingBase

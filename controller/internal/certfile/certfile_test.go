@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// pair is a self-signed certificate and its key in PEM format.
+// pair is a self-signed certificate with its key, both in PEM format.
 type pair struct {
 	cert, key []byte
 	leaf      *x509.Certificate

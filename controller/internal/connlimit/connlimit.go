@@ -63,7 +63,7 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 	return nil
 }
 
-// DialFunc is the type of http.Transport.DialContext.
+// DialFunc has the type of http.Transport.DialContext.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // LimitReads returns a dial function whose open connections share a limit on the bytes that are read from them. When

@@ -177,7 +177,7 @@ func mebibytes(n int64) string {
 	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
 }
 
-// switchBiz activates a version of a module of the Pod. It rejects modules of other Pods on the base.
+// switchBiz activates a version of a module of the Pod. It rejects modules that belong to other Pods on the base.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	containers, _ := workload.Modules(a.target.pod.Spec)
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {

@@ -73,7 +73,7 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews creates SubjectAccessReviews and caches their results. A nil client allows all users.
+// reviews creates SubjectAccessReviews and caches their results. If the client is nil, all users are allowed.
 type reviews struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache

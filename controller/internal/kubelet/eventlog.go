@@ -31,7 +31,7 @@ const (
 // EventLog contains the latest events of modules on bases. When the log exceeds 32 MiB, it removes the modules whose
 // last event is the oldest. The methods are safe for concurrent use.
 type EventLog struct {
-	limit int // maxSize, except in tests
+	limit int // maxSize, unless a test sets a smaller limit
 
 	mu        sync.Mutex
 	histories map[moduleKey]*history

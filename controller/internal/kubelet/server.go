@@ -30,7 +30,7 @@ import (
 
 // pods provides the module Pods that this controller serves.
 type pods interface {
-	// Pod returns a module Pod and the identity of its base.
+	// Pod returns a module Pod, and the identity of the base on which the Pod runs.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
 	// RequestedVersions returns the time when the controller first saw a Pod on its base, and the versions of a
 	// module that the Pod has requested.
@@ -164,7 +164,7 @@ const (
 		"states of the module, or kubectl exec POD -- ark health to query the base"
 )
 
-// handler returns the handler of the endpoints that the API server uses for Pods.
+// handler returns a handler for the kubelet API endpoints that the API server calls for Pods.
 func (s *Server) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/attach/", refuse(noAttach))

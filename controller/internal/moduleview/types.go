@@ -11,7 +11,7 @@ var Resource = schema.GroupVersionResource{Group: "koupleless.io", Version: "v1a
 // kind is the API kind of Module objects.
 var kind = Resource.GroupVersion().WithKind("Module")
 
-// Module is the API object that shows a module on a base.
+// Module is the API object that shows the state of a module on a base.
 type Module struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -19,7 +19,7 @@ type Module struct {
 	Status            Status `json:"status,omitzero"`
 }
 
-// Spec is the module that the container requests.
+// Spec is the module that the container of the Pod requests.
 type Spec struct {
 	Module ModuleSpec `json:"module"`
 }
@@ -57,7 +57,7 @@ type Record struct {
 	ChangeTime *metav1.Time `json:"changeTime,omitempty"`
 }
 
-// State summarizes the state of a module in one word.
+// State is the state of a module, summarized in one word.
 type State string
 
 // States of a module. Where possible, the names are the same as in the Module resource of the first module

@@ -46,7 +46,7 @@ type Options struct {
 	// for unscheduled Pods, which only one controller of an environment should own. Call Resync when the result for a
 	// Node changes to true. Owns must not block.
 	Owns func(nodeName string) bool
-	// Records returns the states that the base has reported for a module, the oldest first. It must not block.
+	// Records returns the states that the base has reported for a module, the oldest state first. It must not block.
 	Records func(nodeName, module, version string) []Record
 	Logger  *slog.Logger
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// reconcile writes the Module objects of a Pod.
+// reconcile writes the Module objects for the containers of a Pod.
 func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Owns(pod.Spec.NodeName) {

@@ -18,7 +18,7 @@ import (
 // Pod. The delay is needed because the deletion of a Pod does not trigger a count.
 const recheckCordoned = 10 * time.Second
 
-// bases counts the bases for the Pods of a Deployment.
+// bases counts the bases that match the Pods of a Deployment.
 type bases struct {
 	placement workload.Placement
 	nodes     []*corev1.Node
@@ -88,7 +88,7 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// contains reports whether have contains all entries of all.
+// contains reports whether the slice have contains all elements of the slice all.
 func contains(have, all map[string]string) bool {
 	return labels.SelectorFromSet(all).Matches(labels.Set(have))
 }

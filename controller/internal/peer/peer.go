@@ -35,7 +35,7 @@ import (
 // Options configure a Controller. All fields except AddTolerationFor and TimeScale are required.
 type Options struct {
 	Client kubernetes.Interface
-	// Deployments and Nodes are shared informers. The caller starts them.
+	// Deployments and Nodes are shared informers. The caller starts the informers.
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
 	// Pods returns the module Pods on a Node. It must not block.
@@ -47,7 +47,8 @@ type Options struct {
 	AddTolerationFor string
 	// Identity is the holder identity for the leader election, unique among the controllers of the environment.
 	Identity string
-	// TimeScale divides the durations that are not in Options, except the durations of the leader election.
+	// TimeScale divides the durations that are not in Options. It does not divide the durations of the leader
+	// election.
 	TimeScale pace.TimeScale
 	// Grace is how long the replica of a base is kept after the base became Not Ready.
 	Grace time.Duration

@@ -31,7 +31,7 @@ func (m Memory) clone() Memory {
 	return m
 }
 
-// InstalledVersion is a version of a module that was installed for a Pod.
+// InstalledVersion is the record of a module version that was installed for a Pod.
 type InstalledVersion struct {
 	// URL is the URL of the installed jar; empty if the URL is unknown.
 	URL string

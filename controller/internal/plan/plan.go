@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
-// Input is the input of Next. Next does not change it.
+// Input is the input of Next. Next does not modify it.
 type Input struct {
 	Now  time.Time
 	Name string // name of the module
@@ -27,7 +27,7 @@ type Input struct {
 	// Listed contains the versions in the module list of the base.
 	Listed map[string]arklet.Biz
 	Memory Memory
-	// ReplacedEndpoints are the endpoints of the Pods of the version in Memory.Replacing.
+	// ReplacedEndpoints are the endpoints of the Pods whose version is in Memory.Replacing.
 	ReplacedEndpoints Endpoints
 	CanSwitch         bool // the tunnel supports switchBiz
 	KeepSameVersion   bool // disables replacing the jar of a version
@@ -38,7 +38,7 @@ type Input struct {
 	TimeScale   pace.TimeScale
 }
 
-// TerminatingVersion describes the Pods of a version that are being deleted.
+// TerminatingVersion describes the Pods that request a version and are being deleted.
 type TerminatingVersion struct {
 	// Since is the time when the last of the Pods became Not Ready, or when its deletion began.
 	Since time.Time
@@ -63,7 +63,8 @@ const (
 	DoInstall              // install Action.Module
 	DoSwitch               // switch to Action.Module
 	DoUninstall            // uninstall Action.Module
-	// Uninstall Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls Conflicting.
+	// The action uninstalls Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls
+	// Conflicting.
 	UninstallConflicting
 	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
 	RequestList          // request the module list of the base, and wait for it
@@ -89,7 +90,8 @@ const (
 	MaxRetain = 25 * time.Second
 	// UninstallReserve is the part at the end of a grace period that is reserved for the uninstall.
 	UninstallReserve = 5 * time.Second
-	// RecheckInterval is the delay before the next call of Next while a change cannot be observed.
+	// RecheckInterval is the delay before the next call of Next while Next waits for a change that does not trigger a
+	// call.
 	RecheckInterval = time.Second
 	// replaceRetryDelay is the delay before the next attempt to replace a jar, if the previous attempt failed and the
 	// jar of an older Pod was restored. During each attempt, the base lacks the module for the duration of two
@@ -242,7 +244,7 @@ wanted:
 	return Action{}
 }
 
-// waitFor sets the delay before the next call of Next to at most d.
+// waitFor limits the delay before the next call of Next to at most d.
 func (p *planner) waitFor(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.wait == 0 || d < p.wait {

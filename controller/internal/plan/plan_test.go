@@ -30,7 +30,7 @@ type model struct {
 	failInstalls   map[string]bool      // versions and jar URLs whose installs fail
 	failUninstalls map[string]bool      // versions whose uninstalls fail
 	inactiveSince  map[string]time.Time // when the base stopped sending requests to a version
-	tick           time.Duration        // makes the times of records distinct
+	tick           time.Duration        // counter that makes the times of records distinct
 
 	log []string
 }

@@ -32,7 +32,8 @@ type Module struct {
 	// SwitchedAway is true if the base has switched to a version that no Pod requests any more, and the version of
 	// this Pod or of a newer Pod is expected to become active.
 	SwitchedAway bool
-	// PreviousVersion is the version that the Pod requested before its spec was changed; empty unless it is active.
+	// PreviousVersion is the version that the Pod requested before its spec was changed. It is empty unless this
+	// version is active.
 	PreviousVersion string
 	// Origin is api.ReasonInstalled or api.ReasonReplacedInPlace. It is empty if this controller did not install the
 	// module.

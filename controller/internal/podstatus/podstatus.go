@@ -204,8 +204,8 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	}
 }
 
-// setCurrentCondition sets the condition api.ConditionCurrent. It shows whether the base has the jars that the Pod
-// requests, and how they were installed.
+// setCurrentCondition sets the condition api.ConditionCurrent, which shows whether the base has the jars that the Pod
+// requests, and how these jars were installed.
 func setCurrentCondition(s *corev1.PodStatus, states []moduleState, now time.Time) {
 	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
 	var messages []string

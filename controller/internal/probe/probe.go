@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// Kind is the purpose of a probe.
+// Kind is the purpose of a probe: readiness or liveness.
 type Kind string
 
 // Kinds of probes.
@@ -33,7 +33,7 @@ const (
 type Target struct {
 	Pod       types.UID
 	Container string
-	// Base identifies the base that runs the module. Concurrent requests to one base are limited.
+	// Base is the identity of the base that runs the module. Concurrent requests to one base are limited.
 	Base string
 	// Started is the time when the module started. If this time changes, the probes start again with the initial
 	// delay.
@@ -46,7 +46,7 @@ type Target struct {
 	// WasReady is true if the container was Ready when this controller started. Such a container stays Ready until a
 	// probe fails.
 	WasReady bool
-	// Readiness and Liveness are the probes. A probe that is nil or not of type httpGet is ignored.
+	// Readiness and Liveness are the probes of the container. A probe that is nil or not of type httpGet is ignored.
 	Readiness, Liveness *corev1.Probe
 }
 

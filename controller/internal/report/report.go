@@ -22,7 +22,7 @@ import (
 
 // Options configure a Reporter. Counters and Logger are required.
 type Options struct {
-	// Hooks are the URLs of DingTalk robots; see ParseHooks.
+	// Hooks are the webhook URLs of DingTalk robots; see ParseHooks.
 	Hooks []*url.URL
 	// Transport sends the messages. Default: http.DefaultTransport.
 	Transport http.RoundTripper

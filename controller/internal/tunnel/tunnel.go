@@ -30,7 +30,7 @@ var (
 	ErrTimedOut = errors.New("base received the request and did not answer in time")
 )
 
-// Address is the destination of commands for a base.
+// Address is the destination of the commands for a base.
 type Address struct {
 	Identity string
 	// IP and Port are the values that the base reported. Only the HTTP tunnel uses them.

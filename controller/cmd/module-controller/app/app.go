@@ -98,7 +98,7 @@ func boolFlag(to *bool, name, usage string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, Destination: to}
 }
 
-// unlimited is the maximum of an integer flag without a maximum.
+// unlimited is the upper bound of integer flags that have no maximum.
 const unlimited = math.MaxInt
 
 // intFlag returns an integer flag that accepts values from least to most.

@@ -50,7 +50,7 @@ type Options struct {
 	Networks tunnel.Networks
 	// OperationTimeout is the maximum duration of an install, uninstall or switch command; default 5 min.
 	OperationTimeout time.Duration
-	// TimeScale divides the maximum duration of queries.
+	// TimeScale divides the maximum duration of queries, which is not in Options.
 	TimeScale pace.TimeScale
 	// Dial connects to a base; default net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -38,7 +38,7 @@ func (d *aclHook) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 	return write || !d.shut.Load()
 }
 
-// serveBroker starts a broker with a hook until the test ends.
+// serveBroker starts a broker with a hook. The broker runs until the test ends.
 func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -321,7 +321,7 @@ func TestMessagesWithoutSubscriptionAreAcknowledged(t *testing.T) {
 	})
 }
 
-// idsOfTunnel returns the MQTT client IDs of the connected tunnels.
+// idsOfTunnel returns the MQTT client IDs of all connected tunnels.
 func idsOfTunnel(s *broker.Server) (ids []string) {
 	for id := range s.Clients.GetAll() {
 		if strings.HasPrefix(id, "koupleless@@@c1-") {

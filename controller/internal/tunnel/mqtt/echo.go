@@ -25,7 +25,7 @@ const (
 // because the broker does not permit it, messages are not treated as late. The methods are safe for concurrent use.
 type echo struct {
 	mu   sync.Mutex
-	came bool        // an echo has returned, over any connection
+	came bool        // at least one echo has returned, over any connection
 	sent []time.Time // send times of the pending echoes, the oldest first
 	last int         // number of the last echo
 	lost time.Time   // when the loss of an echo was last detected
@@ -63,7 +63,7 @@ func (e *echo) returned(number int, now time.Time) {
 	e.came, e.sent = true, e.sent[before+1:]
 }
 
-// delayed reports whether messages are late or lost.
+// delayed reports whether echoes show that messages are late or lost.
 func (e *echo) delayed(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

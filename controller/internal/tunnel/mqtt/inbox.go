@@ -18,7 +18,7 @@ type inbox struct {
 	mu      sync.Mutex
 	ready   sync.Cond // signals a new element of turns, or that the inbox was stopped
 	bases   map[string]*baseQueue
-	turns   []*baseQueue // bases with queued messages and without a worker
+	turns   []*baseQueue // bases that have queued messages but no worker
 	size    int
 	stopped bool
 	workers sync.WaitGroup

@@ -72,7 +72,7 @@ func (l *packetLimiter) Read(b []byte) (int, error) {
 // maxRemaining is the maximum length of a packet after its fixed header [MQTT-2.2.3].
 const maxRemaining = 1<<28 - 1
 
-// next reads the fixed header of a packet [MQTT-2.2].
+// next reads the fixed header of the next packet [MQTT-2.2].
 func (l *packetLimiter) next() error {
 	first, err := l.in.ReadByte()
 	if err != nil {

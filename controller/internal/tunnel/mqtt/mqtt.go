@@ -45,8 +45,8 @@ type Options struct {
 	DetectWithin time.Duration
 	// TimeScale divides the delays between two connection attempts.
 	TimeScale pace.TimeScale
-	// ClearRetained removes retained commands and baselines of this environment from the broker. ModuleController V2
-	// leaves them, and bases execute them when they connect.
+	// ClearRetained makes the tunnel remove the retained commands and baselines of this environment from the broker.
+	// ModuleController V2 leaves them on the broker, and bases execute them when they connect.
 	ClearRetained bool
 	// OnConnected is called each time the tunnel has connected and subscribed. It may be nil.
 	OnConnected func()
@@ -64,7 +64,7 @@ type Tunnel struct {
 
 	conn    atomic.Pointer[connection] // nil while not connected
 	echo    atomic.Pointer[echo]       // echo of the current or last connection
-	connErr atomic.Pointer[error]      // nil while connected and subscribed
+	connErr atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
 	cleared bool                       // retained commands were removed; only the goroutine of Start uses it
 }
 
@@ -263,7 +263,7 @@ func decodeAndHandle[M any](from tunnel.Origin, data []byte, decode func([]byte)
 	return err
 }
 
-// answerBaseline queues a baseline query. It uses a separate queue, because the handler blocks.
+// answerBaseline queues a baseline query. It uses a separate queue, because the handler of baseline queries blocks.
 func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.Rejection, error) {
 	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))

@@ -142,7 +142,7 @@ func startTunnelWith(t *testing.T, o Options, h *recorder) *Tunnel {
 	return tun
 }
 
-// testClient is a plain MQTT client.
+// testClient is a plain MQTT client for tests.
 func testClient(t *testing.T, addr string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(

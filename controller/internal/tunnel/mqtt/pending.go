@@ -45,7 +45,7 @@ func (q *queries) pending(topic string, now time.Time) bool {
 	}
 }
 
-// add records a query that was sent.
+// add records a query that was sent to a topic.
 func (q *queries) add(topic string, token paho.Token, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
