@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// baseChanged passes a change of a base to the components of the controller. It does not block.
+// baseChanged passes a change in the state of a base to the components of the controller. It does not block.
 func (c *Controller) baseChanged(change base.Change) {
 	switch change.Kind {
 	case base.Appeared:
@@ -55,10 +55,10 @@ func (c *Controller) baseChanged(change base.Change) {
 	}
 }
 
-// reasonRestarted is the reason why a base does not answer earlier requests.
+// reasonRestarted is the error reason of requests that a base will not answer because it has restarted.
 const reasonRestarted = "the base has restarted"
 
-// requestSweep triggers the next sweep. It does not block.
+// requestSweep triggers an additional sweep. It does not block.
 func (c *Controller) requestSweep() {
 	select {
 	case c.sweepRequested <- struct{}{}:
@@ -66,10 +66,11 @@ func (c *Controller) requestSweep() {
 	}
 }
 
-// minSweepInterval is the minimum time between two sweeps, because requestSweep triggers additional ones.
+// minSweepInterval is the minimum time between two sweeps. It limits the additional sweeps that requestSweep
+// triggers.
 const minSweepInterval = 50 * time.Millisecond
 
-// sweep sends the queries that are due, and reports missed heartbeats.
+// sweep sends the queries that are due, and reports bases that miss heartbeats.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(c.opts.timeScale().Of(api.SweepInterval))
 	defer tick.Stop()
@@ -102,7 +103,8 @@ func (c *Controller) sweep(ctx context.Context) error {
 	}
 }
 
-// reportConnectivity logs and reports the start and the end of a period in which missed heartbeats are ignored.
+// reportConnectivity logs the start and the end of a period in which missed heartbeats are ignored. It counts the
+// start in the metrics, and sends a mass outage to the report hooks.
 func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
 	attrs := []any{"reason", string(n.Reason)}
 	if n.Tunnel != "" {
@@ -142,7 +144,7 @@ func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
 	}
 }
 
-// accepts reports whether a message is accepted, and rejects it otherwise.
+// accepts reports whether a message is accepted. If the message is not accepted, accepts records the rejection.
 func (l listener) accepts(from tunnel.Origin, kind string) bool {
 	reason, err := l.registry.Accept(from)
 	if reason != "" {
@@ -170,8 +172,8 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	l.requests.HandleList(from.Identity)
 }
 
-// Answer implements tunnel.Handler. If no call waits for the answer, it arrived late: the next module list shows the
-// result.
+// Answer implements tunnel.Handler. An answer for which no call waits arrived too late. In this case, the next module
+// list shows the result.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.accepts(from, "bizOperation") {
 		return
@@ -185,7 +187,7 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	}
 }
 
-// Unanswered implements tunnel.Handler. The base may have executed the operation.
+// Unanswered implements tunnel.Handler. The base may have executed the unanswered operation.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.requests.HandleNoAnswer(from.Identity, r, err) && !r.Command.IsQuery() {
@@ -203,7 +205,7 @@ func (l listener) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
 	l.requestSweep()
 }
 
-// maxFailedLogged is the number of failed modules of a baseline that are logged individually.
+// maxFailedLogged is the maximum number of failed modules of one baseline that are logged individually.
 const maxFailedLogged = 20
 
 func (l listener) logFailedModules(identity string, failed map[string]arklet.Answer) {
@@ -222,10 +224,11 @@ func (l listener) logFailedModules(identity string, failed map[string]arklet.Ans
 	}
 }
 
-// newLogLimiter returns the rate limit of log lines about messages that bases send without a request.
+// newLogLimiter returns the rate limiter for log lines about messages that a base sends without a request.
 func newLogLimiter() *rate.Limiter { return rate.NewLimiter(10, 500) }
 
-// limitedLevel returns the level of such a log line: level within the rate limit, debug above it.
+// limitedLevel returns the log level of a message that a base sends without a request: level within the rate limit,
+// debug above it.
 func (c *Controller) limitedLevel(level slog.Level) slog.Level {
 	if c.logLimiter.Allow() {
 		return level
@@ -264,11 +267,11 @@ type rejections struct {
 }
 
 type rejection struct {
-	from   string // the identity of the base, or its address
+	from   string // identity of the base, or its address if the base is unknown
 	reason tunnel.Rejection
 }
 
-// maxLogged limits the lines per hour, because any client can invent identities.
+// maxLogged limits the rejections that are logged per hour, because any client can invent identities.
 const maxLogged = 1000
 
 func newRejections(m *metrics.Metrics, l *slog.Logger) *rejections {

@@ -39,10 +39,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Component is the source in the Events of the controller.
+// Component is the source component of the Events that the controller records.
 const Component = "module-controller"
 
-// Controller serves the bases of one environment. Create it with New.
+// Controller is a module controller for the bases of one environment. Create it with New.
 type Controller struct {
 	opts                  Options
 	logger                *slog.Logger
@@ -52,30 +52,30 @@ type Controller struct {
 	requests              *base.RequestTracker
 	nodeReconciler        *vnode.Reconciler
 	provider              *vpod.Provider
-	nodes                 corev1informers.NodeInformer // of bases
-	peers                 cache.SharedIndexInformer    // the Leases of controllers
+	nodes                 corev1informers.NodeInformer // informer of the Nodes of bases
+	peers                 cache.SharedIndexInformer    // informer of the Leases of other controllers
 	events                record.EventBroadcaster
 	recorder              record.EventRecorder
 	mqtt                  *mqtt.Tunnel
 	http                  *httptunnel.Tunnel
 	reporter              *report.Reporter
 	moduleLog             *kubelet.EventLog
-	kubelet               *kubelet.Server                 // nil unless logs and exec are served
-	moduleView            *moduleview.Syncer              // nil unless Modules are shown
-	workloads             informers.SharedInformerFactory // for Deployments and DaemonSets
-	baseline              *baseline.Selector              // nil unless baselines are enabled
-	parts                 []func(context.Context) error   // Start functions of optional components
+	kubelet               *kubelet.Server                 // kubelet API; nil unless logs and exec are enabled
+	moduleView            *moduleview.Syncer              // nil unless Module objects are enabled
+	workloads             informers.SharedInformerFactory // informers for Deployments and DaemonSets
+	baseline              *baseline.Selector              // nil unless baseline queries are answered
+	parts                 []func(context.Context) error   // Start functions of the optional components
 	sweepRequested        chan struct{}                   // requests a sweep before the next interval
 	rejects               *rejections
 	modulesAtRegistration *utilcache.LRUExpireCache // baselines of bases without a heartbeat, by identity
 	logLimiter            *rate.Limiter
 	reachability          apiReachability
-	networks              tunnel.Networks // in which a base may report any address
+	networks              tunnel.Networks // networks in which a base may report any address
 	serving               atomic.Bool     // true while the tunnels run
 }
 
-// New returns a Controller. It opens the listener of the kubelet API, because the Nodes contain its port. It opens no
-// other listeners and no connections.
+// New returns a Controller. It opens the listener of the kubelet API, because the Nodes contain the port of this
+// listener. It opens no other listeners and no connections.
 func New(opts Options) (*Controller, error) {
 	c, err := prepare(opts)
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 	return nil
 }
 
-// Start runs the controller until ctx is done or a component fails. It does not change Nodes, Leases of Nodes, and
-// modules when it stops.
+// Start runs the controller until ctx is done or a component fails. When it stops, it does not change Nodes, their
+// Leases, or modules.
 func (c *Controller) Start(ctx context.Context) error {
 	watcher := c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
 	defer c.events.Shutdown()
@@ -199,8 +199,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// waitForAPI blocks until the API server answers or ctx is done. Informers that start during an outage may wait a
-// minute before they retry, which is longer than the Leases of Nodes are valid.
+// waitForAPI blocks until the API server answers or ctx is done. It avoids starting informers during an outage,
+// because they may wait for a minute before they retry. The Leases of Nodes would expire in that time.
 func (c *Controller) waitForAPI(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil {
@@ -260,8 +260,8 @@ func (c *Controller) adopt() {
 	}
 }
 
-// isConnected reports whether a tunnel is connected. The HTTP tunnel is connected while it listens, because bases open
-// the connections for heartbeats.
+// isConnected reports whether a tunnel is connected. The HTTP tunnel counts as connected while it listens, because
+// bases open the connections for heartbeats.
 func (c *Controller) isConnected(key tunnel.Key) bool {
 	switch {
 	case key == tunnel.MQTT && c.mqtt != nil:
@@ -273,15 +273,15 @@ func (c *Controller) isConnected(key tunnel.Key) bool {
 	}
 }
 
-// Errors of Ready.
+// Errors that Ready returns.
 var (
 	errUnread     = errors.New("the informers have not synchronized yet")
 	errNotStarted = errors.New("the tunnels have not started yet")
 )
 
-// Ready returns an error unless the informers have synchronized and the tunnels run. It ignores the state of the broker
-// connection, because a controller that is not ready gets no heartbeats over HTTP, and blocks the rollout of its
-// Deployment. See Connected.
+// Ready returns an error unless the informers have synchronized and the tunnels are running. It ignores the state of
+// the broker connection. A controller that is not ready receives no heartbeats over HTTP, and blocks the rollout of
+// its own Deployment. To check the broker connection, use Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
 		return errUnread
@@ -292,7 +292,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// Connected returns an error unless the controller is ready and connected to the MQTT broker, if it uses one.
+// Connected returns an error unless the controller is ready and, if the MQTT tunnel is enabled, connected to the
+// broker.
 func (c *Controller) Connected() error {
 	if err := c.Ready(); err != nil || c.mqtt == nil {
 		return err

@@ -15,9 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// warnAboutDaemonSets records an Event for each DaemonSet of modules whose template does not tolerate this environment.
-// The toleration that controllers add to Pods does not help: the DaemonSet controller creates Pods only for Nodes
-// that the template tolerates. DaemonSets with the label of another environment are ignored.
+// warnAboutDaemonSets records an Event for each module DaemonSet whose Pod template does not tolerate the taint of
+// this environment. The toleration that the controller adds to Pods has no effect here: the DaemonSet controller
+// creates Pods only for Nodes whose taints the template tolerates. DaemonSets with the label of another environment
+// are ignored.
 func warnAboutDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
 	warn := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {
@@ -38,7 +39,8 @@ func warnAboutDaemonSets(informer appsinformers.DaemonSetInformer, env string, r
 	return err
 }
 
-// lacksEnv reports whether a DaemonSet of modules tolerates bases but no environment.
+// lacksEnv reports whether a module DaemonSet of the environment tolerates the taint of bases, but not the
+// environment taint.
 func lacksEnv(d *appsv1.DaemonSet, env string) bool {
 	template := d.Spec.Template
 	tolerations := template.Spec.Tolerations

@@ -18,11 +18,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-// guardedTunnel sends operations only to bases that this controller serves, and only while this controller may act,
-// because another controller may serve the base. It sends all queries.
+// guardedTunnel is a tunnel that sends operations only to bases that this controller serves, and only while this
+// controller may act. Otherwise, another controller may already serve the base. It sends all queries.
 type guardedTunnel struct {
 	base.Tunnel
-	// checkOperation returns an error if this controller must not send operations to a base. It must not block.
+	// checkOperation returns an error if this controller must not send operations to a base at the moment. It must
+	// not block.
 	checkOperation func(identity string) error
 }
 
@@ -47,10 +48,11 @@ func (g guardedTunnel) Send(ctx context.Context, to tunnel.Address, r arklet.Req
 	return g.Tunnel.Send(ctx, to, r)
 }
 
-// requestTimeout limits requests to the Kubernetes API, except watches and logs.
+// requestTimeout is the timeout of requests to the Kubernetes API. It does not apply to watches and logs.
 const requestTimeout = 10 * time.Second
 
-// guardRequests sets a timeout for requests, and refuses writes of Nodes and Pods while this controller may not act.
+// guardRequests sets a timeout for requests to the Kubernetes API, and rejects writes of Nodes and Pods while this
+// controller may not act.
 func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet && requiresActing(r.URL.Path) && !c.nodeReconciler.Acting() {
@@ -70,8 +72,8 @@ func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// withoutStaleReads removes resourceVersion=0 from requests. With it, an API server that lags may return a list from
-// before a release, and a restarted controller would install the old version.
+// withoutStaleReads removes resourceVersion=0 from requests. With this parameter, an API server with an outdated
+// cache may return a list from before a release. A restarted controller would then install the old version.
 func withoutStaleReads(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
@@ -86,14 +88,14 @@ func withoutStaleReads(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// requiresActing reports whether a path of the Kubernetes API belongs to Nodes or Pods, which only the controller that
-// serves their base may write.
+// requiresActing reports whether path is the Kubernetes API path of a Node or a Pod. Only the controller that serves
+// the base may write these objects.
 func requiresActing(path string) bool {
 	kind, _, _ := strings.Cut(metrics.Resource(path), "/")
 	return kind == "nodes" || kind == "pods"
 }
 
-// body is a response body that cancels the timeout of its request when it is closed.
+// body is a response body whose Close cancels the timeout of the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// recordingTunnel records the sent commands.
+// recordingTunnel is a tunnel that records the commands it is asked to send.
 type recordingTunnel struct{ commands []arklet.Command }
 
 func (a *recordingTunnel) Key() tunnel.Key { return tunnel.MQTT }
@@ -26,7 +26,7 @@ func (a *recordingTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Req
 	return nil
 }
 
-// Operations are sent only to served bases. Queries are sent to all bases.
+// Operations must be sent only to served bases. Queries must be sent to all bases.
 func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	commands := []arklet.Command{
 		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth,
@@ -53,7 +53,8 @@ func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	}
 }
 
-// Lists are not read from a cache that may be out of date. Other requests do not change.
+// withoutStaleReads removes resourceVersion=0 from list requests, because such lists may be outdated. It does not
+// change other requests.
 func TestListsAreNotStale(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/api/v1/pods?labelSelector=a%3Db&limit=500&resourceVersion=0":      "/api/v1/pods?labelSelector=a%3Db&limit=500",

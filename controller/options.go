@@ -20,60 +20,62 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Options configure a Controller. A zero value means the default of the setting, whose environment variable is in
-// brackets. The flags in cmd/module-controller check the range of each number and duration.
+// Options configure a Controller. The zero value of a field selects the default of the setting. The environment
+// variable of each setting is in brackets. The flags in cmd/module-controller check the range of each number and
+// duration.
 type Options struct {
-	// Config reaches the Kubernetes API. Required.
+	// Config is the configuration of the client for the Kubernetes API. Required.
 	Config *rest.Config
-	// ClientID is unique among the controllers of one environment [CLIENT_ID]. Required.
+	// ClientID is the value of CLIENT_ID, unique among the controllers of one environment. Required.
 	ClientID string
-	// Env is a label and a taint of every Node, and part of every topic [ENV]. It is a lower-case DNS label; default
-	// dev.
+	// Env is the environment [ENV]. It becomes a label and a taint of every Node, and a part of every MQTT topic. It
+	// must be a lower-case DNS label; default dev.
 	Env string
-	// MQTT and HTTP configure the tunnels; nil disables the tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
+	// MQTT and HTTP configure the two tunnels; nil disables a tunnel [ENABLE_MQTT_TUNNEL, ENABLE_HTTP_TUNNEL].
 	MQTT *MQTTOptions
 	HTTP *HTTPOptions
-	// BaseNetworks are CIDRs in which a base may report any address [BASE_NETWORKS]. Over HTTP, a base can also report
-	// the address that its heartbeats come from, unless that is loopback or link-local.
+	// BaseNetworks are CIDRs in which a base may report any address [BASE_NETWORKS]. Over HTTP, a base can also
+	// report the source address of its heartbeats, unless this address is loopback or link-local.
 	BaseNetworks string
 	// MaxBases is the maximum number of bases [MAX_BASES]. MaxBasesPerAddress is the maximum number of bases that send
 	// heartbeats over HTTP from the same address without a client certificate [MAX_BASES_PER_ADDRESS].
 	MaxBases, MaxBasesPerAddress int
-	// Cluster enables sharing the bases with other controllers [IS_CLUSTER].
+	// Cluster enables sharing the bases of an environment among several controllers [IS_CLUSTER].
 	Cluster bool
 	// WorkloadMaxLevel is the number of workload levels in a cluster [WORKLOAD_MAX_LEVEL].
 	WorkloadMaxLevel int
 	// VNodeWorkers is the number of modules that one base installs or uninstalls concurrently [VNODE_WORKER_NUM].
 	VNodeWorkers int
 
-	// Deployments enables setting the replicas of peer Deployments, and answering baseline queries
-	// [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
+	// Deployments enables the controller for peer Deployments, which sets their replicas, and the answers to baseline
+	// queries [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
 	Deployments bool
-	// ModuleView enables a Module object for each container of a module Pod [ENABLE_MODULE_VIEW].
+	// ModuleView enables creating a Module object for each container of a module Pod [ENABLE_MODULE_VIEW].
 	ModuleView bool
 	// Kubelet configures logs and exec of module Pods; nil disables them [KUBELET_PROXY_ENABLED].
 	Kubelet *KubeletOptions
-	// ReportHooks are webhooks for failures [REPORT_HOOKS]. The fragment of a URL is the secret that signs the
-	// messages.
+	// ReportHooks are the URLs of webhooks that receive failures [REPORT_HOOKS]. The fragment of a URL is the secret
+	// that signs the messages.
 	ReportHooks []*url.URL
-	// FailedPods selects the Pods that turn Failed when a newer version of their module is active on their base:
+	// FailedPods selects the Pods that become Failed when a newer version of their module is active on their base:
 	// unowned (Pods without a controller), never or always [FAILED_PODS].
 	FailedPods string
-	// KeepSameVersion disables replacing a module by another image of the same version [KEEP_SAME_VERSION].
+	// KeepSameVersion disables replacing a module when its image changes but its version does not
+	// [KEEP_SAME_VERSION].
 	KeepSameVersion bool
-	// LeavePodTolerations disables changing the tolerations of module Pods [LEAVE_POD_TOLERATIONS].
+	// LeavePodTolerations disables adding tolerations to module Pods [LEAVE_POD_TOLERATIONS].
 	LeavePodTolerations bool
 
-	// LeaseDuration is how long the Lease of this controller is valid [LEASE_DURATION].
+	// LeaseDuration is the duration of the Lease of this controller [LEASE_DURATION].
 	LeaseDuration time.Duration
-	// NodeLease is how long the Lease of a Node is valid [NODE_LEASE_DURATION]. It must be less than
+	// NodeLease is the duration of the Lease of a Node [NODE_LEASE_DURATION]. It must be less than
 	// kube-controller-manager's --node-monitor-grace-period.
 	NodeLease time.Duration
 	// UnreachableAfter is how long a base may miss heartbeats before its Node is Not Ready [BASE_UNREACHABLE_AFTER].
 	// DeadAfter is how long it may miss heartbeats before its Node is deleted [BASE_DEAD_AFTER].
 	UnreachableAfter, DeadAfter time.Duration
 	// ReconnectGrace is how long missed heartbeats are ignored after the broker connection recovers; a negative value
-	// disables it [RECONNECT_GRACE].
+	// disables this grace period [RECONNECT_GRACE].
 	ReconnectGrace time.Duration
 	// MassOutage configures the detection of mass outages [MASS_SILENCE_*].
 	MassOutage base.MassOptions
@@ -83,17 +85,17 @@ type Options struct {
 	// HealthInterval is the time between two health checks of a base [HEALTH_INTERVAL]. ListInterval is the time
 	// between two module list queries [LIST_INTERVAL].
 	HealthInterval, ListInterval time.Duration
-	// InstallTimeout and UninstallTimeout are the maximum durations of the commands [INSTALL_TIMEOUT,
-	// UNINSTALL_TIMEOUT].
+	// InstallTimeout and UninstallTimeout are the maximum durations of install and uninstall commands
+	// [INSTALL_TIMEOUT, UNINSTALL_TIMEOUT].
 	InstallTimeout, UninstallTimeout time.Duration
-	// InstallAttempts is the maximum number of failed installs of a module [INSTALL_ATTEMPTS].
+	// InstallAttempts is the maximum number of failed attempts to install a module [INSTALL_ATTEMPTS].
 	InstallAttempts int
 	// Drain is how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay
 	// [MODULE_DRAIN].
 	Drain time.Duration
 
-	// TimeScale divides every duration of the controller, for tests of long outages with bases of the same time scale
-	// [TIME_SCALE].
+	// TimeScale divides every duration of the controller [TIME_SCALE]. Tests use it to simulate long outages, with
+	// bases of the same time scale.
 	TimeScale int
 
 	// MetricsAddr is the address of /metrics; empty disables it [METRICS_ADDR]. HealthAddr is the address of /healthz,
@@ -106,51 +108,55 @@ type Options struct {
 
 // MQTTOptions configure the MQTT tunnel.
 type MQTTOptions struct {
-	// Broker is host, host:port or a URL with the scheme tcp, mqtt, ssl, tls or mqtts [MQTT_BROKER]. Required.
+	// Broker is the broker address: host, host:port or a URL with the scheme tcp, mqtt, ssl, tls or mqtts
+	// [MQTT_BROKER]. Required.
 	Broker string
-	// Port is used if Broker has none [MQTT_PORT]; default 1883, or 8883 with TLS.
+	// Port is the broker port if Broker contains no port [MQTT_PORT]; default 1883, or 8883 with TLS.
 	Port int
-	// Username and Password are sent to the broker [MQTT_USERNAME, MQTT_PASSWORD].
+	// Username and Password are the credentials for the broker [MQTT_USERNAME, MQTT_PASSWORD].
 	Username, Password string
 	// ClientPrefix is the prefix of the MQTT client ID [MQTT_CLIENT_PREFIX].
 	ClientPrefix string
-	// KeepRetained keeps the commands and baselines of Env that the broker has retained [KEEP_RETAINED_COMMANDS].
+	// KeepRetained leaves retained commands and baselines of Env on the broker [KEEP_RETAINED_COMMANDS].
 	KeepRetained bool
-	// TLS enables TLS [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]. It returns the configuration of the
-	// next connection, so that certificates can be renewed.
+	// TLS enables TLS [MQTT_CA_PATH, MQTT_CLIENT_CRT_PATH, MQTT_CLIENT_KEY_PATH]. It is called before each connection
+	// and returns the TLS configuration, so that certificates can be renewed.
 	TLS func() *tls.Config
 }
 
 // HTTPOptions configure the HTTP tunnel.
 type HTTPOptions struct {
-	// Addr is the address that receives heartbeats [HTTP_TUNNEL_LISTEN_HOST, HTTP_TUNNEL_LISTEN_PORT]; default :7777.
+	// Addr is the address on which the tunnel listens for heartbeats [HTTP_TUNNEL_LISTEN_HOST,
+	// HTTP_TUNNEL_LISTEN_PORT]; default :7777.
 	Addr string
-	// TLS serves HTTPS; nil serves plain HTTP. With ClientAuth, the identity of a base must be the name of its
-	// certificate [HTTP_TUNNEL_TLS_CERT, HTTP_TUNNEL_TLS_KEY, HTTP_TUNNEL_CLIENT_CA].
+	// TLS is the server configuration for HTTPS; nil selects plain HTTP. With ClientAuth, the identity of a base must
+	// be the name in its client certificate [HTTP_TUNNEL_TLS_CERT, HTTP_TUNNEL_TLS_KEY, HTTP_TUNNEL_CLIENT_CA].
 	TLS *tls.Config
 	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
 	// empty means none [HTTP_TUNNEL_TOKEN].
 	Token string
-	// Proxy is the http URL of an HTTP proxy that supports CONNECT, for commands, and for the probes of modules on
-	// bases of both tunnels; nil means none [HTTP_TUNNEL_PROXY].
+	// Proxy is the URL (http) of an HTTP proxy that supports CONNECT; nil means none [HTTP_TUNNEL_PROXY]. Commands
+	// and module probes use the proxy, the probes for bases of both tunnels.
 	Proxy *url.URL
 }
 
-// KubeletOptions configure the kubelet API, which the API server calls.
+// KubeletOptions configure the kubelet API, which the API server calls for logs and exec.
 type KubeletOptions struct {
 	// Host is the address to listen on, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must be
-	// able to connect to it. It must not prefer InternalIP, which is the default of kubeadm
-	// (--kubelet-preferred-address-types). Required.
+	// able to connect to this address. It must not prefer InternalIP (--kubelet-preferred-address-types), as it does
+	// by default with kubeadm. Required.
 	Host string
 	// Port is the port to listen on [KUBELET_PROXY_PORT]; 0 selects a free port.
 	Port int
-	// CertFile and KeyFile contain the serving certificate [KUBELET_TLS_CERT, KUBELET_TLS_KEY]; default self-signed.
+	// CertFile and KeyFile are the files with the serving certificate and its key [KUBELET_TLS_CERT,
+	// KUBELET_TLS_KEY]; default self-signed.
 	CertFile, KeyFile string
-	// ClientCAFile contains the CA certificates for the certificates of callers [KUBELET_CLIENT_CA]. Required.
+	// ClientCAFile is the file with the CA certificates that verify the client certificates of callers
+	// [KUBELET_CLIENT_CA]. Required.
 	ClientCAFile string
 }
 
-// complete sets the defaults. Its error joins the errors of all options.
+// complete sets the defaults. It returns the joined errors of all invalid options.
 func (o *Options) complete() error {
 	var errs []error
 	switch {
@@ -203,7 +209,7 @@ func (o *Options) periods() {
 
 func (o *Options) timeScale() pace.TimeScale { return pace.TimeScale(o.TimeScale) }
 
-// url returns the URL of the broker for the MQTT library.
+// url returns the broker URL for the MQTT library.
 func (m MQTTOptions) url() (string, error) {
 	scheme, host, found := strings.Cut(m.Broker, "://")
 	if !found {

@@ -30,7 +30,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// wireParts adds the optional components.
+// wireParts adds the optional components that are enabled.
 func (c *Controller) wireParts(config *rest.Config) error {
 	c.wireReports()
 	if err := warnAboutDaemonSets(c.workloads.Apps().V1().DaemonSets(), c.opts.Env, c.recorder); err != nil {
@@ -70,12 +70,12 @@ func (c *Controller) listenKubelet() error {
 	return nil
 }
 
-// logCommand adds a command that is sent to a base to the log of its module.
+// logCommand adds an entry about a command sent to a base to the log of the module.
 func (c *Controller) logCommand(identity string, r arklet.Request) {
 	c.moduleLog.Add(identity, r.Module.Name, kubelet.CommandSent(time.Now(), r))
 }
 
-// recordResult adds the result of a command to the log of its module and to the metrics.
+// recordResult adds an entry about the result of a command to the log of the module, and updates the metrics.
 func (c *Controller) recordResult(o vpod.CommandResult) {
 	c.metrics.ObserveOperation(string(o.Request.Command), string(o.Code), o.Took)
 	e := kubelet.CommandAnswered(time.Now(), o.Request, o.Answer)
@@ -100,7 +100,8 @@ func (c *Controller) wireReports() {
 	c.parts = append(c.parts, c.reporter.Start)
 }
 
-// reportFailure sends a failed command to the report hooks, with the scene and event names of ModuleController V2.
+// reportFailure sends a report about a failed command to the report hooks, with the scene and event names of
+// ModuleController V2.
 func (c *Controller) reportFailure(pod *corev1.Pod, identity string, m arklet.Module, err error) {
 	c.reporter.Report(report.Event{
 		TraceID: pod.Labels[labels.Trace],
@@ -118,7 +119,8 @@ func eventOf(pod *corev1.Pod) string {
 	return "ContainerStart"
 }
 
-// wireDeployments adds the controller of peer Deployments and the selector of baselines.
+// wireDeployments adds the controller of peer Deployments, and the component that selects the baseline of a starting
+// base.
 func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 	deployments, daemonSets := workloads.Deployments(), workloads.DaemonSets()
 	c.baseline = baseline.New(baseline.Options{
@@ -146,9 +148,9 @@ func (c *Controller) reportReplicas(change peer.ReplicaChange) {
 	})
 }
 
-// workloadsWait is the maximum time to wait for the list of workloads. It is long enough for most clusters, because a
-// base queries its baseline only once. It is limited, because a controller without permission to list workloads must
-// serve modules.
+// workloadsWait is the maximum time to wait until the list of workloads is available. It is long enough for most
+// clusters, because a base queries its baseline only once. It is limited, because a controller without permission to
+// list workloads must still serve modules.
 const workloadsWait = 10 * time.Second
 
 func (c *Controller) workloadsKnown(ctx context.Context) bool {
@@ -159,7 +161,8 @@ func (c *Controller) workloadsKnown(ctx context.Context) bool {
 		apps.DaemonSets().Informer().HasSynced)
 }
 
-// baselineFor returns the modules that a starting base must install. It blocks for at most workloadsWait.
+// baselineFor returns the modules that a starting base must install. It waits for the list of workloads for at most
+// workloadsWait.
 func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if c.baseline == nil {
 		return nil
@@ -197,13 +200,14 @@ func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 }
 
 // A base queries its baseline before its first heartbeat, and installs the modules in between. Any client can invent
-// identities, so the number of these bases is limited.
+// identities, so the number of bases in this state is limited.
 const (
 	maxRegistering     = 1000
 	registrationPeriod = 10 * time.Minute
 )
 
-// recordBaseline passes the baseline of a base to the provider, now or when the first heartbeat of the base arrives.
+// recordBaseline passes the baseline sent to a base to the provider. If the base has not sent a heartbeat yet, this
+// happens with its first heartbeat.
 func (c *Controller) recordBaseline(identity string, modules []arklet.Module) {
 	c.modulesAtRegistration.Add(identity, modules, registrationPeriod)
 	if _, known := c.registry.Get(identity); known {
@@ -240,7 +244,7 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 	return nil
 }
 
-// records returns the state records of a module.
+// records returns the history of a module version on the base of a Node.
 func (c *Controller) records(nodeName, module, version string) []moduleview.Record {
 	b, ok := c.registry.Get(c.provider.Identity(nodeName))
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// catchUpTime is how long Kubernetes controllers take to process their backlog after an outage of the API server.
-// After an outage longer than renewDeadline, they restart and elect a leader, which takes electionTime.
+// catchUpTime is how long Kubernetes controllers need to process their backlog after an API server outage. After an
+// outage of at least renewDeadline, they restart and elect a leader, which takes electionTime in total.
 const (
 	catchUpTime   = 5 * time.Second
 	electionTime  = 20 * time.Second
@@ -19,12 +19,12 @@ const (
 )
 
 // apiReachability tracks whether the Kubernetes API answers. During an outage, and until the Kubernetes controllers
-// have processed their backlog, a Service may send requests to Pods that are Not Ready or deleted. The zero value means
-// that there was no outage. The methods may be called concurrently.
+// have processed their backlog, a Service may send requests to Pods that are Not Ready or deleted. The zero value is
+// the state before the first outage. The methods are safe for concurrent use.
 type apiReachability struct {
 	mu          sync.Mutex
-	outageSince time.Time // when the outage began; zero if there is none
-	staleUntil  time.Time // when endpoints are current again
+	outageSince time.Time // start of the current outage; zero if there is none
+	staleUntil  time.Time // time after which endpoints are current again
 }
 
 func (r *apiReachability) watch(next http.RoundTripper) http.RoundTripper {
@@ -60,7 +60,7 @@ func (r *apiReachability) answered(now time.Time) {
 	r.outageSince, r.staleUntil = time.Time{}, now.Add(takes)
 }
 
-// endpointLag returns how long the endpoints of Services may still be out of date; 0 means that they are current.
+// endpointLag returns how much longer the endpoints of Services may be outdated; 0 means that they are current.
 func (r *apiReachability) endpointLag() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// servers opens the listeners for health and metrics, so that Start fails if a port is in use. It returns the functions
-// that serve them.
+// servers opens the listeners for health checks and metrics, so that Start fails if a port is in use. It returns the
+// functions that serve requests on these listeners.
 func (c *Controller) servers() ([]func(context.Context) error, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", c.Metrics())
@@ -54,7 +54,7 @@ func (c *Controller) health() http.Handler {
 	return health
 }
 
-// answer returns a handler that responds with ok, or with status 503 and the error of the check.
+// answer returns a handler that responds with "ok", or with status 503 and the error if the check fails.
 func answer(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
@@ -65,12 +65,12 @@ func answer(check func() error) http.HandlerFunc {
 	}
 }
 
-// connections is the maximum number of connections of each of these two listeners.
+// connections is the maximum number of connections to the health listener, and to the metrics listener.
 const connections = 64
 
 const headerTimeout = 10 * time.Second
 
-// gauges adds the metrics whose values are computed when they are scraped.
+// gauges registers the metrics whose values are computed at each scrape.
 func (c *Controller) gauges() {
 	for liveness, name := range map[base.Liveness]string{base.Reachable: "alive", base.Unreachable: "unreachable"} {
 		c.metrics.Gauge("module_controller_bases", "Bases by state.", map[string]string{"state": name}, func() float64 {
@@ -120,5 +120,5 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-// Metrics returns the handler of /metrics.
+// Metrics returns the handler of the path /metrics.
 func (c *Controller) Metrics() http.Handler { return c.metrics.Handler() }

@@ -16,13 +16,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// soakAPI is a fake API with optimistic concurrency, UIDs and label selectors of watches.
+// soakAPI is a fake Kubernetes API with optimistic concurrency, UIDs, and watches that respect label selectors.
 type soakAPI struct {
 	*fake.Clientset
 	watches sync.Map
 }
 
-// end drains the watches, because a stopped watch.Filter blocks until its results are read.
+// end drains the result channels of the watches, because a stopped watch.Filter blocks until its results are read.
 func (a *soakAPI) end() {
 	a.watches.Range(func(key, _ any) bool {
 		one := key.(watch.Interface)
@@ -33,8 +33,8 @@ func (a *soakAPI) end() {
 	})
 }
 
-// newSoakAPI returns an API whose objects have resource versions and UIDs, and whose watches respect label
-// selectors.
+// newSoakAPI returns a fake Kubernetes API whose objects have resource versions and UIDs, and whose watches respect
+// label selectors.
 func newSoakAPI() *soakAPI {
 	watch.DefaultChanSize = 1 << 16 // a fake watch panics if 100 events are not read
 	// NewClientset takes a minute for managed fields.

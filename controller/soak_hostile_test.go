@@ -14,13 +14,13 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// messageGenerator generates the messages of a hostile base. The messages depend only on the seed.
+// messageGenerator generates the messages of a hostile base. The sequence of messages depends only on the seed.
 type messageGenerator struct {
 	*rand.Rand
-	sent []generatedMessage // earlier messages, which are repeated
+	sent []generatedMessage // earlier messages, some of which are sent again
 }
 
-// generatedMessage is a message on a topic of an identity.
+// generatedMessage is a generated message: the identity and kind that select its topic, and its data.
 type generatedMessage struct{ identity, kind, data string }
 
 func newMessageGenerator(seed uint64) *messageGenerator {
@@ -112,7 +112,7 @@ func (m *messageGenerator) huge() (kind, data string) {
 	return s.kind, s.data
 }
 
-// hugeMessages returns messages near or above the maximum size of 1 MiB.
+// hugeMessages returns messages whose size is near or above the maximum of 1 MiB.
 var hugeMessages = sync.OnceValue(func() []generatedMessage {
 	const large = 1<<20 - 200
 	var answers strings.Builder
@@ -135,7 +135,7 @@ var hugeMessages = sync.OnceValue(func() []generatedMessage {
 	}
 })
 
-// hostileMQTT sends n messages over a separate connection.
+// hostileMQTT sends n messages to the broker over a separate connection.
 func (w *soak) hostileMQTT(ctx context.Context, m *messageGenerator, n int, sent *atomic.Int64) {
 	c := w.connect(fmt.Sprintf("hostile-%p", m))
 	defer c.Disconnect(0)
@@ -174,7 +174,7 @@ func (w *soak) hostileMQTT(ctx context.Context, m *messageGenerator, n int, sent
 	}
 }
 
-// hostileHTTP sends messages to the port for heartbeats.
+// hostileHTTP sends messages to the heartbeat port.
 func (w *soak) hostileHTTP(ctx context.Context, m *messageGenerator) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -34,7 +34,7 @@ import (
 var fullSoak = flag.Bool("soak", false,
 	"send all messages of the hostile base, which takes 90 s of CPU time")
 
-// scaled returns n with -soak, and a tenth of n without.
+// scaled returns n with the flag -soak, and n/10 without it.
 func scaled(n int) int {
 	if *fullSoak {
 		return n
@@ -42,7 +42,7 @@ func scaled(n int) int {
 	return n / 10
 }
 
-// Numbers of messages, bases and connections.
+// Numbers of messages, bases and connections in the soak test.
 const (
 	soakMessages   = 50_000 // over MQTT, scaled
 	soakOverHTTP   = 5_000  // scaled
@@ -51,13 +51,14 @@ const (
 	soakPerAddress = 5
 	soakSenders    = 4 // connections of the hostile base
 	soakGood       = 5 // other bases over MQTT
-	// inFlight is the maximum number of messages that the broker has not delivered. Above it, the sender waits, because
-	// this test does not test the limits of the broker.
+	// inFlight is the maximum number of messages that the broker has not delivered yet. Above it, the sender waits,
+	// because this test does not test the limits of the broker.
 	inFlight = 100
 )
 
-// A hostile base sends messages for 1,000 identities as fast as the controller reads them: 50,000 with -soak. The
-// heartbeats of other bases are received over both tunnels, and their Nodes do not change.
+// A hostile base sends 50,000 messages (5,000 without -soak) for 1,000 identities, as fast as the controller reads
+// them. The controller must still receive the heartbeats of the other bases over both tunnels, and must not change
+// their Nodes.
 func TestSoakWithHostileBase(t *testing.T) {
 	w := newSoak(t)
 	w.heartbeats(0)
@@ -107,13 +108,13 @@ type soak struct {
 	c      *Controller
 	api    *soakAPI
 	server *broker.Server
-	addr   string // of the broker
+	addr   string // address of the broker
 	good   paho.Client
 	stop   func()
 }
 
-// abruptListener closes without disconnecting its clients, which can block indefinitely in mochi v2.7.9 while a client
-// disconnects.
+// abruptListener is a broker listener that closes without disconnecting its clients. In mochi v2.7.9, closing can
+// block indefinitely while a client disconnects.
 type abruptListener struct{ *listeners.Net }
 
 func (l abruptListener) Close(listeners.CloseFn) { l.Net.Close(func(string) {}) }
@@ -202,8 +203,8 @@ func (w *soak) connect(name string) paho.Client {
 
 func goodName(i int) string { return "good-" + strconv.Itoa(i) }
 
-// heartbeats sends a heartbeat of each good base, and waits until the controller has received all. The host name
-// contains the number of the heartbeat.
+// heartbeats sends one heartbeat from each good base, and waits until the controller has received all of them. The
+// host name contains the number of the heartbeat.
 func (w *soak) heartbeats(n int) {
 	w.Helper()
 	host := "beat-" + strconv.Itoa(n)
@@ -275,7 +276,7 @@ func (w *soak) read(ctx context.Context) {
 	}
 }
 
-// rejected checks that messages were rejected for each reason.
+// rejected checks that at least one message was rejected for each reason.
 func (w *soak) rejected() {
 	w.Helper()
 	got, want := map[string]bool{}, map[string]bool{}

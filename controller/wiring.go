@@ -61,8 +61,8 @@ func (c *Controller) wireTunnels() error {
 	return nil
 }
 
-// probeDial returns the dial function for probes of modules, on bases of both tunnels. It uses the proxy of the HTTP
-// tunnel. It is nil without a proxy.
+// probeDial returns the function that dials bases of both tunnels for module probes. The function connects through
+// the proxy of the HTTP tunnel. It is nil if no proxy is set.
 func (c *Controller) probeDial() func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if h := c.opts.HTTP; h != nil && h.Proxy != nil {
 		return httptunnel.ThroughProxy(h.Proxy)
@@ -70,9 +70,9 @@ func (c *Controller) probeDial() func(ctx context.Context, network, addr string)
 	return nil
 }
 
-// detectWithin returns the time within which the MQTT tunnel must detect a half-open connection to the broker, so that
-// no base becomes unreachable because of it; 0 means the default. It is at least 10 s, because a busy machine can delay
-// the pings.
+// detectWithin returns the time within which the MQTT tunnel must detect a half-open broker connection, so that the
+// connection does not make a base unreachable; 0 means the default. The time is at least 10 s, because a busy machine
+// can delay the pings.
 func detectWithin(unreachableAfter time.Duration) time.Duration {
 	if unreachableAfter == 0 || unreachableAfter >= api.UnreachableAfter {
 		return 0
@@ -80,7 +80,7 @@ func detectWithin(unreachableAfter time.Duration) time.Duration {
 	return max(unreachableAfter*14/25, 10*time.Second)
 }
 
-// wirePods creates the provider of Pods.
+// wirePods creates the provider, which serves the Pods on bases.
 func (c *Controller) wirePods() {
 	c.events = record.NewBroadcaster()
 	c.recorder = c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Component})
@@ -114,8 +114,8 @@ func (c *Controller) wirePods() {
 	}, c.client, c.registry, c.requests)
 }
 
-// addTolerationFor returns the environment whose toleration is added to Pods that tolerate no environment; empty
-// disables that.
+// addTolerationFor returns the environment whose toleration the controller adds to Pods that tolerate no environment.
+// An empty string disables adding the toleration.
 func (c *Controller) addTolerationFor() string {
 	if c.opts.LeavePodTolerations {
 		return ""
@@ -123,7 +123,7 @@ func (c *Controller) addTolerationFor() string {
 	return c.opts.Env
 }
 
-// settings returns the settings of all Nodes.
+// settings returns the settings that are common to all Nodes.
 func (c *Controller) settings() vnode.Settings {
 	s := vnode.Settings{Env: c.opts.Env}
 	if c.kubelet != nil {

@@ -2,99 +2,100 @@ package api
 
 // Condition types of a module Pod.
 const (
-	// ConditionInstalled and ConditionReady are set on Pods that have them as readiness gates.
+	// ConditionInstalled and ConditionReady are set only on Pods that list them as readiness gates.
 	ConditionInstalled = "module.koupleless.io/installed"
 	ConditionReady     = "module.koupleless.io/ready"
-	// ConditionCurrent is True if the base has the jars that the Pod requests. Its reason states how they were
-	// installed. Every module Pod that was Ready once has it.
+	// ConditionCurrent is True if the base runs the jars that the Pod requests. Its reason states how the jars were
+	// installed. Every module Pod that was Ready at least once has this condition.
 	ConditionCurrent = "module.koupleless.io/current"
 )
 
-// Reasons of the other conditions of a Node. A base without heartbeats has the type of its error code.
+// Reasons of the other Node conditions. For a base without heartbeats, the reason is the type of its error code.
 const (
-	// ReasonBaseActivated is a base that sends heartbeats.
+	// ReasonBaseActivated means that the base sends heartbeats.
 	ReasonBaseActivated = "BaseActivated"
-	// ReasonMetaspacePressure is a base that has committed most of its metaspace.
+	// ReasonMetaspacePressure means that the base has committed most of its metaspace.
 	ReasonMetaspacePressure = "MetaspaceAboveThreshold"
 )
 
-// ConditionObserved is a condition type of a Node. It is False while missed heartbeats of the base are ignored.
+// ConditionObserved is the type of a Node condition. It is False while missed heartbeats of the base are ignored.
 const ConditionObserved = "Observed"
 
-// Reasons of waiting containers, and of the conditions of their Pod. A failed command has the type of its
-// error code (package errcode) as the reason.
+// Reasons of waiting containers, and of the conditions of their Pod. If a command failed, the reason is the type of
+// its error code (package errcode).
 const (
-	// ReasonContainerCreating is a module that is not installed yet.
+	// ReasonContainerCreating means that the module is not installed yet.
 	ReasonContainerCreating = "ContainerCreating"
-	// ReasonResolved is a module that the base is installing.
+	// ReasonResolved means that the base is installing the module.
 	ReasonResolved = "BizResolved"
-	// ReasonDeactivated is a module that was deactivated by a newer version on the same base. The Koupleless
-	// documentation defines it (Module Controller V2 document 5.2, batch update).
+	// ReasonDeactivated means that a newer version on the same base deactivated the module. The Koupleless
+	// documentation defines this reason (Module Controller V2 document 5.2, batch update).
 	ReasonDeactivated = "BizDeactivate"
-	// ReasonNotActivated is a new version that the base keeps deactivated next to the old one.
+	// ReasonNotActivated means that the base has installed the new version, but keeps it deactivated while the old
+	// version is active.
 	ReasonNotActivated = "BizNotActivated"
-	// ReasonReplacing is a module that is being replaced because its image changed and its version did not.
+	// ReasonReplacing means that the module is being replaced, because its image changed and its version did not.
 	ReasonReplacing = "ReplacingSameVersion"
-	// ReasonBroken is a module that the base reports as BROKEN.
+	// ReasonBroken means that the base reports the module as BROKEN.
 	ReasonBroken = "BizBroken"
-	// ReasonContainersNotReady is a module that is active and whose probe does not succeed.
+	// ReasonContainersNotReady means that the module is active, but its probe does not succeed.
 	ReasonContainersNotReady = "ContainersNotReady"
 )
 
-// Other reasons of the conditions of a Pod.
+// Other reasons of Pod conditions.
 const (
-	// ReasonReadinessGates is a Pod whose containers are ready and whose readiness gates are not.
+	// ReasonReadinessGates means that the containers of the Pod are ready, but its readiness gates are not.
 	ReasonReadinessGates = "ReadinessGatesNotReady"
-	// ReasonPodCompleted is a deleted Pod whose modules are uninstalled.
+	// ReasonPodCompleted means that the Pod was deleted and its modules are uninstalled.
 	ReasonPodCompleted = "PodCompleted"
 )
 
-// ReasonGone is the reason of lastState.terminated of a module that was installed again.
+// ReasonGone is the reason in lastState.terminated of a module that the controller installed again.
 const ReasonGone = "BizGone"
 
-// Reasons of the condition ConditionCurrent, next to ReasonReplacing.
+// Reasons of the condition ConditionCurrent. ReasonReplacing is another one.
 const (
-	// ReasonInstalled is a module that was installed for the Pod.
+	// ReasonInstalled means that the module was installed for this Pod.
 	ReasonInstalled = "Installed"
-	// ReasonReplacedInPlace is a module that was uninstalled and installed again, because its image changed
-	// and its version did not.
+	// ReasonReplacedInPlace means that the module was uninstalled and installed again, because its image changed and
+	// its version did not.
 	ReasonReplacedInPlace = "ReplacedInPlace"
-	// ReasonUnchanged is a module that the base had already.
+	// ReasonUnchanged means that the module was already on the base.
 	ReasonUnchanged = "Unchanged"
 )
 
-// Reasons of the condition ConditionObserved if it is False.
+// Reasons of the condition ConditionObserved if its status is False.
 const (
-	// ReasonTunnelDown is a controller without a connection to the base.
+	// ReasonTunnelDown means that the controller has no connection to the base.
 	ReasonTunnelDown = "TunnelDown"
-	// ReasonControllerSuspended is a controller whose process did not run.
+	// ReasonControllerSuspended means that the controller process was suspended.
 	ReasonControllerSuspended = "ControllerSuspended"
-	// ReasonMassOutage is a base that is unreachable together with many others; see MassOutage. It is an error
-	// code of the Koupleless documentation, with its spelling.
+	// ReasonMassOutage means that the base is unreachable together with many others; see MassOutage. It is an error
+	// code from the Koupleless documentation, with its spelling.
 	ReasonMassOutage = "OverFiftyPercentBaseInstancesUnavaliable"
 )
 
 // Reasons of Events.
 const (
-	// ReasonReplaced reports the end of a replacement with ReasonReplacing.
+	// ReasonReplaced means that a replacement that ReasonReplacing announced has ended.
 	ReasonReplaced = "SameVersionReplaced"
-	// ReasonNotAModule is a Pod on a base without the label of modules.
+	// ReasonNotAModule means that a Pod on a base lacks the module label.
 	ReasonNotAModule = "NotAModule"
-	// ReasonUnsupported is a Pod with fields that have no effect on a module.
+	// ReasonUnsupported means that a Pod has fields that have no effect on a module.
 	ReasonUnsupported = "Unsupported"
-	// ReasonEnvironmentNotTolerated is a DaemonSet whose template tolerates no environment.
+	// ReasonEnvironmentNotTolerated means that the Pod template of a DaemonSet tolerates no environment.
 	ReasonEnvironmentNotTolerated = "EnvironmentNotTolerated"
-	// ReasonUnhealthy is a probe that failed, or that cannot be sent. A kubelet has the same name for it.
+	// ReasonUnhealthy means that a probe failed or cannot be sent. The kubelet uses the same reason.
 	ReasonUnhealthy = "Unhealthy"
-	// ReasonLivenessFailed is a module that is installed again because its liveness probe failed. A kubelet has the
-	// same name for it.
+	// ReasonLivenessFailed means that a module is installed again because its liveness probe failed. The kubelet uses
+	// the same reason.
 	ReasonLivenessFailed = "Killing"
-	// ReasonForeignEnvironment is a Node of another environment.
+	// ReasonForeignEnvironment means that a Node belongs to another environment.
 	ReasonForeignEnvironment = "ForeignEnvironment"
-	// ReasonWaitingForOtherController is a Node that another controller serves.
+	// ReasonWaitingForOtherController means that another controller serves the Node.
 	ReasonWaitingForOtherController = "WaitingForOtherController"
-	// ReasonSameNodeName is a Node whose name belongs to a base with another identity.
+	// ReasonSameNodeName means that the name of the Node belongs to a base with another identity.
 	ReasonSameNodeName = "SameNodeName"
-	// ReasonNodeOfNoBase is a Node that looks like the Node of a base, and that no controller created.
+	// ReasonNodeOfNoBase means that a Node looks like the Node of a base, but no controller created it.
 	ReasonNodeOfNoBase = "NodeOfNoBase"
 )

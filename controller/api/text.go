@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// nextAttempt is the text before the time in the result of NextAttempt.
+// nextAttempt is the text that NextAttempt puts before the time.
 const nextAttempt = "the next one is at "
 
-// NextAttempt returns the prefix of a message that states when a failed command is repeated. The caller appends ": "
+// NextAttempt returns the prefix of a message that states when a failed command is retried. The caller appends ": "
 // and the cause. CutNextAttempt parses the message.
 func NextAttempt(failed int, next time.Time) string {
 	return fmt.Sprintf("attempt %d failed, %s%s", failed, nextAttempt, next.UTC().Format(time.RFC3339))
 }
 
-// CutNextAttempt removes the prefix of NextAttempt from a message. found reports whether the message has the prefix.
+// CutNextAttempt removes the prefix that NextAttempt returns from a message. found reports whether the message has
+// the prefix.
 func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 	head, rest, _ := strings.Cut(message, "Z: ")
 	_, at, _ := strings.Cut(head, nextAttempt)
@@ -26,18 +27,18 @@ func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 	return next, rest, true
 }
 
-// LogTime is the layout of the UTC time at the beginning of each line of a module's log. For a command, the line
-// continues with " MODULE:VERSION COMMAND " and one of LogSent, LogAnswered and LogUnanswered.
+// LogTime is the layout of the UTC time at the start of each line of a module log. For a command, the line continues
+// with " MODULE:VERSION COMMAND " and one of LogSent, LogAnswered and LogUnanswered.
 const LogTime = "2006-01-02 15:04:05.000"
 
-// Events of a command in a module's log.
+// Events of a command in a module log.
 const (
 	LogSent       = "sent"
 	LogAnswered   = "answered"
 	LogUnanswered = "not answered"
 )
 
-// LogCommand is an event of a command in a module's log.
+// LogCommand is one event of a command in a module log.
 type LogCommand struct {
 	At              time.Time
 	Module, Version string
@@ -45,7 +46,7 @@ type LogCommand struct {
 	Command, Event string
 }
 
-// ParseLogCommand parses a line of a module's log. It returns false if the line is not about a command.
+// ParseLogCommand parses a line of a module log. It returns false if the line is not about a command.
 func ParseLogCommand(line string) (LogCommand, bool) {
 	if len(line) <= len(LogTime) {
 		return LogCommand{}, false

@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// Defaults of the controller's settings. The comments name the environment variables that change them.
+// Defaults of the controller settings. Each comment names the environment variable that changes the value.
 const (
 	// UnreachableAfter is how long a base may miss heartbeats before its Node is Not Ready (BASE_UNREACHABLE_AFTER).
 	UnreachableAfter = 25 * time.Second
@@ -18,48 +18,51 @@ const (
 	InstallTimeout = 5 * time.Minute
 	// UninstallTimeout is the maximum duration of an uninstall command (UNINSTALL_TIMEOUT).
 	UninstallTimeout = time.Minute
-	// Drain is how long the module of a deleted Pod that was Ready stays installed, so that no requests are sent to it
-	// when it is uninstalled (MODULE_DRAIN).
+	// Drain is how long the module of a deleted Pod that was Ready stays installed. After this time, it no longer
+	// receives requests and can be uninstalled (MODULE_DRAIN).
 	Drain = 2 * time.Second
-	// ControllerLease is how long another controller waits for a controller that does not renew its Lease, before
-	// it takes over its bases (LEASE_DURATION).
+	// ControllerLease is the duration of the Lease of a controller. If a controller does not renew its Lease for this
+	// time, other controllers take over its bases (LEASE_DURATION).
 	ControllerLease = 15 * time.Second
-	// NodeLease is how long the Lease of a base's Node is valid, as for a kubelet (NODE_LEASE_DURATION).
+	// NodeLease is the duration of the Lease of a Node, the same as for a kubelet (NODE_LEASE_DURATION).
 	NodeLease = 40 * time.Second
 
-	// MassPercent is the limit of MassOutage for the share of unreachable bases (MASS_SILENCE_PERCENT).
+	// MassPercent is the minimum percentage of unreachable bases for a MassOutage (MASS_SILENCE_PERCENT).
 	MassPercent = 50
-	// MassMinBases is the number of bases below which there is no MassOutage (MASS_SILENCE_MIN_BASES).
+	// MassMinBases is the minimum number of all bases for a MassOutage. With fewer bases, no mass outage is assumed
+	// (MASS_SILENCE_MIN_BASES).
 	MassMinBases = 3
-	// MassWindow is the time within which bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
+	// MassWindow is the time within which the bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
 	MassWindow = time.Minute
-	// MassAtMost is the maximum duration of a mass outage (MASS_SILENCE_AT_MOST). After it, the missed heartbeats of
-	// each base count.
+	// MassAtMost is the maximum duration of a mass outage (MASS_SILENCE_AT_MOST). After this time, missed heartbeats
+	// are no longer ignored.
 	MassAtMost = 30 * time.Minute
 )
 
-// Periods of the controller without a setting.
+// Periods of the controller that no setting changes.
 const (
-	// SweepInterval is the time between two checks for missed heartbeats and for queries that are due.
+	// SweepInterval is the time between two sweeps. A sweep checks for missed heartbeats and sends the queries that
+	// are due.
 	SweepInterval = time.Second
-	// MinControllerLease is the lower limit of ControllerLease if the time scale shortens it.
+	// MinControllerLease is the minimum of ControllerLease after division by the time scale.
 	MinControllerLease = 4 * time.Second
-	// SwitchedReady is the maximum time for which a Pod stays Ready after its base has switched to another version, if
-	// a release has superseded the version of the Pod. The base answers requests in the meantime.
+	// SwitchedReady is the maximum time for which a Pod stays Ready after its base has switched to a version that no
+	// Pod requests any more. This version answers the requests until a requested version is active.
 	SwitchedReady = 30 * time.Second
 )
 
-// ListedWithin returns the maximum time between two module list queries of a base: the interval, the tenth of it over
-// which the queries of all bases are spread, and a sweep.
+// ListedWithin returns the maximum time between two module list queries to a base. It is the sum of the list
+// interval, the tenth of the interval over which the queries to all bases are spread, and the sweep interval.
 func ListedWithin(listInterval, sweep time.Duration) time.Duration {
 	return listInterval + listInterval/10 + sweep
 }
 
 // MassOutage reports whether so many of all bases are unreachable at the same time that the controller assumes a
-// network failure, and leaves their Nodes and Pods unchanged. The limits are percent and minBases.
+// network failure. In this case, the controller leaves their Nodes and Pods unchanged. percent is the minimum
+// percentage of unreachable bases, and minBases is the minimum number of all bases.
 func MassOutage(unreachable, all, percent, minBases int) bool {
 	return percent >= 0 && all >= minBases && unreachable > 0 && unreachable*100 >= percent*all
 }
 
-// RenewInterval returns how often a controller renews its Lease.
+// RenewInterval returns the interval at which a controller renews its Lease.
 func RenewInterval(lease time.Duration) time.Duration { return lease / 5 }

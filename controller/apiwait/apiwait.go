@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// retryInterval is the time between two attempts.
+// retryInterval is the time between two attempts to start a watch.
 const retryInterval = time.Second
 
-// maxForbidden is the number of retries of a resumed watch that is forbidden.
+// maxForbidden is the maximum number of retries of a resumed watch that the API server forbids.
 const maxForbidden = 15
 
 // RetryWatches returns a transport that sends requests through next. It retries a watch every second until the API
 // server accepts the connection or the context of the request is done. It also retries a resumed watch that is
 // forbidden, up to 15 times, because an API server that has just started may not have loaded its roles. It does not
-// retry after other errors, or other requests. Use it with rest.Config.Wrap.
+// retry after other errors, and does not retry other requests. Use it with rest.Config.Wrap.
 func RetryWatches(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type transport struct{ next http.RoundTripper }
@@ -46,13 +46,13 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// isResumed reports whether a watch starts at a resource version from a list or an earlier watch.
+// isResumed reports whether a watch request starts at the resource version of a list or of an earlier watch.
 func isResumed(r *http.Request) bool {
 	version := r.URL.Query().Get("resourceVersion")
 	return version != "" && version != "0"
 }
 
-// isDialError reports whether a request failed before a connection was established.
+// isDialError reports whether a request failed because no connection could be established.
 func isDialError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"

@@ -20,9 +20,9 @@ func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for name, c := range map[string]struct {
 		method, url string
-		err         error         // of the first attempts
-		outage      time.Duration // how long attempts return err
-		timeout     time.Duration // of the request
+		err         error         // error of the first attempts
+		outage      time.Duration // how long attempts fail with err
+		timeout     time.Duration // timeout of the request
 		want        error
 		took        time.Duration
 	}{
@@ -62,7 +62,8 @@ func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 	}
 }
 
-// An API server that has just started may reject requests that it allows later.
+// A resumed watch that the API server forbids must be retried, because an API server that has just started may reject
+// requests that it allows later.
 func TestForbiddenWatchesAreRetriedIfResumed(t *testing.T) {
 	for name, c := range map[string]struct {
 		url      string

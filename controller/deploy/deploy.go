@@ -22,20 +22,22 @@ import (
 // User is the Kubernetes user to which the manifests of Objects grant the permissions of the controller.
 const User = "module-controller"
 
-// FS contains the manifests of a controller in a cluster, and the directory outside.
+// FS contains the manifests for a controller in a cluster, and the directory "outside" for a controller outside the
+// cluster.
 //
 //go:embed *.yaml outside/*.yaml
 var FS embed.FS
 
-// Samples contains the corrected examples as samples/NAME.yaml.
+// Samples contains the corrected Koupleless examples as samples/NAME.yaml.
 //
 //go:embed samples/*.yaml
 var Samples embed.FS
 
 // Objects returns the objects for a controller that runs outside the cluster as User: the CustomResourceDefinition of
 // Module, a ClusterRole, a ClusterRoleBinding, and a Role and a RoleBinding in the namespace kube-node-lease. Apply
-// them in this order. A new API server creates kube-node-lease shortly after it is ready, so applying them may have to
-// be repeated. The caller owns the objects. An error means that the embedded manifests are invalid.
+// the objects in this order. Retry if the namespace kube-node-lease does not exist yet: a new API server creates it
+// shortly after it becomes ready. The caller owns the objects. An error means that the embedded manifests are
+// invalid.
 func Objects() ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, name := range []string{"crd.yaml", "clusterrole.yaml", "role.yaml", "outside/bindings.yaml"} {
@@ -52,8 +54,8 @@ func Objects() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Parse returns the objects of a YAML text with one or more documents, in order. It omits documents that contain only
-// comments. It returns an error for a duplicate key.
+// Parse returns the objects in a YAML text with one or more documents, in document order. It omits documents that
+// contain only comments. A duplicate key is an error.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// read returns the objects of all files of a file system, by file.
+// read returns the objects in all files of a file system, by file name.
 func read(t *testing.T, fsys embed.FS) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	files := map[string][]*unstructured.Unstructured{}
@@ -50,7 +50,7 @@ func read(t *testing.T, fsys embed.FS) map[string][]*unstructured.Unstructured {
 	return files
 }
 
-// kustomization contains the fields of a Kustomization that the manifests use.
+// kustomization contains the Kustomization fields that the manifests use.
 type kustomization struct {
 	APIVersion, Kind string
 	Resources        []string
@@ -69,7 +69,7 @@ func decodeStrictly(t *testing.T, object *unstructured.Unstructured, into any) {
 	}
 }
 
-// typed decodes an object into its Kubernetes type; an unknown field is an error.
+// typed decodes an object into its Kubernetes type. An unknown field is an error.
 func typed(t *testing.T, object *unstructured.Unstructured) runtime.Object {
 	t.Helper()
 	text, err := object.MarshalJSON()
@@ -145,7 +145,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// The comment of each permission names the package that uses it.
+// The controller must have exactly the expected permissions. The comment of each expected permission names the
+// package that uses it.
 func TestPermissions(t *testing.T) {
 	want := map[string]string{
 		"nodes":                           "get list watch create update delete", // internal/vnode
@@ -205,7 +206,7 @@ func TestDeploymentSetsTheDocumentsVariables(t *testing.T) {
 	}
 }
 
-// The Secret contains the credentials for the broker and the CA certificate for TLS.
+// The Secret must contain the credentials for the broker and the CA certificate for TLS.
 func TestDeploymentConnectsToBrokerOverTLS(t *testing.T) {
 	pod := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment).Spec.Template.Spec
 	got := map[string]string{}
@@ -233,7 +234,7 @@ func TestDeploymentConnectsToBrokerOverTLS(t *testing.T) {
 	}
 }
 
-// The policy selects the Pods of the Deployment, and refers to their ports.
+// The NetworkPolicy must select the Pods of the Deployment and allow the ports of the Deployment.
 func TestNetworkPolicy(t *testing.T) {
 	files := read(t, FS)
 	policy := typed(t, files["networkpolicy.yaml"][0]).(*networkingv1.NetworkPolicy)
@@ -291,7 +292,7 @@ func TestSamplesFitSampleNode(t *testing.T) {
 	}
 }
 
-// checkModule reports an error if the controller or the scheduler would not install a module on the base of the sample.
+// checkModule reports a test error if the controller or the scheduler would not install a module on the sample base.
 func checkModule(t *testing.T, labels map[string]string, spec corev1.PodSpec, vnode *corev1.Node) {
 	t.Helper()
 	if got := labels["virtual-kubelet.koupleless.io/component"]; got != "module" {

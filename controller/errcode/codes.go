@@ -8,16 +8,16 @@ package errcode
 
 import "strings"
 
-// Code is an error code, Source.Type. The zero value means no error.
+// Code is an error code of the form Source.Type. The zero value means no error.
 type Code string
 
-// Source returns the part before the dot.
+// Source returns the part of the code before the dot.
 func (c Code) Source() string {
 	source, _, _ := strings.Cut(string(c), ".")
 	return source
 }
 
-// Type returns the part after the dot, or the empty string. It is a valid reason of a condition.
+// Type returns the part of the code after the dot, or the empty string. The type is a valid reason for a condition.
 func (c Code) Type() string {
 	_, typ, _ := strings.Cut(string(c), ".")
 	return typ
@@ -25,7 +25,7 @@ func (c Code) Type() string {
 
 func (c Code) String() string { return string(c) }
 
-// Failures of the arklet of a base, or of the network.
+// Failures of the arklet in a base, or of the network.
 const (
 	ArkletUnknownError                    Code = "Arklet.UnknownError"
 	ArkletNoMatchedBiz                    Code = "Arklet.NoMatchedBiz"
@@ -46,7 +46,7 @@ const (
 	ArkletInstallModuleExecuting          Code = "Arklet.InstallModuleExecuting"
 )
 
-// Failures caused by the user: an error in the code of the module, or a base with too few resources.
+// Failures caused by the user: an error in the module code, or a base with too few resources.
 const (
 	UserDiskFull            Code = "User.DiskFull"
 	UserMachineMalfunction  Code = "User.MachineMalfunction"
@@ -78,7 +78,7 @@ const (
 		"OverFiftyPercentBaseInstancesUnavaliable"
 )
 
-// Other failures. The document uses the source KubeAPIServer without listing it.
+// Failures with other sources. The document uses the source KubeAPIServer without listing it.
 const (
 	KubeAPIServerGetBaseInstanceFailed          Code = "KubeAPIServer.GetBaseInstanceFailed"
 	OtherUpstreamInvalidParameter               Code = "OtherUpstream.InvalidParameter"

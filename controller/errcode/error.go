@@ -13,13 +13,13 @@ type Error struct {
 	err  error
 }
 
-// New returns an Error with a message, as fmt.Errorf does.
+// New returns an Error with a code. It formats the message in the same way as fmt.Errorf.
 func New(code Code, format string, args ...any) error {
 	return &Error{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// Wrap returns an Error with a code that wraps err, or nil if err is nil. The text of the result contains the code of a
-// wrapped Error after the new code.
+// Wrap returns an Error that wraps err with a code, or nil if err is nil. If err contains an Error, the error text
+// contains the new code followed by the code of that Error.
 func Wrap(code Code, err error) error {
 	if err == nil {
 		return nil
@@ -27,8 +27,8 @@ func Wrap(code Code, err error) error {
 	return &Error{code: code, err: err}
 }
 
-// Of returns the outermost code of an error, ModuleControllerUnknownError for an error without a code, or the zero Code
-// for nil.
+// Of returns the outermost code of an error. It returns ModuleControllerUnknownError for an error without a code, and
+// the zero Code for nil.
 func Of(err error) Code {
 	if err == nil {
 		return ""
@@ -39,8 +39,8 @@ func Of(err error) Code {
 	return ModuleControllerUnknownError
 }
 
-// Message returns a text with the outermost code of an error, its message without suggestions, and the suggestion for
-// the innermost code. It accepts errors without a code. The text for nil is empty.
+// Message returns the text of an error for users: the outermost code, the message without suggestions, and the
+// suggestion for the innermost code. It accepts errors without a code. For nil, the text is empty.
 func Message(err error) string {
 	if err == nil {
 		return ""
@@ -48,7 +48,7 @@ func Message(err error) string {
 	return text(Of(err), what(err), suggestionFor(err))
 }
 
-// Error returns the codes, the message and the suggestion.
+// Error implements error. It returns the codes, the message and the suggestion.
 func (e *Error) Error() string {
 	return text(e.code, coded(e.err), suggestionFor(e))
 }
@@ -56,7 +56,7 @@ func (e *Error) Error() string {
 // Code returns the code of the error.
 func (e *Error) Code() Code { return e.code }
 
-// Unwrap returns the error without its code.
+// Unwrap returns the wrapped error without the code.
 func (e *Error) Unwrap() error { return e.err }
 
 func text(code Code, what, suggestion string) string {
@@ -66,7 +66,7 @@ func text(code Code, what, suggestion string) string {
 	return string(code) + ": " + what + "; " + suggestion
 }
 
-// what returns the text of an error without the outermost code and without suggestions.
+// what returns the error text without the outermost code and without suggestions.
 func what(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -75,7 +75,7 @@ func what(err error) string {
 	return strings.Replace(err.Error(), e.Error(), coded(e.err), 1)
 }
 
-// coded returns the text of an error with all codes and without suggestions.
+// coded returns the error text with all codes, but without suggestions.
 func coded(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -99,7 +99,7 @@ func suggestionFor(err error) string {
 	return info.Suggestion
 }
 
-// Parse splits a text from Message into its codes, outermost first, and the rest without the suggestion.
+// Parse splits a text that Message returned into the codes, outermost first, and the rest without the suggestion.
 func Parse(message string) (codes []Code, what string) {
 	what = message
 	suggestion := ""

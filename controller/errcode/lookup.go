@@ -2,32 +2,32 @@ package errcode
 
 import "slices"
 
-// Component is a Koupleless component for which the document has a table of error codes.
+// Component is a Koupleless component with a table of error codes in the document.
 type Component string
 
-// The components, in the order of the document.
+// Components with error codes, in the order of the document.
 const (
 	Arklet           Component = "Arklet"
 	ModuleController Component = "ModuleController"
 	KouplelessBoard  Component = "KouplelessBoard"
 )
 
-// Info is a row of a table in the document.
+// Info is one row of an error code table in the document.
 type Info struct {
 	Code Code
-	// Component identifies the table. A code can be in several tables.
+	// Component is the component whose table contains the row. A code can be in several tables.
 	Component Component
-	// Meaning and Suggestion are in English. Suggestion may be empty.
+	// Meaning and Suggestion are English texts. Suggestion may be empty.
 	Meaning, Suggestion string
-	// MeaningZH and SuggestionZH are the texts of the document.
+	// MeaningZH and SuggestionZH are the Chinese texts of the document.
 	MeaningZH, SuggestionZH string
 }
 
-// All returns the rows of all tables in the order of the document. The caller owns the slice.
+// All returns the rows of all tables in document order. The caller owns the slice.
 func All() []Info { return slices.Clone(table[:]) }
 
-// Lookup returns the row of a code in the first table that contains the code. The order is ModuleController, Arklet,
-// KouplelessBoard.
+// Lookup returns the row for a code from the first table that contains the code. It searches the tables in the order
+// ModuleController, Arklet, KouplelessBoard.
 func Lookup(code string) (Info, bool) {
 	for _, component := range [...]Component{ModuleController, Arklet, KouplelessBoard} {
 		if info, ok := LookupIn(component, code); ok {
@@ -37,7 +37,7 @@ func Lookup(code string) (Info, bool) {
 	return Info{}, false
 }
 
-// LookupIn returns the row of a code in the table of one component.
+// LookupIn returns the row for a code from the table of one component.
 func LookupIn(component Component, code string) (Info, bool) {
 	i := slices.IndexFunc(table[:],
 		func(info Info) bool { return info.Component == component && string(info.Code) == code })

@@ -1,7 +1,7 @@
 package errcode
 
-// ForInstall converts the Arklet code of a failed install to a code in the table of ModuleController: the same code if
-// the table contains it, else InstallModuleFailed. It returns the zero Code for the zero Code.
+// ForInstall converts the Arklet code of a failed install to a ModuleController code. It returns the same code if the
+// ModuleController table contains it, and InstallModuleFailed otherwise. For the zero Code, it returns the zero Code.
 func ForInstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletInstallBizExecuting:
@@ -14,9 +14,9 @@ func ForInstall(arklet Code) Code {
 	return ArkletInstallModuleFailed
 }
 
-// ForUninstall converts the Arklet code of a failed uninstall to a code in the table of ModuleController. It returns
-// the zero Code, which means success, if the module did not exist. An uninstall that another command blocks becomes
-// BaseInstanceInOperation, because the document has no code for it.
+// ForUninstall converts the Arklet code of a failed uninstall to a ModuleController code. If the module did not
+// exist, it returns the zero Code, which means success. If another command blocked the uninstall, it returns
+// BaseInstanceInOperation, because the document has no code for this failure.
 func ForUninstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletNoMatchedBiz:
@@ -29,8 +29,8 @@ func ForUninstall(arklet Code) Code {
 	return ArkletUninstallBizFailed
 }
 
-// IsTransient reports whether a failed command can succeed later without a change of the module, because the base is
-// unreachable or busy.
+// IsTransient reports whether the failure is temporary: the base is unreachable or busy, so a retry can succeed
+// without a change to the module.
 func IsTransient(code Code) bool {
 	switch code {
 	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting,
@@ -40,8 +40,8 @@ func IsTransient(code Code) bool {
 	return false
 }
 
-// shared returns the code in the table of ModuleController that has the same meaning as an Arklet code, or the zero
-// Code.
+// shared returns the ModuleController code with the same meaning as an Arklet code, or the zero Code if no such code
+// exists.
 func shared(arklet Code) Code {
 	if arklet == ModuleControllerInvalidParameter {
 		return OtherUpstreamInvalidParameter

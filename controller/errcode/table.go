@@ -1,6 +1,7 @@
 package errcode
 
-// table contains the rows of Module Controller V2 document 5.6. InstallModuleFailed has two rows, one for each source.
+// table contains the rows of Module Controller V2 document 5.6. InstallModuleFailed has two rows, one for each
+// source.
 var table = [...]Info{
 	row(Arklet, ArkletUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)", "investigate"),
 	row(Arklet, ModuleControllerInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// documentRow is a row of a table in the document.
+// documentRow is one row of an error code table in the document.
 type documentRow struct {
 	Component           Component
 	Code                Code

@@ -12,11 +12,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/cmd/module-controller/app"
 )
 
-// version is set by the linker.
+// version is the program version, set by the linker.
 var version = "dev"
 
-// gcPercent is half of the default of Go. Most of the heap is a long-lived cache, so more frequent collections save
-// memory and cost little CPU time.
+// gcPercent is half of Go's default GOGC value. Most of the heap is a long-lived cache, so more frequent collections
+// save memory and cost little CPU time.
 const gcPercent = 50
 
 func main() {

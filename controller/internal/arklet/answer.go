@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Answer is the answer of a base to install, uninstall or switch.
+// Answer is the answer of a base to an install, uninstall or switch command.
 type Answer struct {
 	Command Command
-	// Module is the module of the request. Generations A and B omit it over MQTT after an exception.
+	// Module is the module of the request. After an exception, bases of generations A and B omit it over MQTT.
 	Module Module
 	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
 	//
 	// A base can also send a documented error code as ErrorCode, Code or DataCode, or at the beginning of a message
-	// ("User.MetaspaceFull: 93 %"). The first one in this order is used.
+	// ("User.MetaspaceFull: 93 %"). The first error code in this order is used.
 	Code    string
 	Message string
-	// DataCode and DataMessage are the answer of sofa-ark: SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ, ILLEGAL_STATE_BIZ or
-	// FAILED. After an exception, DataMessage is the stack trace.
+	// DataCode and DataMessage are the answer from sofa-ark. DataCode is SUCCESS, REPEAT_BIZ, NOT_FOUND_BIZ,
+	// ILLEGAL_STATE_BIZ or FAILED. After an exception, DataMessage is the stack trace.
 	DataCode    string
 	DataMessage string
-	// ErrorCode is a field that protocol 6 proposes. Real bases do not send it.
+	// ErrorCode is a field proposed in protocol 6. Real bases do not send it.
 	ErrorCode string
-	// PublishedAt is when the base answered, on its clock; zero over HTTP.
+	// PublishedAt is the time of the answer on the clock of the base; zero over HTTP.
 	PublishedAt time.Time
 }
 
-// CodeSuccess is the Code of a successful answer.
+// CodeSuccess is the value of Code in a successful answer.
 const CodeSuccess = "SUCCESS"
 
-// Succeeded reports whether the base reports a success.
+// Succeeded reports whether the base reported success.
 func (a Answer) Succeeded() bool {
 	return strings.EqualFold(a.Code, CodeSuccess) && (a.DataCode == "" || strings.EqualFold(a.DataCode, CodeSuccess)) &&
 		a.ErrorCode == ""
@@ -43,7 +43,7 @@ func (a Answer) AlreadyInstalled() bool { return strings.EqualFold(a.DataCode, "
 // NotInstalled reports whether the base does not have the module (protocol 6, condition 17).
 func (a Answer) NotInstalled() bool { return strings.EqualFold(a.DataCode, "NOT_FOUND_BIZ") }
 
-// Done reports whether a command succeeded, or had no effect because its result existed already.
+// Done reports whether the command succeeded, or was unnecessary because the base was already in the requested state.
 func (a Answer) Done() bool {
 	return a.Succeeded() || a.Command == CommandInstallBiz && a.AlreadyInstalled() ||
 		a.Command == CommandUninstallBiz && a.NotInstalled()
@@ -101,10 +101,10 @@ func DecodeBizOperation(data []byte) (Answer, error) {
 	return a, nil
 }
 
-// BatchResult is the result of a baseline.
+// BatchResult is the result of installing a baseline.
 type BatchResult struct {
 	Answer
-	// Failed has the answers of the modules that were not installed, by URL.
+	// Failed contains the answers for the modules that were not installed, by jar URL.
 	Failed map[string]Answer
 }
 
@@ -148,7 +148,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	return r, nil
 }
 
-// DecodeHTTPAnswer decodes the body of an HTTP answer to install, uninstall or switch (protocol 4.2).
+// DecodeHTTPAnswer decodes the body of an HTTP response to an install, uninstall or switch command (protocol 4.2).
 func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	var w wireResponse
 	if err := decode(body, &w); err != nil {
@@ -165,8 +165,8 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 	return a, nil
 }
 
-// DecodeBizListOutput decodes the full form of a module list: an HTTP body, or the data of a base/biz message of
-// generation A. If the error is ErrDropped, the returned list contains the valid modules.
+// DecodeBizListOutput decodes a module list in the full form: the body of an HTTP response, or the data of a base/biz
+// message of generation A. If the error is ErrDropped, the returned list contains the valid modules.
 func DecodeBizListOutput(body []byte) ([]Biz, error) {
 	var w struct {
 		Code    string    `json:"code"`

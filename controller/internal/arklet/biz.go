@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// State is the state of a module on a base, in lower case (protocol 5.1).
+// State is the state of a module on a base, as a lower-case string (protocol 5.1).
 type State string
 
-// The states. Any other state is StateUnresolved.
+// States of a module. ParseState converts any other state to StateUnresolved.
 const (
 	StateUnresolved  State = "unresolved"
 	StateResolved    State = "resolved"
@@ -21,7 +21,7 @@ const (
 	StateStopped     State = "stopped"
 )
 
-// ParseState parses a state in upper or lower case.
+// ParseState parses a state. It accepts upper and lower case.
 func ParseState(s string) State {
 	switch st := State(strings.ToLower(s)); st {
 	case StateResolved, StateActivated, StateDeactivated, StateBroken, StateStopped:
@@ -31,32 +31,32 @@ func ParseState(s string) State {
 	}
 }
 
-// Record is an entry of a module's history (protocol 5.2).
+// Record is an entry in the history of a module (protocol 5.2).
 type Record struct {
 	At      time.Time
 	State   State
-	Reason  string // in upper snake case for both tunnels, for example INSTALL_FAILED
+	Reason  string // upper snake case over both tunnels, for example INSTALL_FAILED
 	Message string
 }
 
-// ReasonSwitched is the reason in the last record of a version from which the base has switched to another version
+// ReasonSwitched is the reason in the last record of the old version after the base has switched to another version
 // (protocol 5.2).
 const ReasonSwitched = "SWITCHED"
 
-// Biz is a module in the list of a base.
+// Biz is a module in the module list of a base.
 type Biz struct {
 	Name    string
 	Version string
 	State   State
-	// Latest is the last record; zero if the base sent none.
+	// Latest is the most recent record; zero if the base sent no records.
 	Latest Record
-	// Records is the history, oldest first. simpleBiz has at most one record.
+	// Records is the history of the module, the oldest record first. simpleBiz contains at most one record.
 	Records []Record
-	// WebContextPath is empty in simpleBiz.
+	// WebContextPath is the web context path; empty in simpleBiz.
 	WebContextPath string
 }
 
-// Module returns name and version.
+// Module returns the module name and version.
 func (b Biz) Module() Module { return Module{Name: b.Name, Version: b.Version} }
 
 // Installing reports whether the base is installing the module.
@@ -69,7 +69,8 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-// record converts a record. It clears fields that exceed the limits, and returns an error for one of them.
+// record converts a record from its wire format. It clears fields that exceed the limits. In that case, it returns an
+// error for one of these fields.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)
 	reason := strings.ToUpper(strings.ReplaceAll(r.Reason, " ", "_"))
@@ -79,8 +80,8 @@ func (r wireRecord) record() (Record, error) {
 	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: Text(r.Message)}, err
 }
 
-// wireBiz covers simpleBiz (name, version, state, latestStateRecord) and the full form of
-// queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
+// wireBiz is the wire format of a module. It supports the fields of simpleBiz (name, version, state,
+// latestStateRecord), and the fields of queryAllBiz and bizInfos (bizName, bizVersion, bizState, bizStateRecords).
 type wireBiz struct {
 	Name       string       `json:"name"`
 	Version    string       `json:"version"`
@@ -92,10 +93,11 @@ type wireBiz struct {
 	Records    []wireRecord `json:"bizStateRecords"`
 	WebContext string       `json:"webContextPath"`
 	MainClass  string       `json:"mainClass"`
-	bad        error        // error of UnmarshalJSON
+	bad        error        // error from UnmarshalJSON
 }
 
-// UnmarshalJSON implements json.Unmarshaler. A field of the wrong type invalidates the entry, but not the list.
+// UnmarshalJSON implements json.Unmarshaler. A field of the wrong type makes only this entry invalid, not the whole
+// list.
 func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	type plain wireBiz
 	if entry[0] != '{' {
@@ -107,11 +109,11 @@ func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	return nil
 }
 
-// masterMainClass is the main class by which sofa-ark marks the base itself in a full list (protocol 4.7).
+// masterMainClass is the main class of the base itself in a full module list from sofa-ark (protocol 4.7).
 const masterMainClass = "embed main"
 
-// biz converts a module. ok is false if the name or the version is invalid. It clears other fields that exceed the
-// limits. It returns the first error.
+// biz converts a module from its wire format. ok is false if the name or the version is invalid. Other fields that
+// exceed the limits are cleared. The returned error is the first problem.
 func (w wireBiz) biz() (b Biz, ok bool, err error) {
 	if w.bad != nil {
 		return Biz{}, false, w.bad
@@ -160,8 +162,9 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 	return bizList(w)
 }
 
-// bizList converts a list. It omits the base itself and entries without a name. It also drops invalid entries, so that
-// they do not hide the other modules. Then the error is ErrDropped with the first invalid entry.
+// bizList converts a module list. It omits the base itself and entries without a name. It also drops invalid entries,
+// so that one invalid entry does not hide the other modules. In this case, the error is ErrDropped with the first
+// invalid entry.
 func bizList(w []wireBiz) (list []Biz, err error) {
 	if len(w) > MaxModules {
 		return nil, fmt.Errorf("%w: a list has %d modules, more than %d", ErrLimit, len(w), MaxModules)

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// Classify returns the Arklet error code of an answer to an install, an uninstall or a switch. It is zero for a
-// success. state is the state of the module in the list of the base.
+// Classify returns the Arklet error code of an answer to an install, uninstall or switch command. The code is zero if
+// the command succeeded. state is the state of the module in the module list of the base.
 func (a Answer) Classify(state State) errcode.Code {
 	if a.Command == CommandUninstallBiz {
 		return a.classifyUninstall()
@@ -16,8 +16,9 @@ func (a Answer) Classify(state State) errcode.Code {
 	return a.classifyInstall(state)
 }
 
-// classifyInstall returns the Arklet error code of an answer to an install. It is zero for a success, which includes a
-// repeated install of an active or deactivated module. The rules have the order of protocol 6.
+// classifyInstall returns the Arklet error code of an answer to an install command. The code is zero if the command
+// succeeded, or if it repeated the install of an active or deactivated module. The rules are in the order of protocol
+// 6.
 func (a Answer) classifyInstall(state State) errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -51,8 +52,8 @@ func (a Answer) classifyInstall(state State) errcode.Code {
 	return errcode.ArkletUnknownError
 }
 
-// classifyUninstall returns the Arklet error code of an answer to an uninstall. It is zero for a success, and
-// errcode.ArkletNoMatchedBiz if the module does not exist.
+// classifyUninstall returns the Arklet error code of an answer to an uninstall command. The code is zero if the
+// command succeeded, and errcode.ArkletNoMatchedBiz if the module does not exist.
 func (a Answer) classifyUninstall() errcode.Code {
 	if code, ok := a.common(); ok {
 		return code
@@ -68,7 +69,7 @@ func (a Answer) classifyUninstall() errcode.Code {
 	return errcode.ArkletUninstallBizFailed
 }
 
-// common returns the error code of an answer if it does not depend on the command.
+// common returns the error code of an answer if the code does not depend on the command.
 func (a Answer) common() (errcode.Code, bool) {
 	if a.Succeeded() {
 		return "", true
@@ -88,7 +89,7 @@ func (a Answer) common() (errcode.Code, bool) {
 	return "", false
 }
 
-// documented returns a documented error code that the answer contains, or the zero Code.
+// documented returns the documented error code in an answer, or the zero Code if the answer contains none.
 func (a Answer) documented() errcode.Code {
 	for _, text := range []string{a.ErrorCode, a.Code, a.DataCode, heading(a.Message), heading(a.DataMessage)} {
 		if info, ok := errcode.Lookup(text); ok {
@@ -98,8 +99,8 @@ func (a Answer) documented() errcode.Code {
 	return ""
 }
 
-// heading returns the text of a message up to a colon or a space, without a prefix of "Internal Error: " and exception
-// classes (protocol 6).
+// heading returns the start of a message, up to the first colon or space. It ignores the prefix "Internal Error: "
+// and exception classes (protocol 6).
 func heading(message string) string {
 	message = strings.TrimPrefix(message, internalError)
 	for range 2 { // over MQTT, the trace begins with an exception of arklet that wraps the cause
@@ -113,7 +114,8 @@ func heading(message string) string {
 	return message
 }
 
-// repeated returns the error code for an install of a module that the base already has in a state.
+// repeated returns the error code for the install of a module that is already on the base, depending on the state of
+// the module.
 func repeated(state State) errcode.Code {
 	switch state {
 	case StateActivated, StateDeactivated:
@@ -124,13 +126,13 @@ func repeated(state State) errcode.Code {
 	return errcode.ArkletInstallationRequirementNotMet
 }
 
-// exception returns the exception class at the beginning of the message, or the empty string. It does not use the stack
-// trace, which may contain exceptions of the module.
+// exception returns the exception class at the start of the message, or the empty string. It does not search the
+// stack trace, because the trace may contain exceptions of the module.
 func (a Answer) exception() string {
 	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
 }
 
-// throws reports whether the exception class head matches. If head is empty, it reports whether the stack trace
+// throws reports whether the exception class head matches. If head is empty, throws reports whether the stack trace
 // matches.
 func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	if head != "" {
@@ -139,7 +141,7 @@ func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	return kind.MatchString(a.Message + "\n" + a.DataMessage)
 }
 
-// internalError is the prefix of the message of an exception over HTTP (protocol 6).
+// internalError is the message prefix for an exception over HTTP (protocol 6).
 const internalError = "Internal Error: "
 
 var (

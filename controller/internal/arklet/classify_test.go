@@ -10,8 +10,8 @@ import (
 
 const arkletException = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 
-// thrown returns the answer of a base over MQTT after an exception: the cause in one line,
-// and the whole stack trace in the data (protocol 3.6).
+// thrown returns the answer that a base sends over MQTT after an exception. The message contains the cause in one
+// line, and the data contains the complete stack trace (protocol 3.6).
 func thrown(cause, trace string) Answer {
 	return Answer{
 		Code: "FAILED", Message: cause, DataCode: "FAILED",
@@ -20,17 +20,17 @@ func thrown(cause, trace string) Answer {
 	}
 }
 
-// overHTTP returns the same answer over HTTP.
+// overHTTP returns the answer that a base sends over HTTP after the same exception.
 func overHTTP(cause, trace string) Answer {
 	a := thrown(cause, trace)
 	return Answer{Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: " + cause, DataMessage: a.DataMessage}
 }
 
-// classification is an answer with its codes in the tables of Arklet and ModuleController.
+// classification is a test case: an answer with its error codes in the Arklet and ModuleController tables.
 type classification struct {
 	name       string
 	answer     Answer
-	state      State // of the module in the list of the base
+	state      State // state of the module in the module list of the base
 	arklet     errcode.Code
 	controller errcode.Code
 }

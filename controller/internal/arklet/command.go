@@ -13,39 +13,40 @@ import (
 // 4.2).
 type Command string
 
-// The commands.
+// Commands for a base.
 const (
 	CommandInstallBiz   Command = "installBiz"
 	CommandUninstallBiz Command = "uninstallBiz"
 	CommandQueryAllBiz  Command = "queryAllBiz"
 	CommandHealth       Command = "health"
-	// CommandSwitchBiz exists over HTTP only (protocol 3.3).
+	// CommandSwitchBiz is available only over HTTP (protocol 3.3).
 	CommandSwitchBiz Command = "switchBiz"
-	// CommandBatchInstallBiz is the command with which a base installs its baseline. The controller does not send it.
+	// CommandBatchInstallBiz is the command that a base uses to install its baseline. The controller does not send
+	// it.
 	CommandBatchInstallBiz Command = "batchInstallBiz"
 )
 
-// IsQuery reports whether the command is a query, which does not change the base.
+// IsQuery reports whether the command is a query. Queries do not change the base.
 func (c Command) IsQuery() bool { return c == CommandHealth || c == CommandQueryAllBiz }
 
-// Module is the name, version and jar URL of a module. Only installBiz uses the URL.
+// Module contains the name, version and jar URL of a module. Only installBiz uses the URL.
 type Module struct {
 	Name    string `json:"bizName"`
 	Version string `json:"bizVersion"`
 	URL     string `json:"bizUrl,omitempty"`
 }
 
-// Identity returns name:version, as in the messages of arklet.
+// Identity returns name:version, the format in the messages of arklet.
 func (m Module) Identity() string { return m.Name + ":" + m.Version }
 
 // Request is a command for a base.
 type Request struct {
 	Command Command
-	// Module is the module of install, uninstall and switch; zero for queries.
+	// Module is the module to install, uninstall or switch to; zero for queries.
 	Module Module
 }
 
-// Body returns the JSON body of the request. It is an empty object for queries.
+// Body returns the JSON body of the request. For queries, the body is an empty object.
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
@@ -63,7 +64,7 @@ func (r Request) Body() ([]byte, error) {
 	}
 }
 
-// BaselineBody returns the answer to a baseline query: a JSON array, which is not null (protocol 3.6).
+// BaselineBody returns the body of the answer to a baseline query. It is a JSON array, and never null (protocol 3.6).
 func BaselineBody(modules []Module) ([]byte, error) {
 	if modules == nil {
 		modules = []Module{}

@@ -8,20 +8,21 @@ import (
 	"fmt"
 )
 
-// MaxPayload is the maximum size of a message in bytes, as of a real base (protocol 4.2).
+// MaxPayload is the maximum size of a message in bytes, the same limit as in a real base (protocol 4.2).
 const MaxPayload = 1 << 20
 
-// maxObjects is the maximum number of JSON objects in a message. It limits the memory of a decoded message with many
-// empty objects.
+// maxObjects is the maximum number of JSON objects in a message. It limits the memory for a message that contains
+// many empty objects.
 const maxObjects = 30_000
 
-// ErrTooLarge reports a message larger than MaxPayload.
+// ErrTooLarge is the error for a message larger than MaxPayload.
 var ErrTooLarge = errors.New("message larger than 1 MiB")
 
-// Envelope wraps each MQTT message of a base (protocol 3.5).
+// Envelope is the outer JSON object of each MQTT message from a base (protocol 3.5).
 type Envelope struct {
 	Data json.RawMessage `json:"data"`
-	// PublishTimestamp is the time on the clock of the base in milliseconds since 1970; 0 if it was not sent.
+	// PublishTimestamp is the send time on the clock of the base, in milliseconds since 1970; 0 if the base sent
+	// none.
 	PublishTimestamp int64 `json:"publishTimestamp"`
 }
 
@@ -40,19 +41,19 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 	return e, nil
 }
 
-// Heartbeat is a heartbeat of any generation.
+// Heartbeat is a heartbeat from a base of any generation.
 type Heartbeat struct {
-	// Identity is empty in generations A and B.
+	// Identity is the identity of the base; empty in generations A and B.
 	Identity string
 	Name     string
 	Version  string
-	// Cluster is the clusterName of the base; empty before generation C.
+	// Cluster is the clusterName of the base; empty in generations A and B.
 	Cluster  string
 	IP       string
 	HostName string
 	// Port is the arklet HTTP port; 0 over MQTT.
 	Port int
-	// Active is false only if the base reports that it is not activated. Generation 1.3.0 sends no state.
+	// Active is false only if the base reports that it is not activated. Bases of version 1.3.0 do not send a state.
 	Active bool
 }
 
@@ -73,7 +74,8 @@ type wireMetadata struct {
 	ClusterName string `json:"clusterName"`
 }
 
-// wireMaster has name and version since version 1.3.1, and bizName, bizVersion and bizState in earlier versions.
+// wireMaster is the wire format of a base's own name, version and state. Since version 1.3.1, the fields are called
+// name and version. In earlier versions, they are called bizName, bizVersion and bizState.
 type wireMaster struct {
 	Name       string  `json:"name"`
 	Version    string  `json:"version"`
@@ -126,7 +128,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	return h, nil
 }
 
-// Metadata is in the baseline query of a starting base.
+// Metadata is the data that a starting base sends with its baseline query.
 type Metadata struct {
 	Identity, Name, Version, Cluster string
 }
@@ -152,7 +154,8 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	return m, nil
 }
 
-// checkIdentityAndNames checks an identity, which may be empty, and names in pairs of field and value.
+// checkIdentityAndNames checks an identity, which may be empty, and names. pairs contains a field name before each
+// name.
 func checkIdentityAndNames(identity string, pairs ...string) error {
 	if identity != "" {
 		if err := CheckIdentity(identity); err != nil {

@@ -64,7 +64,7 @@ func FuzzBaselineQuery(f *testing.F) {
 	})
 }
 
-// FuzzBizList decodes both forms of a list: the short one, and the full one of generation A and HTTP.
+// FuzzBizList decodes both forms of a module list: the short form, and the full form that generation A and HTTP use.
 func FuzzBizList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, full bool, data []byte) {
 		decode := DecodeSimpleBiz
@@ -113,7 +113,7 @@ func FuzzBizList(f *testing.F) {
 	})
 }
 
-// FuzzAnswer decodes the answer to a command over both tunnels.
+// FuzzAnswer decodes the answer to a command over each tunnel.
 func FuzzAnswer(f *testing.F) {
 	request := Request{Command: CommandInstallBiz, Module: Module{Name: "biz1", Version: "1"}}
 	f.Fuzz(func(t *testing.T, overHTTP bool, data []byte) {
@@ -185,8 +185,7 @@ func FuzzHealth(f *testing.F) {
 	})
 }
 
-// FuzzText sanitizes texts: the result is short and printable, and does not change when it is
-// sanitized again.
+// FuzzText sanitizes texts. The result must be short and printable, and must not change when it is sanitized again.
 func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		clean := Text(s)
@@ -203,7 +202,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// refused reports whether there is an error, and checks that its text is short and printable.
+// refused reports whether err is not nil. It checks that the error text is short and printable.
 func refused(t *testing.T, err error) bool {
 	t.Helper()
 	if err != nil && (err.Error() == "" || len(err.Error()) > MaxText+400 || !utf8.ValidString(err.Error())) {
@@ -244,7 +243,7 @@ func text(t *testing.T, s string) {
 	}
 }
 
-// wire encodes a message.
+// wire encodes a message as JSON.
 func wire(t *testing.T, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -254,7 +253,8 @@ func wire(t *testing.T, v any) []byte {
 	return text
 }
 
-// again decodes an encoded value, and checks that the result is equal. It ignores values that exceed the size limit.
+// again decodes an encoded value and checks that the result is equal to the original. It ignores values that exceed
+// the size limit.
 func again[T any](t *testing.T, first T, written []byte, decode func([]byte) (T, error)) {
 	t.Helper()
 	if len(written) > MaxPayload {

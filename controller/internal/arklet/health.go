@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Unlimited is the metaspace maximum without -XX:MaxMetaspaceSize.
+// Unlimited is the metaspace maximum of a JVM without -XX:MaxMetaspaceSize.
 const Unlimited = -1
 
-// longestRun is the maximum run time, because a longer one does not fit in a time.Duration.
+// longestRun is the maximum run time that fits in a time.Duration.
 const longestRun = 200 * 365 * 24 * time.Hour
 
-// Health contains the used fields of a health document (protocol 7).
+// Health contains the fields of a health document that the controller uses (protocol 7).
 type Health struct {
-	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are in bytes. They are Unlimited if the base does not report a
-	// value.
+	// MetaspaceUsed, MetaspaceCommitted and MetaspaceMax are in bytes. A value that the base does not report is
+	// Unlimited.
 	MetaspaceUsed, MetaspaceCommitted, MetaspaceMax int64
-	// CPUs is the number of logical CPUs; 0 if it was not sent.
+	// CPUs is the number of logical CPUs; 0 if the base did not send it.
 	CPUs int
-	// RunTime is how long the JVM has been running. If it decreases, the JVM has restarted.
+	// RunTime is the time since the JVM started. If it decreases between two reports, the JVM has restarted.
 	RunTime time.Duration
-	// MasterActive reports whether the base itself is activated.
+	// MasterActive is true if the base itself is activated.
 	MasterActive bool
 }
 
-// DecodeHealth decodes the data of a base/health message, or the body of an HTTP answer.
+// DecodeHealth decodes the data of a base/health message, or the body of an HTTP response.
 func DecodeHealth(body []byte) (Health, error) {
 	var w struct {
 		Code    string `json:"code"`

@@ -11,33 +11,33 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Limits for strings from bases and users, because any client can send messages. Package workload applies the limits to
-// Pods.
+// Limits for strings that bases and users send, because any client can send messages. Package workload applies the
+// same limits to Pods.
 const (
-	// MaxIdentity is the maximum length of an identity in bytes, the same as for a DNS name.
+	// MaxIdentity is the maximum length of an identity in bytes, the same as the maximum length of a DNS name.
 	MaxIdentity = 253
-	// MaxName is the maximum length of any other name in bytes.
+	// MaxName is the maximum length of a name in bytes, except for identities.
 	MaxName = 256
-	// MaxURL is the maximum length of the URL of a jar in bytes.
+	// MaxURL is the maximum length of a jar URL in bytes.
 	MaxURL = 8 << 10
-	// MaxText is the maximum length of a human-readable text in bytes. The frames of longer stack traces are removed
+	// MaxText is the maximum length of a human-readable text in bytes. In a longer text, the stack frames are removed
 	// before the text is truncated.
 	MaxText = 4 << 10
 	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
-	// maxRecords is the maximum number of state records of a module. The newest records are kept.
+	// maxRecords is the maximum number of state records of a module. Only the newest records are kept.
 	maxRecords = 100
 )
 
-// ErrLimit reports a message that exceeds the limits and is ignored.
+// ErrLimit is the error for a message that exceeds the limits and is therefore ignored.
 var ErrLimit = errors.New("limit exceeded")
 
-// ErrDropped reports invalid entries of a list. The list returned with it contains the valid entries. It wraps
-// ErrLimit.
+// ErrDropped is the error for a list with invalid entries. The list returned with this error contains the valid
+// entries. ErrDropped wraps ErrLimit.
 var ErrDropped = fmt.Errorf("an entry of the list was ignored: %w", ErrLimit)
 
-// CheckIdentity returns an error for an identity that cannot be a level of an MQTT topic (MQTT 3.1.1, 4.7) or a part
-// of the name of a Node.
+// CheckIdentity returns an error if the identity cannot be a level of an MQTT topic (MQTT 3.1.1, 4.7) or a part of a
+// Node name.
 func CheckIdentity(identity string) error {
 	switch {
 	case identity == "":
@@ -48,7 +48,7 @@ func CheckIdentity(identity string) error {
 	return checkName("identity", identity, MaxIdentity)
 }
 
-// checkNames checks names in pairs of field and value.
+// checkNames checks names. pairs contains a field name before each name.
 func checkNames(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // callers pass pairs
@@ -68,14 +68,14 @@ func checkName(what, name string, limit int) error {
 	return nil
 }
 
-// Printable reports whether a text is valid UTF-8 and has only printable characters.
+// Printable reports whether a text is valid UTF-8 and contains only printable characters.
 func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text sanitizes a text of a base for display. The result has at most MaxText bytes of printable characters, line feeds
-// and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed first, so that all
-// exceptions stay.
+// Text sanitizes a text from a base for display. The result has at most MaxText bytes. It contains only printable
+// characters, line feeds and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed
+// first, so that all exceptions remain.
 func Text(s string) string {
 	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
@@ -103,10 +103,10 @@ func FirstLine(s string) string {
 	return line
 }
 
-// cut is appended to truncated texts.
+// cut is the mark at the end of truncated texts.
 const cut = "…"
 
-// withoutFrames removes the frames of a stack trace.
+// withoutFrames removes the stack frames from a stack trace.
 func withoutFrames(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -118,10 +118,11 @@ func withoutFrames(s string) string {
 	return b.String()
 }
 
-// maxMillis is the first time that the Kubernetes API cannot represent in JSON (RFC 3339).
+// maxMillis is the first time, in milliseconds since 1970, that the Kubernetes API cannot represent in JSON (RFC
+// 3339).
 var maxMillis = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// fromMillis converts a timestamp of a base. It returns the zero time for 0.
+// fromMillis converts a timestamp from a base. For 0, it returns the zero time.
 func fromMillis(what string, ms int64) (time.Time, error) {
 	switch {
 	case ms < 0 || ms >= maxMillis:

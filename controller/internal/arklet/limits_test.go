@@ -21,8 +21,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// In each message and field, a value that exceeds its limit is rejected with ErrLimit, and a value at the limit is
-// accepted.
+// For each message and field, a value that exceeds its limit must be rejected with ErrLimit, and a value at the limit
+// must be accepted.
 func TestLimits(t *testing.T) {
 	long, name := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
 	decoders := map[string]func(string) error{
@@ -100,7 +100,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A long text is truncated and not rejected, because real bases send stack traces of any length.
+// A text that is too long must be truncated and not rejected, because real bases send stack traces of any length.
 func TestTexts(t *testing.T) {
 	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
 	for name, c := range map[string]struct{ text, want string }{
@@ -172,13 +172,14 @@ func TestMessageWithManyObjectsIsRejected(t *testing.T) {
 	}
 }
 
-// An invalid entry of a list does not hide the other modules, and is reported.
+// If a module list contains an invalid entry, the valid modules must still be returned, and the error must report the
+// invalid entry.
 func TestInvalidEntriesOfListsAreDropped(t *testing.T) {
 	long := strings.Repeat("9", MaxName+1)
 	good := `{"bizName":"good","bizVersion":"1","bizState":"ACTIVATED"}`
 	for name, tt := range map[string]struct {
 		entry string
-		want  []string // modules that are returned in addition to the valid one
+		want  []string // modules that are expected in addition to the valid module
 	}{
 		"a version that is too long":      {`{"bizName":"b","bizVersion":"` + long + `"}`, nil},
 		"a name that is too long":         {`{"bizName":"` + long + `","bizVersion":"1"}`, nil},

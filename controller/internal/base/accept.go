@@ -6,10 +6,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Accept returns why a message must be ignored, or the empty string. Until a base is removed, only messages over its
-// first tunnel are accepted, and over HTTP only messages from its reported address. Otherwise, a client that knows the
-// identity could report the end of the base or redirect its commands. A base can change its address with a client
-// certificate, or after it has missed heartbeats at the old address.
+// Accept returns the reason to ignore a message, or the empty string to accept it. Until a base is removed, Accept
+// requires that its messages arrive over the first tunnel of the base. Over HTTP, they must also come from the
+// address that the base reported. Otherwise, a client that knows the identity could report that the base has stopped,
+// or redirect its commands. A base can change its address with a client certificate, or after it has missed
+// heartbeats at the old address.
 func (r *Registry) Accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,9 +36,10 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 			"missed heartbeats for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 
-// Recognizes reports whether a message is from the base: it comes from the address of the base or of the last
-// heartbeat, or it has a client certificate. An address in the message proves nothing, because BASE_NETWORKS allows
-// other addresses. Without an address to compare, as over MQTT, Recognizes returns true.
+// Recognizes reports whether a message is from the base. This is the case if it comes from the address of the base or
+// of the last heartbeat, or if its client has a certificate. An address in the message proves nothing, because
+// BASE_NETWORKS allows other addresses. If there is no source address to compare, as over MQTT, Recognizes returns
+// true.
 func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

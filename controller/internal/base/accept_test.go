@@ -14,7 +14,7 @@ func overHTTP(identity, ip string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: ip}
 }
 
-// wantHeartbeat sends a heartbeat, and checks that it is accepted, or rejected with the reason.
+// wantHeartbeat sends a heartbeat. It checks that the heartbeat is accepted, or rejected for the expected reason.
 func (w *world) wantHeartbeat(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
 	t.Helper()
 	reason, err := w.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})

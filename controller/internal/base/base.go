@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Info is the data that a base reports about itself.
+// Info is the data that a base reports about itself, such as its name and address.
 type Info struct {
 	Identity string
 	Name     string
@@ -23,13 +23,13 @@ type Info struct {
 	Tunnel tunnel.Key
 }
 
-// Liveness classifies bases by the time since their last message.
+// Liveness is the liveness of a base, which depends on the time since its last message.
 type Liveness int
 
 const (
-	// Reachable bases sent a message within Options.UnreachableAfter.
+	// Reachable means that the base sent a message within Options.UnreachableAfter.
 	Reachable Liveness = iota
-	// Unreachable bases miss heartbeats and may recover. The controller sends them only health checks.
+	// Unreachable means that the base misses heartbeats but may recover. The controller sends it only health checks.
 	Unreachable
 )
 
@@ -37,30 +37,32 @@ func (l Liveness) String() string {
 	return [...]string{"reachable", "unreachable"}[l]
 }
 
-// Snapshot is the state of a base at one moment. It is a copy, but Modules is shared and must not be changed.
+// Snapshot is the state of a base at one point in time. It is a copy, but Modules is shared and must not be changed.
 type Snapshot struct {
 	Info
 	Liveness Liveness
-	// LastSeen is the time of the last message, on the clock of the controller.
+	// LastSeen is the time of the last message from the base, on the clock of the controller.
 	LastSeen time.Time
-	// Observed states whether missed heartbeats of the base count.
+	// Observed states whether missed heartbeats of the base are evaluated or ignored.
 	Observed Observation
-	// Adopted reports whether the base had a Node when this controller started.
+	// Adopted is true if the base already had a Node when this controller started.
 	Adopted bool
-	// NeedsHeartbeat reports whether the base has sent no message since its Node was deleted.
+	// NeedsHeartbeat is true if the base has not sent a message since its Node was deleted.
 	NeedsHeartbeat bool
-	// Health is the last answer to a health check. HealthAt is when it arrived; zero before the first answer.
+	// Health is the health document in the last answer to a health check. HealthAt is the arrival time of this
+	// answer; zero before the first answer.
 	Health   arklet.Health
 	HealthAt time.Time
-	// Modules is the last module list, sorted by name; nil before the first, empty if the base has no modules.
+	// Modules is the last module list, sorted by name. It is nil before the first list, and empty if the base has no
+	// modules.
 	Modules []arklet.Biz
-	// ListedAt is the Origin.At of the module list.
+	// ListedAt is the Origin.At of the module list in Modules.
 	ListedAt time.Time
-	// ListReceivedAt is when the module list arrived, on the clock of the controller.
+	// ListReceivedAt is the time when the module list arrived, on the clock of the controller.
 	ListReceivedAt time.Time
 }
 
-// Module returns a module of the last list.
+// Module returns a module from the last module list.
 func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	for _, m := range s.Versions(name) {
 		if m.Version == version {
@@ -70,7 +72,8 @@ func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	return arklet.Biz{}, false
 }
 
-// Versions returns all versions of a module in the last list. The caller must not change the slice, which is shared.
+// Versions returns all versions of a module in the last module list. The slice is shared, so the caller must not
+// change it.
 func (s Snapshot) Versions(name string) []arklet.Biz {
 	by := func(m arklet.Biz, name string) int { return strings.Compare(m.Name, name) }
 	from, _ := slices.BinarySearchFunc(s.Modules, name, by)
@@ -86,16 +89,16 @@ type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
-	// elsewhere is true while another controller serves the base. heardHere is true after the first message from the
-	// base.
+	// elsewhere is true while another controller serves the base. heardHere is true after this controller has
+	// received the first message from the base.
 	elsewhere, heardHere bool
 
-	peer           string // peer address of the last heartbeat, which arrived at peerAt; empty if unknown
+	peer           string // peer address of the last heartbeat; empty if unknown
 	peerAt         time.Time
-	source         netip.Prefix // key of Registry.sources
-	notServedSince time.Time    // when this controller stopped serving the base, or last could not act
+	source         netip.Prefix // key of the base in Registry.sources
+	notServedSince time.Time    // when this controller last stopped serving the base or could not act
 	lastSeen       time.Time
-	appearedAt     time.Time // when the first message arrived or the Node was created; zero if unknown
+	appearedAt     time.Time // when the first message arrived, or when the Node was created; zero if unknown
 
 	health     arklet.Health
 	healthAt   time.Time
@@ -103,21 +106,21 @@ type record struct {
 	listed     bool
 	listedAt   time.Time
 	heardAt    time.Time
-	older      int       // number of consecutive lists that were older than listedAt
-	olderAt    time.Time // when the first of these lists arrived
+	older      int       // number of consecutive module lists that were older than listedAt
+	olderAt    time.Time // when the first outdated module list arrived
 	listCount  uint64
-	nextListed chan struct{} // closed when the next list is accepted; nil if no call waits
+	nextListed chan struct{} // closed when the next module list is accepted; nil if no caller waits
 
 	nextHealth time.Time
 	nextList   time.Time
-	missed     bool // the missed heartbeat was counted
+	missed     bool // the missed heartbeat is already counted in the metrics
 
 	observed          Observation
-	graceUntil        time.Time // heartbeats missed before this time do not count
+	graceUntil        time.Time // heartbeats missed before this time are ignored
 	outageSince       time.Time // when the current mass outage began; zero if there is none
-	adopted           bool      // had a Node when this controller started
-	heartbeatRequired time.Time // when the Node was deleted; zero if a message arrived since
-	outageUntil       time.Time // end of the last mass outage; heartbeats missed before do not change the liveness
+	adopted           bool      // the base already had a Node when this controller started
+	heartbeatRequired time.Time // when the Node was deleted; zero if the base has sent a message since then
+	outageUntil       time.Time // end of the last mass outage; heartbeats missed before it do not change the liveness
 	reconnecting      bool      // no message has arrived since the tunnel reconnected
 }
 
@@ -131,9 +134,9 @@ func (r *record) snapshot() Snapshot {
 	return s
 }
 
-// isObserved reports whether missed heartbeats of the base count in this controller. They do not count if another
-// controller serves the base and may be the only one that receives its heartbeats. Over HTTP, a base sends each
-// heartbeat to one controller. Over MQTT, the other controller may use another broker.
+// isObserved reports whether this controller evaluates missed heartbeats of the base. It ignores them if another
+// controller serves the base, because this other controller may be the only one that receives the heartbeats. Over
+// HTTP, a base sends each heartbeat to one controller. Over MQTT, the other controller may use another broker.
 func (r *record) isObserved() bool {
 	return !r.elsewhere || !r.heartbeatRequired.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
 }

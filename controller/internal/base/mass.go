@@ -9,16 +9,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
-// MassOptions configure the detection of mass outages. If many bases of one tunnel miss heartbeats at the same time, a
-// network failure is assumed, and none of them becomes unreachable. A zero value means the default in package api.
+// MassOptions configure the detection of mass outages. If many bases of one tunnel miss heartbeats at the same time,
+// the Registry assumes a network failure, and none of these bases becomes unreachable. The zero value of a field
+// selects the default in package api.
 type MassOptions struct {
-	// Percent is the minimum percentage of unreachable bases; a negative value disables the detection.
+	// Percent is the minimum percentage of bases that miss heartbeats in a mass outage; a negative value disables the
+	// detection.
 	Percent int
-	// MinBases is the minimum number of bases for a mass outage.
+	// MinBases is the minimum number of all bases. With fewer bases, no mass outage is assumed.
 	MinBases int
-	// Window is the time within which the bases of a mass outage begin to miss heartbeats.
+	// Window is the time within which all bases of a mass outage begin to miss heartbeats.
 	Window time.Duration
-	// MaxDuration is the maximum duration of a mass outage. After it, the missed heartbeats of each base count.
+	// MaxDuration is the maximum duration of a mass outage. After this time, missed heartbeats are no longer ignored.
 	MaxDuration time.Duration
 }
 
@@ -32,15 +34,15 @@ func (o *MassOptions) complete() {
 // missingBase is a base that misses heartbeats.
 type missingBase struct {
 	identity   string
-	heard      time.Time // since when missed heartbeats count
-	last       time.Time // last message, or when this controller adopted the base
-	appearedAt time.Time // zero if unknown
-	replaced   bool      // by another base
+	heard      time.Time // time from which missed heartbeats are evaluated
+	last       time.Time // time of the last message, or when this controller adopted the base
+	appearedAt time.Time // when the base appeared; zero if unknown
+	replaced   bool      // another base replaced this base
 }
 
 // massFailure returns the identities of the bases in a mass outage: at least Percent of all bases began to miss
-// heartbeats within Window. appeared contains the times when the other bases appeared. A base that was replaced by one
-// of them, as in a rollout of bases, is not counted. massFailure sorts its arguments.
+// heartbeats within Window. appeared contains the times when the other bases appeared. A missing base that was
+// replaced by one of the other bases, as in a rollout of bases, is not counted. massFailure sorts its arguments.
 func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all int,
 	margin time.Duration) map[string]bool {
 	if o.Percent < 0 || all < o.MinBases || len(list) == 0 {
@@ -71,9 +73,10 @@ func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all i
 	return inOutage
 }
 
-// markReplaced marks the bases that were replaced by another base, and returns their number. The other base appeared at
-// most Window before the last message of the replaced base. It also appeared later than the replaced base by at least
-// margin, because bases that appear at the same time do not replace each other.
+// markReplaced marks the missing bases that were replaced by another base, and returns their number. A base replaces
+// a missing base if it appeared at most Window before the last message of the missing base. It must also have
+// appeared at least margin after the missing base, because bases that appear at the same time do not replace each
+// other.
 func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, margin time.Duration) (replaced int) {
 	since := func(s missingBase) time.Time {
 		since := s.last.Add(-o.Window)
@@ -93,14 +96,14 @@ func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, marg
 	return replaced
 }
 
-// budget limits the number of bases that are removed per minute. The zero value is the full budget.
+// budget limits the number of bases that are removed per minute. The zero value allows the full number of removals.
 type budget struct {
-	spent float64 // number of recent removals, which decreases over time
+	spent float64 // number of recent removals, which decreases as time passes
 	at    time.Time
 }
 
-// take reports whether one more base may be removed, and records the removal. The limit is percent of all bases per
-// minute, at least one base. There is no limit for 100 percent.
+// take reports whether one more base may be removed now, and records the removal. The limit per minute is percent of
+// all bases, but at least one base. With 100 percent, there is no limit.
 func (b *budget) take(percent, all int, now time.Time, timeScale pace.TimeScale) bool {
 	if percent >= 100 {
 		return true

@@ -76,7 +76,8 @@ func TestMassFailure(t *testing.T) {
 	}
 }
 
-// A base is in a mass outage if and only if a window that contains it has enough missing bases.
+// massFailure must report a missing base if and only if some time window that contains the base has enough missing
+// bases.
 func TestMassFailureMatchesDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := MassOptions{Percent: rapid.IntRange(1, 100).Draw(t, "percent")}
@@ -135,7 +136,7 @@ func TestBudgetPerMinute(t *testing.T) {
 	}
 }
 
-// With 100 percent there is no limit.
+// With a limit of 100 percent, the number of removals must not be limited.
 func TestBudgetOf100Percent(t *testing.T) {
 	var b budget
 	for range 50 {
@@ -151,7 +152,7 @@ func (w *world) touchAll(ids ...string) {
 	}
 }
 
-// keepReachable advances the clock while the given bases send messages.
+// keepReachable advances the clock while the given bases keep sending messages.
 func (w *world) keepReachable(d time.Duration, ids ...string) {
 	for range d / time.Second {
 		w.touchAll(ids...)
@@ -180,8 +181,8 @@ func TestMassOutageOfHalfOfTheBases(t *testing.T) {
 	w.wantKinds(t, "after DeadAfter", "d removed")
 }
 
-// All bases were replaced, and then the controller restarted. The creation times of the Nodes show which bases appeared
-// last.
+// All bases are replaced while the controller is stopped. After the restart, the controller must use the creation
+// times of the Nodes to find out which bases replaced the others.
 func TestBasesAreReplacedWhileControllerIsStopped(t *testing.T) {
 	w, _ := newWorldWithTunnel()
 	now := w.clock.Now()
@@ -215,8 +216,9 @@ func TestMassOutageEndsAfterMaxDuration(t *testing.T) {
 	}
 }
 
-// In all schedules, no base becomes unreachable or is removed if the controller could not have received its messages
-// for long enough, or in a mass outage. A base that misses heartbeats alone is removed.
+// The test runs random schedules. No base may become unreachable or be removed during a mass outage, or if the
+// controller could not have received its messages for long enough. A base that misses heartbeats alone must be
+// removed.
 func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "bases")]
@@ -273,8 +275,8 @@ func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	})
 }
 
-// within reports whether all missing bases began to miss heartbeats within one window, and not too
-// long ago for a mass outage.
+// within reports whether all missing bases began to miss heartbeats within one window, and recently enough for a mass
+// outage.
 func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 	for _, id := range ids {
 		if d := missedFor[id]; d > 0 && (d > 25*time.Minute || (d-missedFor[of]).Abs() > 50*time.Second) {
@@ -303,8 +305,8 @@ func TestEventsOfMassOutage(t *testing.T) {
 	}
 }
 
-// While the controller may not act, no base is removed. After it may act again, the deletion limit applies, and bases
-// are removed only after the controller has read which controller serves them.
+// While the controller may not act, it must not remove a base. When it may act again, the deletion limit applies.
+// Bases are removed only after the controller has read which controller serves them.
 func TestNoBaseIsRemovedWhileNotActing(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	w, _ := newWorldWithTunnel(ids...)

@@ -8,34 +8,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// answerDelay is how long to wait for an answer after a list that shows its result, because the answer may arrive later
-// than the list.
+// answerDelay is how long to wait for an answer after a module list shows the result of the request. The answer may
+// arrive later than the list.
 const answerDelay = 5 * time.Second
 
-// resendDelay is how long to wait for an answer over MQTT before querying a list that shows whether the base received
-// the request. It is the heartbeat interval of a base (protocol 3.1).
+// resendDelay is how long to wait for an answer over MQTT before querying a module list. The list shows whether the
+// base received the request. The delay is the heartbeat interval of a base (protocol 3.1).
 const resendDelay = 10 * time.Second
 
-// relistDelay is how long to wait before querying a second list when the first one does not show the request. The
-// request is resent only if both lists lack it, because a delayed base may have listed its modules before it handled
-// the request.
+// relistDelay is how long to wait before querying a second module list when the first one does not show the request.
+// The request is resent only if both lists lack it, because a delayed base may have listed its modules before it
+// handled the request.
 const relistDelay = time.Second
 
-// pending is a request that waits for its answer.
+// pending is a request that waits for its answer from the base.
 type pending struct {
 	answer chan reply
-	resend chan struct{} // receives when the request must be resent
-	// relist receives the delay before the next list query, after a list that shows the result of the request, or that
-	// does not show the request.
+	resend chan struct{} // receives a value when the request must be resent
+	// relist receives the delay before the next module list query. A value is sent after a list that shows the result
+	// of the request, and after a list that does not show the request.
 	relist chan time.Duration
-	// checkList is true if the next list that the base made at or after listedAfter, on its clock, shows whether the
-	// base received the request. missedLists is the number of lists that did not show it.
+	// checkList is true while module lists are checked for the request. The check uses only lists that the base made
+	// at or after listedAfter, on the clock of the base. missedLists is the number of lists that did not show the
+	// request.
 	checkList   bool
 	listedAfter time.Time
 	missedLists int
 	resent      bool
-	before      arklet.State // state of the module in the last list before the request; empty if it was not listed
-	doneSince   time.Time    // when lists began to show the result of the request; zero if the last list does not
+	before      arklet.State // state of the module in the last module list before the request; empty if not listed
+	doneSince   time.Time    // when module lists began to show the result of the request; zero if the last one does not
 }
 
 // expect records a pending request. The caller must call forget when it stops waiting.
@@ -64,8 +65,8 @@ func (d *RequestTracker) expect(identity string, q commandKey) (p *pending, forg
 	}, nil
 }
 
-// requestListCheck makes HandleList check whether the next list shows the request. It returns false over HTTP, because
-// the HTTP tunnel reports lost requests.
+// requestListCheck makes HandleList check whether the next module list shows the request. It returns false over HTTP,
+// because the HTTP tunnel itself reports lost requests.
 func (d *RequestTracker) requestListCheck(identity string, p *pending) bool {
 	s, known := d.registry.Get(identity)
 	if !known || s.Tunnel != tunnel.MQTT {
@@ -85,9 +86,9 @@ func (d *RequestTracker) requestListCheck(identity string, p *pending) bool {
 }
 
 // HandleList compares a new module list with the pending requests, because a request or an answer can be lost while
-// both sides stay connected. If lists show the result of a request for 5 s, the request succeeds. If there is no answer
-// for 10 s and two lists show the module unchanged, the request is resent, with doubling delays. Resending is safe,
-// because a base rejects a command that it is executing (protocol 4.8) or has executed. Lists do not show failures.
+// both sides stay connected. A request succeeds if lists show its result for 5 s. A request is resent, with doubling
+// delays, if there is no answer for 10 s and two lists show the module unchanged. Resending is safe, because a base
+// rejects a command that it is executing (protocol 4.8) or has executed. Lists do not show failures.
 func (d *RequestTracker) HandleList(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,8 +123,8 @@ func (d *RequestTracker) HandleList(identity string) {
 	}
 }
 
-// done reports whether a list shows the result of a request. before is the state of the module in the last list before
-// the request.
+// done reports whether a module list shows the result of a request. before is the state of the module in the last
+// list before the request.
 func (q commandKey) done(s Snapshot, before arklet.State) bool {
 	m, listed := s.Module(q.module.Name, q.module.Version)
 	switch q.command {

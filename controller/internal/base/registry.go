@@ -23,7 +23,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Options configure a Registry. A zero value means the default, which is in package api unless stated here.
+// Options configure a Registry. The zero value of a field selects its default, which is in package api unless stated
+// otherwise.
 type Options struct {
 	// UnreachableAfter is how long a base may miss heartbeats before it is unreachable.
 	UnreachableAfter time.Duration
@@ -33,42 +34,45 @@ type Options struct {
 	HealthInterval time.Duration
 	// ListInterval is the time between two module list queries of a base.
 	ListInterval time.Duration
-	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel reconnects; a negative value disables
-	// it. The default is the longest delay of a real base between two connection attempts (protocol 3.1).
+	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel reconnects; a negative value
+	// disables the grace period. The default is the maximum delay of a real base between two connection attempts
+	// (protocol 3.1).
 	Grace time.Duration
-	// Mass configures the detection of mass outages.
+	// Mass configures the detection of mass outages; see MassOptions.
 	Mass MassOptions
-	// Deletions is the maximum percentage of bases that are removed per minute because of missed heartbeats, at least
-	// one base; default 10.
+	// Deletions is the maximum percentage of bases that are removed per minute because of missed heartbeats; default
+	// 10. At least one base per minute can be removed.
 	Deletions int
-	// MaxBases is the maximum number of bases; default DefaultMaxBases. It does not limit adopted bases. At most half
+	// MaxBases is the maximum number of bases; default DefaultMaxBases. Adopted bases are not limited. At most half
 	// of MaxBases can appear over MQTT in one burst.
 	MaxBases int
 	// MaxPerAddress is the maximum number of bases that send heartbeats over HTTP from the same address; default
-	// DefaultMaxPerAddress. It does not limit bases with a client certificate.
+	// DefaultMaxPerAddress. Bases with a client certificate are not limited.
 	MaxPerAddress int
-	// Connected reports whether a tunnel is connected; nil means always. It must not block.
+	// Connected reports whether a tunnel is connected. If Connected is nil, all tunnels are always connected. It must
+	// not block.
 	Connected func(tunnel.Key) bool
-	// Delayed reports whether messages of a tunnel arrive late or are lost; nil means never. It must not block.
+	// Delayed reports whether messages over a tunnel arrive late or are lost. If Delayed is nil, no messages are
+	// delayed. It must not block.
 	Delayed func(tunnel.Key) bool
-	// Acting reports whether this controller may act; nil means always. While it returns false, no base is removed
-	// because of missed heartbeats. It must not block.
+	// Acting reports whether this controller may act. While it returns false, no base is removed because of missed
+	// heartbeats. If Acting is nil, the controller may always act. It must not block.
 	Acting func() bool
 	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
 	TimeScale pace.TimeScale
-	// Clock is the clock; default the real clock.
+	// Clock provides the time; default the real clock.
 	Clock clock.Clock
-	// Observer is called for each change, possibly concurrently; nil means none. It must not block.
+	// Observer is called for each change; nil disables the calls. Calls may be concurrent. Observer must not block.
 	Observer func(Change)
 }
 
-// suspended is the time between two sweeps above which the process is treated as suspended.
+// suspended is the minimum time between two sweeps that is treated as a suspension of the process.
 const suspended = 2 * time.Second
 
 // ChangeKind is the kind of a Change.
 type ChangeKind int
 
-// The kinds of changes.
+// Kinds of changes.
 const (
 	Appeared       ChangeKind = iota // the base was added
 	InfoChanged                      // the metadata or the address changed
@@ -81,26 +85,28 @@ const (
 	ObservedChanged // Snapshot.Observed or Snapshot.NeedsHeartbeat changed
 )
 
-// Change is one change of one base.
+// Change is a change in the state of one base.
 type Change struct {
 	Kind     ChangeKind
 	Identity string
-	// Liveness is set for LivenessChanged.
+	// Liveness is the new liveness. It is set for LivenessChanged.
 	Liveness Liveness
-	// Names are the names of the changed modules, for ModulesChanged.
+	// Names are the names of the changed modules. They are set for ModulesChanged.
 	Names []string
-	// TimedOut is true for a base that has Disappeared because of missed heartbeats. It may recover with its modules.
+	// TimedOut is true if the base Disappeared because of missed heartbeats. Such a base may recover and still have
+	// its modules.
 	TimedOut bool
 }
 
-// Registry contains the state of all bases. Its methods may be called concurrently.
+// Registry contains the state of all bases. Its methods are safe for concurrent use.
 type Registry struct {
 	opts       Options
 	mu         sync.Mutex
 	bases      map[string]*record
 	suspension suspendDetector
 	health     map[tunnel.Key]*tunnelHealth
-	// budgets limits removals in each group of bases. sources contains the number of bases of each source.
+	// budgets limits the removals in each group of bases. sources contains the number of bases of each source
+	// address.
 	budgets  map[netip.Prefix]budget
 	sources  map[netip.Prefix]int
 	newBases *rate.Limiter
@@ -139,8 +145,9 @@ func NewRegistry(opts Options) *Registry {
 	}
 }
 
-// Adopt adds a base that has a Node when this controller starts, unless the base is known. Missed heartbeats count
-// after the grace period. appearedAt is when the base appeared, or zero.
+// Adopt adds a base that already has a Node when this controller starts, unless the Registry contains the base.
+// Missed heartbeats are ignored until the end of the grace period. appearedAt is the time when the base appeared, or
+// zero if unknown.
 func (r *Registry) Adopt(info Info, appearedAt time.Time) {
 	r.mu.Lock()
 	_, known := r.bases[info.Identity]
@@ -173,8 +180,8 @@ func (r *Registry) remove(identity string) (known bool) {
 	return known
 }
 
-// DisplayName returns the name of a base for messages: its host name, or its identity if it has no host name. If
-// another base has the same host name, the name contains both.
+// DisplayName returns the name of a base in messages: its host name, or its identity if it has no host name. If
+// another base has the same host name, the name contains both the host name and the identity.
 func (r *Registry) DisplayName(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +197,7 @@ func (r *Registry) DisplayName(identity string) string {
 	return b.info.HostName
 }
 
-// HandleHeartbeat records a heartbeat, or returns why it is ignored; see Accept.
+// HandleHeartbeat records a heartbeat, or returns the reason why the heartbeat is ignored; see Accept.
 func (r *Registry) HandleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (tunnel.Rejection, error) {
 	reason, changes, err := r.handleHeartbeat(from, h)
 	r.notify(changes)
@@ -274,7 +281,7 @@ func (r *Registry) touch(b *record) []Change {
 	return changes
 }
 
-// SetHealth records the answer to a health check. If the run time decreased, the base has restarted.
+// SetHealth records the answer to a health check. A decreased run time means that the base has restarted.
 func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -298,11 +305,13 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	r.notify(changes)
 }
 
-// acceptOlderAfter is the number of consecutive outdated lists after which such a list is accepted, if they arrive over
-// at least Options.ListInterval. Then the clock of the base was set back. Fewer outdated lists arrived out of order.
+// acceptOlderAfter is the number of consecutive outdated module lists after which an outdated list is accepted. The
+// lists must arrive over at least Options.ListInterval. So many outdated lists mean that the clock of the base was
+// set back. Fewer outdated lists are treated as lists that arrived out of order.
 const acceptOlderAfter = 3
 
-// SetModules records a module list. It returns false, and changes nothing, if the list is older than the last one.
+// SetModules records a module list. If the list is older than the recorded list, SetModules changes nothing and
+// returns false.
 func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -367,8 +376,8 @@ func changedNames(before, after []arklet.Biz) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// SetOwned records whether this controller serves the base. When the controller starts serving it, the last module list
-// is discarded, because another controller may have changed the modules since.
+// SetOwned records whether this controller serves the base. When this controller starts serving the base, SetOwned
+// discards the last module list, because another controller may have changed the modules since then.
 func (r *Registry) SetOwned(identity string, owned bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -383,8 +392,8 @@ func (r *Registry) SetOwned(identity string, owned bool) {
 	}
 }
 
-// SetServedElsewhere records whether another controller serves the base. When the other controller stops serving
-// it, this controller ignores the heartbeats missed so far and sends a health check.
+// SetServedElsewhere records whether another controller serves the base. When the other controller stops serving the
+// base, this controller ignores the heartbeats missed so far and sends a health check.
 func (r *Registry) SetServedElsewhere(identity string, elsewhere bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -402,7 +411,7 @@ func (r *Registry) SetServedElsewhere(identity string, elsewhere bool) {
 	b.elsewhere = elsewhere
 }
 
-// RequestModules makes the module list query of a base due now.
+// RequestModules makes the next module list query to a base due immediately.
 func (r *Registry) RequestModules(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -422,7 +431,7 @@ func (r *Registry) Get(identity string) (Snapshot, bool) {
 	return b.snapshot(), true
 }
 
-// Count returns the number of bases by their liveness.
+// Count returns the number of bases for each liveness.
 func (r *Registry) Count() map[Liveness]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -433,8 +442,8 @@ func (r *Registry) Count() map[Liveness]int {
 	return n
 }
 
-// RequireHeartbeat makes a health check due now, because the Node of the base was deleted. If the base sends no message
-// for half of Options.UnreachableAfter, it is removed, even during a mass outage.
+// RequireHeartbeat makes a health check due immediately, because the Node of the base was deleted. The base is
+// removed if it does not send a message for half of Options.UnreachableAfter, even during a mass outage.
 func (r *Registry) RequireHeartbeat(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -450,7 +459,7 @@ func (r *Registry) notify(changes []Change) {
 	}
 }
 
-// grace returns how long missed heartbeats are ignored after a tunnel reconnects.
+// grace returns the grace period: how long missed heartbeats are ignored after a tunnel reconnects.
 func (r *Registry) grace(key tunnel.Key) time.Duration {
 	if key == tunnel.MQTT {
 		return r.opts.Grace
@@ -458,8 +467,8 @@ func (r *Registry) grace(key tunnel.Key) time.Duration {
 	return 0
 }
 
-// spread returns up to a tenth of an interval, depending on the identity, so that bases are not all queried at the
-// same time.
+// spread returns up to a tenth of an interval, depending on the identity of a base. It prevents the queries to all
+// bases from being sent at the same time.
 func spread(identity string, interval time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(identity)) // never fails

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// world is a registry with a fake clock that records all changes.
+// world is a Registry with a fake clock. It records all changes of the Registry.
 type world struct {
 	*Registry
 	clock   *clocktesting.FakeClock
@@ -26,7 +26,7 @@ func newWorld() *world {
 	return w
 }
 
-// pass advances the clock, with a sweep every second.
+// pass advances the clock and runs a sweep every second.
 func (w *world) pass(d time.Duration) {
 	for range d / time.Second {
 		w.clock.Step(time.Second)
@@ -34,7 +34,7 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// take returns the changes since the last call.
+// take returns the changes that were recorded since the previous call.
 func (w *world) take() []Change {
 	c := w.changes
 	w.changes = nil

@@ -14,56 +14,56 @@ import (
 )
 
 var (
-	// ErrUnknownBase reports a base that is not in the Registry.
+	// ErrUnknownBase means that the base is not in the Registry.
 	ErrUnknownBase = errors.New("unknown base")
-	// ErrNoAnswer reports that the base did not answer in time. The state of the module is unknown until the next
-	// list.
+	// ErrNoAnswer means that the base did not answer in time. The state of the module is unknown until the next
+	// module list arrives.
 	ErrNoAnswer = errors.New("base did not answer in time")
-	// ErrResendDeclined reports a lost request that was not resent because the caller declined it.
+	// ErrResendDeclined means that a request was lost and the caller of Do declined to resend it.
 	ErrResendDeclined = errors.New("the request was lost and is no longer needed")
 )
 
-// Tunnel sends requests to bases.
+// Tunnel sends requests to bases over one protocol.
 type Tunnel interface {
 	Key() tunnel.Key
 	Send(ctx context.Context, to tunnel.Address, r arklet.Request) error
 }
 
-// RequestTracker sends requests to bases and waits for their answers. The protocol has no correlation ID: an answer
-// belongs to the request with the same command and module. Its methods may be called concurrently.
+// RequestTracker sends requests to bases and waits for their answers. The protocol has no correlation ID. An answer
+// is assigned to the request with the same command and module. The methods are safe for concurrent use.
 type RequestTracker struct {
 	registry *Registry
 	tunnels  map[tunnel.Key]Tunnel
 
 	mu        sync.Mutex
-	waiting   map[string]map[commandKey]*pending // by base
+	waiting   map[string]map[commandKey]*pending // pending requests by base
 	listening map[queryKey]map[chan reply]struct{}
 }
 
-// reply is an answer or a health document, or the error that explains why there is none.
+// reply is an answer or a health document, or the error that explains why neither will arrive.
 type reply struct {
 	answer arklet.Answer
 	health arklet.Health
 	err    error
 }
 
-// commandKey identifies an install, an uninstall or a switch on one base.
+// commandKey identifies an install, uninstall or switch command on one base.
 type commandKey struct {
 	command arklet.Command
-	module  arklet.Module // without its URL
+	module  arklet.Module // without the jar URL
 }
 
 func newCommandKey(c arklet.Command, m arklet.Module) commandKey {
 	return commandKey{c, arklet.Module{Name: m.Name, Version: m.Version}}
 }
 
-// queryKey identifies a request without a module: health or queryAllBiz. Several callers can wait for the same answer.
+// queryKey identifies a query without a module: health or queryAllBiz. Several callers can wait for the same answer.
 type queryKey struct {
 	base    string
 	command arklet.Command
 }
 
-// NewRequestTracker returns a RequestTracker without tunnels.
+// NewRequestTracker returns a RequestTracker without tunnels. Add them with AddTunnel.
 func NewRequestTracker(registry *Registry) *RequestTracker {
 	return &RequestTracker{
 		registry: registry, tunnels: map[tunnel.Key]Tunnel{},
@@ -71,10 +71,10 @@ func NewRequestTracker(registry *Registry) *RequestTracker {
 	}
 }
 
-// AddTunnel adds a tunnel. Call it before the first request.
+// AddTunnel adds a tunnel. Call it before sending the first request.
 func (d *RequestTracker) AddTunnel(t Tunnel) { d.tunnels[t.Key()] = t }
 
-// Send sends a request. It does not wait for the answer.
+// Send sends a request to a base. It does not wait for the answer.
 func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Address, r arklet.Request) error {
 	t, ok := d.tunnels[key]
 	if !ok {
@@ -86,10 +86,10 @@ func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Add
 	return nil
 }
 
-// DisplayName returns the name of a base for messages; see Registry.DisplayName.
+// DisplayName returns the name of a base in messages; see Registry.DisplayName.
 func (d *RequestTracker) DisplayName(identity string) string { return d.registry.DisplayName(identity) }
 
-// Query sends a query. It does not wait for the answer.
+// Query sends a query to a base. It does not wait for the answer.
 func (d *RequestTracker) Query(ctx context.Context, identity string, command arklet.Command) error {
 	return d.send(ctx, identity, arklet.Request{Command: command})
 }
@@ -102,11 +102,11 @@ func (d *RequestTracker) send(ctx context.Context, identity string, r arklet.Req
 	return d.Send(ctx, s.Tunnel, tunnel.Address{Identity: identity, IP: s.IP, Port: s.Port}, r)
 }
 
-// Do sends install, uninstall or switch and waits for the answer until ctx is done or FailPending is called: then the
-// error is ErrNoAnswer. If no answer arrives and the module lists show the result, Do returns a success. If they show
-// that the request was lost, Do sends it again; see HandleList. If the tunnel knows that there will be no answer, Do
-// returns its error immediately, such as tunnel.ErrRefused. Only one Do at a time is allowed for a command, base and
-// module.
+// Do sends an install, uninstall or switch command and waits for the answer. If ctx is done or FailPending is called
+// before the answer arrives, the error is ErrNoAnswer. If no answer arrives and the module lists show the result, Do
+// returns a success. If they show that the request was lost, Do sends it again; see HandleList. If the tunnel knows
+// that there will be no answer, Do returns its error immediately, such as tunnel.ErrRefused. Only one Do at a time is
+// allowed for a command, base and module.
 //
 // Do calls again before it resends a request. If again returns false, the error is ErrResendDeclined. A nil again
 // always allows it.
@@ -158,8 +158,9 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 	}
 }
 
-// HandleAnswer passes an answer to the request that it belongs to, and reports whether there is one. Generations A and
-// B omit the module after an exception: such an answer belongs to the only request with that command.
+// HandleAnswer passes an answer to the matching request, and reports whether such a request exists. After an
+// exception, bases of generations A and B omit the module. Such an answer matches a request only if no other request
+// with the same command is pending.
 func (d *RequestTracker) HandleAnswer(identity string, a arklet.Answer) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -183,7 +184,7 @@ func (d *RequestTracker) HandleAnswer(identity string, a arklet.Answer) bool {
 	return waiting && offer(p.answer, reply{answer: a})
 }
 
-// offer sends a value to a channel unless the channel is full, and reports whether it did.
+// offer sends a value to a channel unless the channel is full. It reports whether it sent the value.
 func offer[T any](c chan T, v T) bool {
 	select {
 	case c <- v:
@@ -193,8 +194,8 @@ func offer[T any](c chan T, v T) bool {
 	}
 }
 
-// HandleNoAnswer passes the error of a tunnel to the callers that wait for the answer to a request, and reports whether
-// a caller was waiting.
+// HandleNoAnswer passes an error of the tunnel to the callers that wait for the answer to a request. It reports
+// whether any caller was waiting.
 func (d *RequestTracker) HandleNoAnswer(identity string, r arklet.Request, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,8 +205,8 @@ func (d *RequestTracker) HandleNoAnswer(identity string, r arklet.Request, err e
 	return d.notify(queryKey{identity, r.Command}, reply{err: err})
 }
 
-// FailPending makes all waiting calls of Do for a base return ErrNoAnswer with the reason why. Use it when an answer
-// cannot arrive any more.
+// FailPending makes all pending calls of Do for a base return ErrNoAnswer with a reason. Use it when answers from the
+// base can no longer arrive.
 func (d *RequestTracker) FailPending(identity, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -214,7 +215,7 @@ func (d *RequestTracker) FailPending(identity, why string) {
 	}
 }
 
-// FailTunnel calls FailPending for every base of a tunnel.
+// FailTunnel calls FailPending for each base that is connected through a tunnel.
 func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
 	d.mu.Lock()
 	identities := slices.Collect(maps.Keys(d.waiting))
@@ -226,15 +227,15 @@ func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
 	}
 }
 
-// HandleHealth passes a health document to the callers that wait for it.
+// HandleHealth passes a health document to the callers that wait for the health check.
 func (d *RequestTracker) HandleHealth(identity string, h arklet.Health) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.notify(queryKey{identity, arklet.CommandHealth}, reply{health: h})
 }
 
-// notify passes a reply to the callers that wait for a query, and reports whether there are any. The caller holds the
-// lock.
+// notify passes a reply to the callers that wait for the answer to a query. It reports whether any caller was
+// waiting. The caller of notify holds the lock.
 func (d *RequestTracker) notify(q queryKey, r reply) bool {
 	received := false
 	for c := range d.listening[q] {
@@ -243,7 +244,8 @@ func (d *RequestTracker) notify(q queryKey, r reply) bool {
 	return received
 }
 
-// listen returns a channel that receives one reply to a query. The caller must call stop.
+// listen returns a channel that receives one reply to a query. The caller must call stop when it no longer waits for
+// the reply.
 func (d *RequestTracker) listen(q queryKey) (next chan reply, stop func()) {
 	next = make(chan reply, 1)
 	d.mu.Lock()
@@ -262,8 +264,8 @@ func (d *RequestTracker) listen(q queryKey) (next chan reply, stop func()) {
 	}
 }
 
-// Health sends a health check and waits for the answer. The error is ErrNoAnswer if ctx is done before, or the error of
-// the tunnel.
+// Health sends a health check and waits for the answer. The error is ErrNoAnswer if ctx is done before the answer
+// arrives, or the error from the tunnel.
 func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.Health, error) {
 	next, stop := d.listen(queryKey{identity, arklet.CommandHealth})
 	defer stop()
@@ -282,11 +284,12 @@ func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.He
 	}
 }
 
-// resendList is the time after which a module list query is sent again.
+// resendList is the time without an answer after which a module list query is resent.
 const resendList = 2 * time.Second
 
-// Modules queries the modules of a base and returns a snapshot whose list is not older than notBefore, on the clock of
-// Origin.At. It blocks until the list arrives, ctx is done (ErrNoAnswer), or the tunnel returns tunnel.ErrRefused.
+// Modules queries the modules of a base. It returns a snapshot whose module list is not older than notBefore, on the
+// clock of Origin.At. It blocks until the list arrives, until ctx is done (the error is ErrNoAnswer), or until the
+// tunnel returns tunnel.ErrRefused.
 func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore time.Time) (Snapshot, error) {
 	_, seen, next, err := d.registry.list(identity)
 	if err != nil {
@@ -332,7 +335,8 @@ func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore
 	}
 }
 
-// list returns the snapshot of a base, the number of accepted lists, and a channel that is closed at the next one.
+// list returns the snapshot of a base, the number of module lists accepted so far, and a channel that is closed when
+// the next module list is accepted.
 func (r *Registry) list(identity string) (Snapshot, uint64, <-chan struct{}, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

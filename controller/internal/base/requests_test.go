@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// fakeTunnel passes every request to a function.
+// fakeTunnel is a tunnel that passes every request to a function.
 type fakeTunnel struct {
 	key  tunnel.Key
 	sent func(tunnel.Address, arklet.Request) error
@@ -94,7 +94,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// Only the calls for the base or the tunnel fail.
+// FailPending must fail only the pending calls for one base, and FailTunnel only the pending calls for the bases of
+// one tunnel.
 func TestFailPendingAndFailTunnel(t *testing.T) {
 	install := func(name string) arklet.Request {
 		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
@@ -264,14 +265,14 @@ func TestModulesWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A request succeeds without an answer if lists show its result for some seconds.
+// A request without an answer must succeed if module lists show its result for some seconds.
 func TestListShowsResultOfRequest(t *testing.T) {
 	const installed, kept, going = arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved
 	for name, c := range map[string]struct {
 		command arklet.Command
-		before  arklet.State   // empty if the module is not listed
-		lists   []arklet.State // one list every two seconds
-		want    time.Duration  // time until the success; 0 means no answer
+		before  arklet.State   // state before the request; empty if not listed
+		lists   []arklet.State // states in the module lists, one list every two seconds
+		want    time.Duration  // time until the request succeeds; 0 means ErrNoAnswer
 	}{
 		"installed": {arklet.CommandInstallBiz, "",
 			[]arklet.State{going, installed, installed, installed, installed}, 10 * time.Second},
@@ -332,7 +333,7 @@ func TestListShowsResultOfRequest(t *testing.T) {
 	}
 }
 
-// A list that was delayed may be older than the request, and must not cause a resend.
+// A delayed module list may be older than the request. Such a list must not cause a resend.
 func TestDelayedListDoesNotCauseResend(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // clock of the base
 		synctest.Test(t, func(t *testing.T) {
@@ -367,8 +368,8 @@ func TestDelayedListDoesNotCauseResend(t *testing.T) {
 	}
 }
 
-// A lost request is resent when lists do not show it. It is not resent while the base executes it, and an answer that
-// rejects the resent request is ignored.
+// A lost request must be resent when module lists do not show it. It must not be resent while the base executes it.
+// If the base rejects the resent request because it is already executing the command, this answer must be ignored.
 func TestLostRequestIsResent(t *testing.T) {
 	const none, going = arklet.State(""), arklet.StateResolved
 	m := arklet.Module{Name: "biz1", Version: "1"}
@@ -385,12 +386,12 @@ func TestLostRequestIsResent(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		tunnel  tunnel.Key
-		list    arklet.State                    // state of the module in lists
-		answers map[int][]arklet.Answer         // by number of the sent request, from 0
-		later   map[time.Duration]arklet.Answer // by time after the first request
-		mute    bool                            // sending fails after the first request
+		list    arklet.State                    // state of the module in the module lists
+		answers map[int][]arklet.Answer         // answers by number of the sent request, from 0
+		later   map[time.Duration]arklet.Answer // answers by time after the first request
+		mute    bool                            // sending fails after the first request was sent
 		sent    []time.Duration
-		want    arklet.Answer // zero means none within a minute
+		want    arklet.Answer // expected answer; zero means no answer within a minute
 	}{
 		"it got lost": {tunnel.MQTT, none, map[int][]arklet.Answer{1: {success}}, nil, false,
 			seconds(0, 11), success},
@@ -453,7 +454,7 @@ func TestLostRequestIsResent(t *testing.T) {
 	}
 }
 
-// A request is not resent if the caller declines.
+// A request must not be resent if the caller declines it.
 func TestResendDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(Options{})
@@ -490,15 +491,15 @@ func TestResendDeclined(t *testing.T) {
 	})
 }
 
-// Two lists must lack the request before it is resent: the base may have made one of them before it handled the
-// request, and one may be lost.
+// Two module lists must lack a request before the request is resent. The base may have made one of the lists before
+// it handled the request, and one list may be lost.
 func TestRequestIsResentAfterTwoLists(t *testing.T) {
 	const lost = arklet.State("lost")
 	m := arklet.Module{Name: "biz1", Version: "1"}
 	for name, c := range map[string]struct {
-		lists []arklet.State // in this order; the last one repeats
+		lists []arklet.State // states in the module lists, in this order; the last one repeats
 		sent  []time.Duration
-		took  time.Duration // zero means no answer within a minute
+		took  time.Duration // time until Do returns; zero means no answer within a minute
 	}{
 		"the first overtakes the request": {[]arklet.State{"", arklet.StateActivated}, []time.Duration{0},
 			resendDelay + relistDelay + answerDelay},

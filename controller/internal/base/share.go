@@ -9,28 +9,29 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Defaults of Options.
+// Defaults of the fields of Options.
 const (
 	DefaultMaxBases      = 20_000
 	DefaultMaxPerAddress = 1000
 )
 
-// maxBasesOfMachine is the expected maximum number of bases on one machine. If an address has more bases, it may be the
-// address of a proxy or of a client that invents bases. The missed heartbeats of these bases are evaluated separately;
-// see group.
+// maxBasesOfMachine is the maximum number of bases expected on one machine. An address with more bases may be the
+// address of a proxy, or of a client that invents bases. The missed heartbeats of bases from such an address are
+// evaluated separately; see group.
 const maxBasesOfMachine = 50
 
-// newBasesPeriod is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. The limit
-// applies to all clients together, because MQTT messages have no client address.
+// newBasesPeriod is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. All
+// clients share this limit, because MQTT messages contain no client address.
 const newBasesPeriod = 10 * time.Minute
 
-// source returns the key of an address in Registry.sources. It is the zero Prefix for an invalid address.
+// source returns the key of an address in Registry.sources. For an invalid address, it returns the zero Prefix.
 func source(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
 	return connlimit.HostPrefix(ip)
 }
 
-// checkCapacity returns the reason to reject a new base, or the empty string. The caller holds the lock.
+// checkCapacity returns the reason to reject a new base, or the empty string if there is capacity. The caller holds
+// the lock.
 func (r *Registry) checkCapacity(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
 		return tunnel.TooMany, fmt.Errorf("%d bases are registered, the maximum of MAX_BASES", len(r.bases))
@@ -49,9 +50,9 @@ func (r *Registry) checkCapacity(from tunnel.Origin) (tunnel.Rejection, error) {
 	return "", nil
 }
 
-// recordPeer records the peer address of a heartbeat. A different address replaces the recorded one only if no
-// heartbeat came from the recorded one for UnreachableAfter, so that another client with the identity of the base
-// cannot replace it. The caller holds the lock.
+// recordPeer records the peer address of a heartbeat. It replaces a different recorded address only if no heartbeat
+// has come from the recorded address for UnreachableAfter. This prevents a client that uses the identity of the base
+// from replacing the address. The caller holds the lock.
 func (r *Registry) recordPeer(b *record, peer string) {
 	now := r.opts.Clock.Now()
 	if peer != b.peer && now.Sub(b.peerAt) < r.opts.UnreachableAfter {
@@ -76,8 +77,8 @@ func (r *Registry) setSource(b *record, address string) {
 	}
 }
 
-// group returns the group in which the missed heartbeats of a base are evaluated: its source if the source has more
-// than maxBasesOfMachine bases, else the zero Prefix. The caller holds the lock.
+// group returns the group in which the missed heartbeats of a base are evaluated. The group is the source of the base
+// if the source has more than maxBasesOfMachine bases. Otherwise, it is the zero Prefix. The caller holds the lock.
 func (r *Registry) group(b *record) netip.Prefix {
 	if r.sources[b.source] > maxBasesOfMachine {
 		return b.source

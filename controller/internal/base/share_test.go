@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// from returns the origin of a base that sends heartbeats over HTTP through a proxy, and reports its own address.
+// from returns the origin of messages from a base that sends heartbeats over HTTP through a proxy and reports its own
+// address.
 func from(identity, peer string) tunnel.Origin {
 	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, IP: "198.18.0.1", Peer: peer}
 }
@@ -51,7 +52,7 @@ func TestMaxBasesPerAddress(t *testing.T) {
 	}
 }
 
-// After a restart, the controller counts the bases of each address from the Nodes.
+// After a restart, the controller must count the bases of each address from the existing Nodes.
 func TestMaxBasesPerAddressAfterRestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
@@ -88,8 +89,8 @@ func TestRateOfNewBasesOverMQTT(t *testing.T) {
 	}
 }
 
-// Bases that a client invents do not affect mass outages of other bases, whether they send heartbeats or stop at the
-// same time.
+// A client invents bases that send heartbeats, or that stop sending them all at the same time. In both cases, the
+// detection of mass outages among the other bases must not change.
 func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
@@ -120,7 +121,7 @@ func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 	}
 }
 
-// Invented bases do not increase the number of other bases that are removed per minute.
+// Bases that a client invents must not increase the number of other bases that can be removed per minute.
 func TestInventedBasesDoNotIncreaseDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
@@ -188,8 +189,8 @@ func TestOtherClientCannotEndBase(t *testing.T) {
 	}
 }
 
-// Over HTTP, each heartbeat reaches one of two replicas. The bases of the other replica do not become
-// unreachable.
+// Two controllers receive heartbeats over HTTP, and each heartbeat reaches only one of them. The bases that one
+// controller serves must not become unreachable in the other controller.
 func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
 		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
@@ -251,7 +252,8 @@ func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 	}
 }
 
-// The controller waits for the Lease of its killed predecessor. The grace period of its bases continues.
+// A restarted controller waits until the Lease of its killed predecessor has expired. The grace period of the bases
+// must continue in the meantime.
 func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
 	w, _ := newWorldWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
@@ -266,7 +268,7 @@ func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
-// A base is removed after its Node was deleted, even if another controller served it.
+// A base must be removed after its Node was deleted, even if another controller served the base.
 func TestBaseIsRemovedAfterNodeDeletion(t *testing.T) {
 	w := newWorld()
 	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))

@@ -17,10 +17,10 @@ type DueQuery struct {
 	Command arklet.Command
 }
 
-// SweepResult is the result of a sweep.
+// SweepResult is the result of one Sweep.
 type SweepResult struct {
 	Queries []DueQuery
-	// Missed is the number of bases that missed a heartbeat since the last sweep.
+	// Missed is the number of bases that missed a heartbeat since the previous sweep.
 	Missed int
 	Events []ConnectivityEvent
 }
@@ -70,7 +70,7 @@ func (r *Registry) Sweep() SweepResult {
 	return found
 }
 
-// byTunnel returns the bases by tunnel. It includes tunnels that had bases in an earlier sweep.
+// byTunnel groups the bases by tunnel. The result includes tunnels that had bases only in an earlier sweep.
 func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	m := make(map[tunnel.Key][]*record, 2)
 	for key := range r.health {
@@ -82,8 +82,8 @@ func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	return m
 }
 
-// recordSuspension restarts the grace period of all bases, and makes all queries due now, because messages may have
-// been lost while the process was suspended.
+// recordSuspension restarts the grace period of all bases and makes all queries due immediately, because messages may
+// have been lost while the process was suspended.
 func (r *Registry) recordSuspension(now time.Time, slept time.Duration) (changes []Change) {
 	for _, b := range r.bases {
 		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
@@ -93,8 +93,8 @@ func (r *Registry) recordSuspension(now time.Time, slept time.Duration) (changes
 	return changes
 }
 
-// recordTunnelDown discards the missed heartbeats of bases and restarts their grace period, because their tunnel is
-// down.
+// recordTunnelDown discards the missed heartbeats of the bases of a tunnel and restarts their grace period, because
+// the tunnel is down.
 func (r *Registry) recordTunnelDown(bases []*record, s *tunnelHealth, now time.Time) (changes []Change) {
 	for _, b := range bases {
 		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
@@ -105,7 +105,7 @@ func (r *Registry) recordTunnelDown(bases []*record, s *tunnelHealth, now time.T
 	return changes
 }
 
-// extendForBacklog discards the missed heartbeats of bases, because their messages arrive late.
+// extendForBacklog discards the missed heartbeats of the bases of a tunnel, because their messages arrive late.
 func (r *Registry) extendForBacklog(bases []*record, now time.Time) {
 	for _, b := range bases {
 		if b.graceUntil.Before(now) {
@@ -117,8 +117,8 @@ func (r *Registry) extendForBacklog(bases []*record, now time.Time) {
 	}
 }
 
-// countMissed counts the bases that have missed a heartbeat since their last message, each one once.
-// countMissed counts the bases that have missed a heartbeat since their last message, each one once.
+// countMissed returns the number of bases that have newly missed a heartbeat. It counts each base once until the next
+// message from the base.
 func countMissed(bases []*record, now time.Time, after time.Duration) (missed int) {
 	for _, b := range bases {
 		if !b.missed && b.missedFor(now) >= after {
@@ -129,11 +129,10 @@ func countMissed(bases []*record, now time.Time, after time.Duration) (missed in
 	return missed
 }
 
-// missed returns how long a base has sent no message although this controller could have received one.
+// missedFor returns the time for which the base has sent no message although this controller could have received one.
 func (r *record) missedFor(now time.Time) time.Duration { return now.Sub(r.countedSince()) }
 
-// countedSince returns the time since which missed heartbeats count.
-// countedSince returns the time since which missed heartbeats count.
+// countedSince returns the time from which missed heartbeats of the base are evaluated.
 func (r *record) countedSince() time.Time {
 	if r.graceUntil.After(r.lastSeen) {
 		return r.graceUntil
@@ -141,7 +140,7 @@ func (r *record) countedSince() time.Time {
 	return r.lastSeen
 }
 
-// evaluate updates the liveness of the bases of a connected tunnel.
+// evaluate updates the liveness of all bases of a connected tunnel.
 func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (news []ConnectivityEvent,
 	changes []Change) {
 	var dead []*record
@@ -180,7 +179,7 @@ func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (ne
 	return news, append(changes, r.expire(dead, now)...)
 }
 
-// inMassOutage returns the identities of the bases whose group has a mass outage.
+// inMassOutage returns the identities of the bases that are in a mass outage of their group.
 func (r *Registry) inMassOutage(bases []*record, now time.Time) map[string]bool {
 	type members struct {
 		list     []missingBase
@@ -217,8 +216,8 @@ func (r *Registry) inMassOutage(bases []*record, now time.Time) map[string]bool 
 	return held
 }
 
-// expireWithoutHeartbeat removes the bases that have sent no message since their Node was deleted. It returns the bases
-// that need no heartbeat.
+// expireWithoutHeartbeat removes the bases that have sent no message within the required time after their Node was
+// deleted. It returns the bases that do not require a heartbeat.
 func (r *Registry) expireWithoutHeartbeat(bases []*record, now time.Time) (rest []*record, changes []Change) {
 	rest = bases[:0:0]
 	for _, b := range bases {
@@ -233,9 +232,9 @@ func (r *Registry) expireWithoutHeartbeat(bases []*record, now time.Time) (rest 
 	return rest, changes
 }
 
-// expire removes bases that have missed heartbeats for DeadAfter, within the limit of removals per minute. The base
-// that has missed heartbeats for the longest time is removed first. A base that this controller stopped serving is
-// removed only DeadAfter later, because this controller may serve it again.
+// expire removes bases that have missed heartbeats for DeadAfter, up to the maximum number of removals per minute. It
+// first removes the base that has missed heartbeats for the longest time. A base that this controller stopped serving
+// is removed only after another DeadAfter, because this controller may serve it again.
 func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 	if len(dead) == 0 {
 		return nil
@@ -267,7 +266,7 @@ func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 }
 
 // dueQueries appends the queries that are due. While messages arrive late, it omits health checks, because heartbeats
-// are sufficient.
+// are sufficient to detect reachable bases.
 func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes []DueQuery) []DueQuery {
 	for _, b := range bases {
 		id := b.info.Identity
@@ -291,16 +290,16 @@ func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes 
 	return probes
 }
 
-// missedAfter is when a heartbeat counts as missed in the metrics: the interval of 12 s of the slower tunnel (protocol
-// 4.1), and some delay.
+// missedAfter is the time after which the metrics count a heartbeat as missed. It is the interval of 12 s of the
+// slower tunnel (protocol 4.1), plus a tolerated delay.
 const missedAfter = 15 * time.Second
 
-// reconnectQueryInterval is the time between two module list queries of a base that may not have reconnected yet.
+// reconnectQueryInterval is the time between two module list queries to a base that may not have reconnected yet.
 const reconnectQueryInterval = time.Second
 
-// Reconnected records that a tunnel has reconnected. All queries to its bases are due now, because messages may have
-// been lost. Each base is queried every second until it sends a message, because bases may reconnect later. Missed
-// heartbeats count after the grace period.
+// Reconnected records that a tunnel has reconnected. It makes all queries to the bases of the tunnel due immediately,
+// because messages may have been lost. A base that reconnects later is queried every second until it sends a message.
+// Missed heartbeats are ignored until the end of the grace period.
 func (r *Registry) Reconnected(key tunnel.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,7 +312,7 @@ func (r *Registry) Reconnected(key tunnel.Key) {
 	}
 }
 
-// Unobserved returns the number of bases whose missed heartbeats are ignored, by reason.
+// Unobserved returns the number of bases whose missed heartbeats are ignored, for each reason.
 func (r *Registry) Unobserved() map[UnobservableReason]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

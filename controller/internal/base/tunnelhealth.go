@@ -6,28 +6,30 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// UnobservableReason is the reason why missed heartbeats of a base are ignored. It is the reason of a Node condition
-// and of an Event.
+// UnobservableReason is the reason why missed heartbeats of a base are ignored. It is also the reason in a Node
+// condition and in an Event.
 type UnobservableReason string
 
-// The reasons why missed heartbeats are ignored.
+// Reasons why missed heartbeats are ignored.
 const (
 	TunnelDown          UnobservableReason = api.ReasonTunnelDown
 	ControllerSuspended UnobservableReason = api.ReasonControllerSuspended
 	MassOutage          UnobservableReason = api.ReasonMassOutage
-	// ControllerBehind is not shown in the condition, because writing each Node would increase the load.
+	// ControllerBehind means that messages arrive late or are lost. It is not set in the Observed condition, because
+	// updating every Node would increase the load.
 	ControllerBehind UnobservableReason = "ControllerBehind"
 )
 
-// Observation states whether missed heartbeats of a base count. The zero value means that they count.
+// Observation states whether missed heartbeats of a base are evaluated or ignored. The zero value means that they are
+// evaluated.
 type Observation struct {
-	// Reason is the reason why they are ignored, or empty.
+	// Reason is the reason why missed heartbeats are ignored; empty if they are evaluated.
 	Reason UnobservableReason
-	// Since is when the reason began to apply, on the clock of the controller.
+	// Since is the time when Reason was set, on the clock of the controller.
 	Since time.Time
 }
 
-// observe records an observation. It returns a change if the reason is different.
+// observe records an observation. It returns a change if the reason differs from the previous reason.
 func (r *record) observe(o Observation) []Change {
 	if r.observed.Reason == o.Reason {
 		return nil
@@ -36,30 +38,30 @@ func (r *record) observe(o Observation) []Change {
 	return []Change{{Kind: ObservedChanged, Identity: r.info.Identity}}
 }
 
-// ConnectivityEvent is the start or the end of an episode in which missed heartbeats are ignored.
+// ConnectivityEvent is the start or the end of an episode, a period in which missed heartbeats are ignored.
 type ConnectivityEvent struct {
-	// Tunnel is empty for ControllerSuspended, which concerns all tunnels.
+	// Tunnel is the affected tunnel; empty for ControllerSuspended, which affects all tunnels.
 	Tunnel string
 	Reason UnobservableReason
 	Ended  bool
-	// Duration is the length of an episode that has ended, or how long the process was suspended.
+	// Duration is the length of an episode that has ended, or of the suspension of the process.
 	Duration time.Duration
-	// Missing is the number of bases that miss heartbeats, and Bases the number of all bases of the tunnel. They are
-	// set for MassOutage.
+	// Missing is the number of bases that miss heartbeats. Bases is the number of all bases of the tunnel. Both are
+	// set only for MassOutage.
 	Missing, Bases int
 }
 
-// tunnelHealth is the state of one tunnel. The zero value is a connected tunnel without delays.
+// tunnelHealth is the connectivity of one tunnel. The zero value means a connected tunnel without delays.
 type tunnelHealth struct{ down, late, mass episode }
 
 // episode is a period in which missed heartbeats are ignored.
 type episode struct {
-	since    time.Time // zero if there is no episode
+	since    time.Time // start of the episode; zero if there is no episode
 	reported bool
 }
 
 // update records whether the episode continues. It returns a ConnectivityEvent when the episode has lasted for delay,
-// and when an episode that was reported ends.
+// and another one when a reported episode ends.
 func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {
 	case !is && e.reported:
@@ -79,18 +81,19 @@ func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time
 	return []ConnectivityEvent{n}
 }
 
-// reportDelay is how long a tunnel must be down before its Nodes report it, because the report takes one write per
-// Node.
+// reportDelay is how long a tunnel must be down before the Nodes of its bases report it. The delay avoids writing
+// every Node during a short interruption.
 const reportDelay = 5 * time.Second
 
 // suspendDetector detects that the process was suspended.
 type suspendDetector struct {
-	maxGap     time.Duration // between two checks
+	maxGap     time.Duration // maximum time between two checks
 	mono, wall time.Time
 }
 
-// check returns how long the process was suspended since the last call, or 0. It uses the longer gap of both clocks,
-// because some machines stop the monotonic clock while they sleep, and the wall clock can be set.
+// check returns how long the process was suspended since the previous call, or 0. It compares the elapsed time on the
+// monotonic and the wall clock, and uses the longer one. Some machines stop the monotonic clock while they sleep, and
+// the wall clock can be set back.
 func (a *suspendDetector) check(mono, wall time.Time) time.Duration {
 	gap := max(mono.Sub(a.mono), wall.Sub(a.wall))
 	first := a.mono.IsZero()

@@ -12,7 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// newWorldWithTunnel returns a world with served bases, and a map by which the test disconnects tunnels.
+// newWorldWithTunnel returns a world with bases that the controller serves, and a map that the test uses to
+// disconnect tunnels.
 func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	down = map[tunnel.Key]bool{}
 	w = newWorld()
@@ -26,7 +27,7 @@ func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	return w, down
 }
 
-// kinds returns the changes since the last call as "identity kind".
+// kinds returns the changes since the previous call, formatted as "identity kind".
 func (w *world) kinds() (list []string) {
 	for _, c := range w.take() {
 		switch c.Kind {
@@ -152,7 +153,7 @@ func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
 	}
 }
 
-// newDelayedWorld returns a world and a flag by which the test delays messages.
+// newDelayedWorld returns a world, and a flag that the test sets to delay messages.
 func newDelayedWorld(bases ...string) (w *world, behind *bool) {
 	w = newWorld()
 	behind = new(bool)

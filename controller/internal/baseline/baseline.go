@@ -23,29 +23,30 @@ import (
 
 // Options configure a Selector.
 type Options struct {
-	// Deployments and DaemonSets list the workloads of the cluster. Their informers must have synced. Required.
+	// Deployments and DaemonSets list the workloads in the cluster. Their informers must have synchronized. Required.
 	Deployments appslisters.DeploymentLister
 	DaemonSets  appslisters.DaemonSetLister
 	// Env is the environment of the controller. Deployments with the label of another environment are ignored.
 	Env string
 	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment;
-	// empty for none. It has no effect on DaemonSets, which create no Pods for Nodes that their template does not
-	// tolerate.
+	// empty disables adding it. It has no effect on DaemonSets, because they create no Pods for Nodes whose taints
+	// their Pod template does not tolerate.
 	AddTolerationFor string
 }
 
-// Selector selects baselines. Its methods may be called concurrently.
+// Selector selects the baseline of a base. Its methods are safe for concurrent use.
 type Selector struct{ o Options }
 
 // New returns a Selector.
 func New(o Options) *Selector { return &Selector{o} }
 
-// Select returns the modules for a base, sorted by name, never nil. node is the Node that the base has or will have.
+// Select returns the modules in the baseline of a base, sorted by name, never nil. node is the Node that the base has
+// or will have.
 //
 // If there are several versions of a module, Select chooses the highest version number, and for equal numbers the
 // newest workload. It ignores paused Deployments, because their template does not show which version a base should
-// have. It also ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned base
-// gets only the modules of DaemonSets.
+// have. It also ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned
+// base gets only the modules of DaemonSets.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
@@ -90,8 +91,9 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 	return modules, nil
 }
 
-// wantsReplicas reports whether a peer Deployment should have replicas. The controller sets replicas to the number of
-// matching bases, so 0 before the first base is ignored. If the user sets replicas, 0 means none.
+// wantsReplicas reports whether a peer Deployment should have replicas. If the controller sets the replicas,
+// wantsReplicas ignores the value 0, because it only means that no base has matched yet. If the user sets the
+// replicas, 0 means that no replicas are wanted.
 func wantsReplicas(d *appsv1.Deployment) bool {
 	return !workload.KeepsReplicas(d) || ptr.Deref(d.Spec.Replicas, 1) > 0
 }

@@ -17,7 +17,7 @@ type candidate struct {
 	owner metav1.Object
 }
 
-// compare orders candidates for a module from old to new. The order is total.
+// compare orders the candidates for a module from old to new. It is a total order.
 func compare(a, b candidate) int {
 	return cmp.Or(
 		compareVersions(a.Version, b.Version),
@@ -28,8 +28,9 @@ func compare(a, b candidate) int {
 	)
 }
 
-// compareVersions orders versions by their leading numbers. Versions without numbers come first. If the numbers are
-// equal, a version with a qualifier (1.0.0-SNAPSHOT) comes before one without, as in Maven.
+// compareVersions orders versions by their leading numbers. A version without numbers is lower than any other
+// version. If the numbers are equal, a version with a qualifier (1.0.0-SNAPSHOT) is lower than a version without one,
+// as in Maven.
 func compareVersions(a, b string) int {
 	numbersA, plainA := parseVersion(a)
 	numbersB, plainB := parseVersion(b)
@@ -37,7 +38,8 @@ func compareVersions(a, b string) int {
 }
 
 // parseVersion returns the leading numbers of a version without trailing zeros. plain is 1 if nothing follows the
-// numbers, and 0 otherwise. (The version parser of Kubernetes rejects 10 and 2026.01.)
+// numbers, and 0 otherwise. parseVersion exists because the version parser of Kubernetes rejects versions such as 10
+// and 2026.01.
 func parseVersion(version string) (numbers []uint64, plain int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {

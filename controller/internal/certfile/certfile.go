@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// File is a PEM file. Setting is the name of the setting with its path, for error messages.
+// File is a PEM file. Setting is the name of the setting that contains the path. It is used in error messages.
 type File struct{ Setting, Path string }
 
 func (f File) read() ([]byte, error) {
@@ -29,11 +29,11 @@ func (f File) read() ([]byte, error) {
 	return data, nil
 }
 
-// Files are the files of one TLS configuration. A file without a path is not used. Cert and Key must both have
-// a path, or neither.
+// Files are the files of one TLS configuration. A file with an empty path is not used. Cert and Key must both have a
+// path, or neither of them.
 type Files struct{ Cert, Key, CA File }
 
-// Source provides the TLS configuration of new connections. Its methods may be called concurrently.
+// Source provides the TLS configuration for new connections. Its methods are safe for concurrent use.
 type Source struct {
 	template *tls.Config
 	files    Files
@@ -41,11 +41,11 @@ type Source struct {
 
 	mu      sync.Mutex
 	config  *tls.Config
-	content []byte // of all files from which config was built
-	failure string // the last error that was logged; empty after a success
+	content []byte // content of all files from which config was created
+	failure string // last error that was logged; empty after a success
 }
 
-// SelfSigned returns a self-signed certificate for the host name module-controller. It is valid for a year.
+// SelfSigned returns a self-signed certificate for the host name module-controller, valid for one year.
 func SelfSigned() (tls.Certificate, error) {
 	cert, key, err := certutil.GenerateSelfSignedCertKey("module-controller", nil, nil)
 	if err != nil {
@@ -54,8 +54,8 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// Open reads the files. Config returns a copy of the template with the certificate, and with the CA certificates as
-// RootCAs and ClientCAs.
+// Open reads the files and returns a Source. The configurations that the Source returns are copies of template, with
+// the certificate from the files, and with the CA certificates from the files as RootCAs and ClientCAs.
 func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, error) {
 	s := &Source{template: template, files: files, logger: logger}
 	if err := s.load(); err != nil {
@@ -82,7 +82,7 @@ func (s *Source) Config() *tls.Config {
 	return s.config
 }
 
-// Server returns a configuration for a listener. It calls Config for each new connection.
+// Server returns a TLS configuration for a listener, which calls Config for each new connection.
 func (s *Source) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
@@ -90,7 +90,7 @@ func (s *Source) Server() *tls.Config {
 	}
 }
 
-// load reads the files, and replaces the configuration if their content has changed.
+// load reads the files. If their content has changed, load replaces the configuration.
 func (s *Source) load() error {
 	cert, errCert := s.files.Cert.read()
 	key, errKey := s.files.Key.read()

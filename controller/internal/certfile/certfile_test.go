@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// pair is a self-signed certificate and its key in PEM format.
+// pair is a self-signed certificate with its key, both in PEM format.
 type pair struct {
 	cert, key []byte
 	leaf      *x509.Certificate
@@ -51,7 +51,7 @@ func newPair(t *testing.T, name string) pair {
 	}
 }
 
-// secret is a directory with the files of a Source, like a mounted Secret.
+// secret is a directory that contains the files of a Source, like a mounted Secret.
 type secret struct {
 	t   *testing.T
 	dir string
@@ -149,7 +149,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// A listener uses new files for the next connection.
+// After the files have changed, a listener must use the new files for the next connection.
 func TestServerUsesChangedFiles(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	first, second := newPair(t, "first"), newPair(t, "second")

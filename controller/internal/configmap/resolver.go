@@ -21,23 +21,24 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// ErrPending reports that a ConfigMap is being read. Options.Changed is called afterwards.
+// ErrPending means that a ConfigMap is still being read. Options.Changed is called after the read.
 var ErrPending = errors.New("the ConfigMap is being read")
 
-// Options configure a Resolver. All are required.
+// Options configure a Resolver. All fields are required.
 type Options struct {
-	// Client reads ConfigMaps. It needs the permission to get them.
+	// Client is the Kubernetes client that reads ConfigMaps. It needs permission to get ConfigMaps.
 	Client kubernetes.Interface
-	// Changed is called after each read of a ConfigMap, even if the read failed. It must not block, and may call Value.
+	// Changed is called after each read of a ConfigMap, including failed reads. It must not block, and may call
+	// Value.
 	Changed func(name types.NamespacedName)
 	Logger  *slog.Logger
 }
 
 const (
-	// maxAge is the maximum age of a value. It is long enough for the Pods of a rollout to share a read, and short
-	// enough for a rollout to see a change that was applied before it.
+	// maxAge is the maximum age of a cached value. It is long enough for the Pods of a rollout to share a read. It is
+	// short enough for a rollout to use a change that was applied before the rollout.
 	maxAge = 2 * time.Second
-	// maxConfigMaps is the maximum number of cached ConfigMaps. The least recently used one is removed first.
+	// maxConfigMaps is the maximum number of cached ConfigMaps. The least recently used ConfigMap is evicted first.
 	maxConfigMaps = 1000
 	maxReads      = 4 // concurrent reads
 	readTimeout   = 10 * time.Second
@@ -45,28 +46,28 @@ const (
 	maxRetry = time.Minute
 )
 
-// Resolver reads values of ConfigMaps. Create it with New.
+// Resolver reads values from ConfigMaps. Create it with New.
 type Resolver struct {
 	o     Options
 	queue *work.Queue[types.NamespacedName]
 
 	mu    sync.Mutex
-	cache *lru.Cache // *entry by types.NamespacedName
+	cache *lru.Cache // *cachedConfigMap by types.NamespacedName
 }
 
-// cachedConfigMap has the requested values of one ConfigMap.
+// cachedConfigMap contains the requested values from one ConfigMap.
 type cachedConfigMap struct {
-	values      map[string]*string // by requested key; nil if the ConfigMap lacks the key or was not read yet
-	err         error              // the error of the last read
-	readAt      time.Time          // when the last read began; zero if there was none
-	requestedAt time.Time          // when a value was requested last
-	incomplete  bool               // the last read did not return a usable value for each requested key
+	values      map[string]*string // by requested key; nil if the key is missing or not read yet
+	err         error              // error of the last read
+	readAt      time.Time          // when the last read began; zero before the first read
+	requestedAt time.Time          // when a value was last requested
+	incomplete  bool               // the last read did not return a usable value for every requested key
 }
 
-// errIncomplete makes the queue read a ConfigMap again.
+// errIncomplete makes the work queue read the ConfigMap again.
 var errIncomplete = errors.New("the ConfigMap has no usable version")
 
-// New returns a Resolver. It reads no ConfigMaps before Run.
+// New returns a Resolver. It does not read ConfigMaps before Run is called.
 func New(o Options) *Resolver {
 	r := &Resolver{o: o, cache: lru.New(maxConfigMaps)}
 	r.queue = work.New(work.Options[types.NamespacedName]{
@@ -80,9 +81,9 @@ func New(o Options) *Resolver {
 // Run reads the requested ConfigMaps until ctx is done. Call it once.
 func (r *Resolver) Run(ctx context.Context) { r.queue.Run(ctx) }
 
-// Value returns the value of a key of a ConfigMap. It does not block, and may be called concurrently. The error is
-// ErrPending, or has an error code. After an error, the ConfigMap is read again with growing delays, as long as the
-// value is requested after each call of Options.Changed.
+// Value returns the value of a key in a ConfigMap. It does not block, and is safe for concurrent use. The error is
+// ErrPending, or an error with an error code. After an error, the Resolver reads the ConfigMap again with increasing
+// delays. It stops unless the value is requested again after each call of Options.Changed.
 func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,15 +110,15 @@ func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) 
 	return "", ErrPending
 }
 
-// cached returns a ConfigMap from the cache; nil if the cache lacks it. The caller holds the lock.
+// cached returns a ConfigMap from the cache, or nil if the cache does not contain it. The caller holds the lock.
 func (r *Resolver) cached(name types.NamespacedName) *cachedConfigMap {
 	e, _ := r.cache.Get(name)
 	known, _ := e.(*cachedConfigMap)
 	return known
 }
 
-// handle reads a ConfigMap. Instead of a retry, it removes a ConfigMap without a usable value from the cache if no
-// value was requested since the last read.
+// handle reads a ConfigMap. If the ConfigMap has no usable value and no value was requested since the last read,
+// handle removes it from the cache instead of retrying.
 func (r *Resolver) handle(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 	r.mu.Lock()
 	e := r.cached(name)
@@ -186,7 +187,7 @@ func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string,
 	return complete
 }
 
-// usable reports whether a value can be a part of a version.
+// usable reports whether a value can be used as a part of a version.
 func usable(value string) bool {
 	return value != "" && len(value) <= arklet.MaxName && arklet.Printable(value) && !strings.Contains(value, " ")
 }

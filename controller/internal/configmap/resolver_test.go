@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// fixture is a Resolver with a fake API server. It runs in a synctest bubble.
+// fixture is a Resolver with a fake API server, running in a synctest bubble.
 type fixture struct {
 	t        *testing.T
 	client   *fake.Clientset
@@ -64,7 +64,7 @@ func (w *fixture) applyConfigMap(name, version string) {
 	}
 }
 
-// wantValue requests a value. want is the value, "pending" or an error code.
+// wantValue requests a value and checks the result. want is the expected value, "pending", or an error code.
 func (w *fixture) wantValue(when, name, key, want string) {
 	w.t.Helper()
 	got, err := w.resolver.Value(configMapName(name), key)
@@ -79,7 +79,7 @@ func (w *fixture) wantValue(when, name, key, want string) {
 	}
 }
 
-// takeReads returns the number of reads since the last call.
+// takeReads returns the number of reads since the previous call.
 func (w *fixture) takeReads() (n int) {
 	for _, a := range w.client.Actions() {
 		if a.GetVerb() == "get" {
@@ -120,7 +120,8 @@ func TestValue(t *testing.T) {
 	})
 }
 
-// The resolver keeps only a prefix of a value that is too long for a version: one byte more than the maximum.
+// If a value is too long for a version, the resolver must keep only a prefix that is one byte longer than the
+// maximum.
 func TestLongValue(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", strings.Repeat("9", 1<<20))
@@ -133,7 +134,7 @@ func TestLongValue(t *testing.T) {
 	})
 }
 
-// An invalid value is read again until it is corrected.
+// An invalid value must be read again until the user corrects it.
 func TestInvalidValueIsReadAgain(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1 0")
@@ -146,7 +147,7 @@ func TestInvalidValueIsReadAgain(t *testing.T) {
 	})
 }
 
-// A ConfigMap is not read again if no value is requested.
+// A ConfigMap must not be read again if none of its values is requested.
 func TestNoReadsWithoutRequests(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1.0.0")
@@ -160,7 +161,7 @@ func TestNoReadsWithoutRequests(t *testing.T) {
 	})
 }
 
-// A missing ConfigMap is read again with growing delays, as long as its value is requested.
+// A missing ConfigMap must be read again with increasing delays, as long as its value is requested.
 func TestMissingConfigMap(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.wantValue("before the read", "late", "biz1", "pending")
@@ -214,7 +215,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The least recently used ConfigMap is removed if the cache is full.
+// If the cache is full, the least recently used ConfigMap must be evicted.
 func TestMaxConfigMaps(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.resolver.o.Changed = func(types.NamespacedName) {}

@@ -17,20 +17,21 @@ import (
 	"time"
 )
 
-// Limits configure a listener.
+// Limits are the connection limits of a listener.
 type Limits struct {
-	// Connections is the maximum number of open connections. It is reduced to a third of the maximum number of open
-	// files.
+	// Connections is the maximum number of open connections. If it exceeds a third of the maximum number of open
+	// files, that third is the maximum.
 	Connections int
-	// Bytes is the maximum number of bytes that all connections hold; see AddBytes. 0 disables the limit.
+	// Bytes is the maximum number of bytes that all connections together hold; see AddBytes. 0 disables the limit.
 	Bytes int
-	// OnEvict is called for each connection that is closed because a limit is exceeded, with its address, and the
-	// connections and bytes that the address used before. It must not block. It may be nil.
+	// OnEvict is called for each connection that is closed because a limit is exceeded. Its arguments are the address
+	// of the connection, and the number of connections and bytes that the address used before. It must not block. It
+	// may be nil.
 	OnEvict func(address netip.Prefix, connections, bytes int)
 }
 
-// NewListener returns a listener with limits. A new connection above the limit replaces the oldest connection of the
-// address with the most connections.
+// NewListener returns a listener with limits. When a new connection exceeds the limit, the listener closes the oldest
+// connection of the address that has the most connections.
 func NewListener(l net.Listener, limits Limits) net.Listener {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil &&
@@ -41,8 +42,8 @@ func NewListener(l net.Listener, limits Limits) net.Listener {
 	return &limitListener{Listener: l, limits: limits}
 }
 
-// Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits at most wait for the
-// requests in progress, and closes their connections.
+// Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits for in-flight requests
+// for at most wait, and closes the remaining connections.
 func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -62,11 +63,11 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 	return nil
 }
 
-// DialFunc is the type of http.Transport.DialContext.
+// DialFunc has the type of http.Transport.DialContext.
 type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// LimitReads returns a dial function that limits the bytes that are read from all its open connections together. When
-// the limit is exceeded, it closes connections as AddBytes does.
+// LimitReads returns a dial function whose open connections share a limit on the bytes that are read from them. When
+// the limit is exceeded, it closes connections in the same way as AddBytes.
 func LimitReads(dial DialFunc, limit int, evicted func(address netip.Prefix, connections, bytes int)) DialFunc {
 	l := &limitListener{limits: Limits{Connections: math.MaxInt, Bytes: limit, OnEvict: evicted}}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -86,8 +87,8 @@ func (c heldReads) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Exempt removes a connection from the limits, for example the connection of an authenticated client. It accepts
-// connections of NewListener, and TLS connections over them.
+// Exempt removes a connection from the limits, for example the connection of an authenticated client. c must be a
+// connection of a NewListener listener, or a TLS connection on top of one.
 func Exempt(c net.Conn) {
 	if own := limited(c); own != nil {
 		own.leave()
@@ -95,8 +96,8 @@ func Exempt(c net.Conn) {
 }
 
 // AddBytes adds n, which may be negative, to the number of bytes that a connection holds. While all connections
-// together exceed the limit, it closes the largest connection of the address that holds the most. It accepts
-// connections of NewListener, and TLS connections over them. It ignores other connections.
+// together exceed the limit, AddBytes closes the largest connection of the address that holds the most bytes. It
+// ignores connections that are neither from a NewListener listener nor TLS connections on top of one.
 func AddBytes(c net.Conn, n int) {
 	own := limited(c)
 	if own == nil {
@@ -128,15 +129,15 @@ type limitListener struct {
 	limits Limits
 
 	mu   sync.Mutex
-	open []*conn // limited connections, oldest first
-	held int     // bytes of all limited connections
+	open []*conn // limited connections, the oldest first
+	held int     // bytes that all limited connections hold
 }
 
 type conn struct {
 	net.Conn
 	listener *limitListener
 	address  netip.Prefix
-	held     int // bytes
+	held     int // bytes that this connection holds
 }
 
 type usage struct{ connections, bytes int }
@@ -160,7 +161,8 @@ func (l *limitListener) add(c net.Conn) *conn {
 	return own
 }
 
-// evict closes the connection with the highest rank; the oldest one if several have it. The caller holds the lock.
+// evict closes the connection with the highest rank. If several connections have this rank, it closes the oldest of
+// them. The caller holds the lock.
 func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	uses := map[netip.Prefix]usage{}
 	for _, c := range l.open {
@@ -198,14 +200,14 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// remotePrefix returns HostPrefix of a remote address.
+// remotePrefix returns the HostPrefix of a remote address.
 func remotePrefix(a net.Addr) netip.Prefix {
 	parsed, _ := netip.ParseAddrPort(a.String()) // an invalid address gives the zero Prefix
 	return HostPrefix(parsed.Addr())
 }
 
-// HostPrefix returns the prefix of the addresses that are treated as one host: an IPv4 address, or the /64 network of
-// an IPv6 address. It returns the zero Prefix for an invalid address.
+// HostPrefix returns the prefix that contains all addresses of one host. The prefix is a single IPv4 address, or the
+// /64 network of an IPv6 address. For an invalid address, it is the zero Prefix.
 func HostPrefix(ip netip.Addr) netip.Prefix {
 	const ofOneHost = 64
 	ip = ip.Unmap().WithZone("")

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// peers is a listener that accepts fake connections from given addresses.
+// peers is a listener that accepts fake connections from a list of addresses.
 type peers struct{ coming chan net.Conn }
 
 func (p peers) Accept() (net.Conn, error) {
@@ -28,7 +28,7 @@ func (p peers) Accept() (net.Conn, error) {
 func (peers) Close() error   { return nil }
 func (peers) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a fake connection with a remote address.
+// from is a fake connection from a remote address.
 type from struct {
 	net.Conn
 	addr   string
@@ -58,7 +58,7 @@ func newAcceptorWith(t *testing.T, limits Limits) acceptor {
 	return acceptor{t, NewListener(peers{coming}, limits), coming}
 }
 
-// connect accepts a connection from an address.
+// connect accepts a fake connection from an address.
 func (h acceptor) connect(addr string) (c *from, own net.Conn) {
 	h.t.Helper()
 	c = &from{addr: addr}
@@ -79,8 +79,8 @@ func open(list []*from) (n int) {
 	return n
 }
 
-// An address that opens many connections loses its own oldest connections. The connections of other addresses stay,
-// regardless of their age.
+// If an address opens too many connections, the listener must close the oldest connections of this address. It must
+// not close connections of other addresses, regardless of their age.
 func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	const most = 100
 	h := newAcceptor(t, most)
@@ -103,7 +103,7 @@ func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	}
 }
 
-// If each address has one connection, the oldest connection is closed.
+// If each address has one connection, the listener must close the oldest connection.
 func TestListenerClosesOldestConnection(t *testing.T) {
 	h := newAcceptor(t, 10)
 	var all []*from
@@ -116,7 +116,7 @@ func TestListenerClosesOldestConnection(t *testing.T) {
 	}
 }
 
-// Closed and exempt connections do not count. Exempt connections stay open.
+// Closed and exempt connections must not be counted. Exempt connections must stay open.
 func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
 	h := newAcceptor(t, 2)
 	_, first := h.connect("192.0.2.1:1")
@@ -145,8 +145,8 @@ func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// When all connections together hold too many bytes, the address that holds the most loses its largest
-// connection. Other addresses lose no connection.
+// When all connections together hold too many bytes, the listener must close the largest connection of the address
+// that holds the most bytes. It must not close connections of other addresses.
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
 	h := newAcceptorWith(t, Limits{Connections: 100, Bytes: 1000,
@@ -194,8 +194,8 @@ func TestHeldBytesAreLimited(t *testing.T) {
 	AddBytes(&from{}, 1) // not a limited connection
 }
 
-// A peer that sends too many bytes loses its connection, and other peers do not. Bytes count until the connection is
-// closed.
+// If a peer sends too many bytes, its connection must be closed, but not the connections of other peers. The bytes of
+// a connection are counted until the connection is closed.
 func TestReadsAreLimited(t *testing.T) {
 	var evicted []string
 	dialed := map[string]*from{}

@@ -8,33 +8,36 @@ import (
 	"time"
 )
 
-// Pod is a Pod of a module on a base.
+// Pod is a module Pod on a base.
 type Pod struct {
-	// Key identifies the Pod for the caller.
+	// Key identifies the Pod to the caller.
 	Key string
-	// IsReady is the readiness in the API server. Ready is the desired readiness.
+	// IsReady is the current readiness in the API server. Ready is the desired readiness.
 	IsReady, Ready bool
-	// Superseded is set if the Pod turns Not Ready only because a newer Pod serves in its place.
+	// Superseded is true if the Pod becomes Not Ready only because a newer Pod replaces it.
 	Superseded bool
-	// Version is the requested version. Active reports whether the base lists it as active.
+	// Version is the version that the Pod requests. Active reports whether the module list of the base shows the
+	// version as active.
 	Version string
 	Active  bool
-	// Outdated is set if the workload of the Pod now requests another module.
+	// Outdated is true if the workload of the Pod now requests another module version.
 	Outdated bool
-	// ReadySince is when this controller wrote that the Pod is Ready; zero if it did not write it.
+	// ReadySince is the time when this controller wrote that the Pod is Ready; zero if this controller did not write
+	// it.
 	ReadySince time.Time
 }
 
-// SupersedeDelay is how long a superseded Pod stays Ready after the new Pod has turned Ready. Usually the workload
-// deletes the superseded Pod within that time, which saves a status write. If another release begins at that moment,
-// the workload deletes the new Pod instead. If the superseded Pod were already Not Ready, kube-proxy would treat the
-// base as not ready, because both Pods have the same address. The delay is independent of the time scale, because it
-// depends on how fast the controller of the workload reacts.
+// SupersedeDelay is how long a superseded Pod stays Ready after the new Pod became Ready. The workload usually
+// deletes the superseded Pod within that time, which saves a status write. However, if another release begins at that
+// moment, the workload deletes the new Pod instead. If the superseded Pod were already Not Ready, kube-proxy would
+// treat the base as not ready, because both Pods have the same address. The delay is independent of the time scale,
+// because it depends on the reaction time of the workload controller.
 const SupersedeDelay = time.Second
 
-// Admit returns the Pods whose status may be written now, and the delay before the next call for the others; 0 means
-// after the next change. While a Pod of another version stays Ready, a Pod must not turn Ready if it is outdated, or if
-// the base does not list its version as active. A superseded Pod stays Ready for SupersedeDelay.
+// Admit returns the Pods whose status may be written now, and the delay before Admit must be called again for the
+// other Pods; 0 means after the next change. While a Pod of another version is Ready, a Pod must not become Ready if
+// it is outdated, or if its version is not active in the module list of the base. A superseded Pod stays Ready for
+// SupersedeDelay.
 func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {
@@ -59,25 +62,26 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	return admitted, again
 }
 
-// Write is a write to a Pod. It begins after the API server has acknowledged the previous write.
+// Write is a write to a Pod. It must begin after the API server has acknowledged the previous write.
 type Write struct {
 	Key string
-	// PreferDeletion is set if the write gives the Pod a low deletion cost, instead of writing its status.
+	// PreferDeletion is true if the write sets a low deletion cost on the Pod instead of writing its status.
 	PreferDeletion bool
 }
 
-// Order returns the writes for the Pods of a module on a base. pods must be sorted, the oldest first.
+// Order returns the writes for the Pods of a module on a base, in the order in which they must be made. pods must be
+// sorted, the oldest first.
 //
-// Pods turn Not Ready first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this base
-// instead of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The Pods
-// whose readiness does not change come last.
+// Pods turn Not Ready first. A Deployment deletes Not Ready Pods before others, so it deletes the old Pod of this
+// base instead of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The
+// Pods whose readiness does not change come last.
 //
-// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready and
-// others turn Ready. If it returns false, this order would leave the Service without an endpoint between the writes.
-// Then the old Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready. All of
-// them have the address of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload usually
-// deletes them now. If another release begins, the workload deletes the new Pod, and the old Pod remains the endpoint
-// of the Service. The caller calls Order again after SupersedeDelay if the old Pod still exists.
+// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready
+// and others turn Ready. If it returns false, this order would leave the Service without an endpoint between the
+// writes. Then the old Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready.
+// All of them have the address of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload
+// usually deletes them now. If another release begins, the workload deletes the new Pod, and the old Pod remains the
+// endpoint of the Service. The caller calls Order again after SupersedeDelay if the old Pod still exists.
 func Order(pods []Pod, served func() bool) []Write {
 	var down, up, same []Write
 	stays := false

@@ -24,14 +24,14 @@ const (
 	switchTimeout = time.Minute
 )
 
-// ark implements the command ark, which kubectl exec runs. It queries the base of a Pod.
+// ark implements the ark command, which users run with kubectl exec. The command queries the base of a Pod.
 type ark struct {
 	server *Server
 	target target
 	out    io.Writer
 }
 
-// usageError reports an invalid command line.
+// usageError is an error in the command line.
 type usageError struct {
 	text   string
 	status int
@@ -54,7 +54,7 @@ Example: kubectl exec POD -- ark queryAllBiz
 kubectl exec -it POD -- ark starts a prompt; enter exit or press Ctrl-D to leave it.
 `
 
-// run runs one command. The user sees the text of the error.
+// run runs one ark command. The user sees the text of the returned error.
 func (a *ark) run(ctx context.Context, words []string) error {
 	command, args := words[0], words[1:]
 	switch command {
@@ -76,7 +76,7 @@ func (a *ark) run(ctx context.Context, words []string) error {
 		command), status: exitNotFound}
 }
 
-// query runs a command whose only argument is -o.
+// query runs a read-only ark command. The command accepts only the flag -o and no arguments.
 func (a *ark) query(ctx context.Context, command string, args []string,
 	ask func(context.Context) (table func(io.Writer), document any, err error)) error {
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
@@ -107,7 +107,7 @@ func (a *ark) query(ctx context.Context, command string, args []string,
 	return w.Flush()
 }
 
-// bizView is a module in JSON, with the field names of the protocol.
+// bizView is the JSON output for a module, with the field names of the protocol.
 type bizView struct {
 	Name    string       `json:"bizName"`
 	Version string       `json:"bizVersion"`
@@ -145,7 +145,7 @@ func (a *ark) modules(ctx context.Context) (func(io.Writer), any, error) {
 	}, list, nil
 }
 
-// healthView is the health of a base in JSON. -1 means no limit or no value.
+// healthView is the JSON output for the health of a base. -1 means no limit or no value.
 type healthView struct {
 	Base               string  `json:"baseIdentity"`
 	Activated          bool    `json:"activated"`
@@ -177,7 +177,7 @@ func mebibytes(n int64) string {
 	return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
 }
 
-// switchBiz activates a version of a module of the Pod. It rejects modules of other Pods on the base.
+// switchBiz activates a version of a module of the Pod. It rejects modules that belong to other Pods on the base.
 func (a *ark) switchBiz(ctx context.Context, m arklet.Module) error {
 	containers, _ := workload.Modules(a.target.pod.Spec)
 	if !slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == m.Name }) {

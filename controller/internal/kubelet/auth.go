@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long the result of a review is cached, as in a kubelet.
+	// allowedFor and deniedFor are how long the result of an access review is cached. A kubelet uses the same
+	// durations.
 	allowedFor = 5 * time.Minute
 	deniedFor  = 30 * time.Second
-	// maxReviews is the maximum number of cached results.
+	// maxReviews is the maximum number of cached review results.
 	maxReviews    = 1000
 	reviewTimeout = 10 * time.Second
 )
 
-// connKey is the context key of the connection of a request.
+// connKey is the context key for the connection of a request.
 type connKey struct{}
 
 // admit returns a handler that passes a request to next if the user of the client certificate has permission to use the
@@ -62,7 +63,8 @@ func (s *Server) admit(next http.Handler) http.Handler {
 	})
 }
 
-// verb returns the verb of a request on nodes/proxy. It is create for exec, even if a WebSocket starts with GET.
+// verb returns the RBAC verb of a request on nodes/proxy. For exec, the verb is create, even if the request is a
+// WebSocket request that starts with GET.
 func verb(r *http.Request) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if r.Method == http.MethodGet && (first == "containerLogs" || first == "pods") {
@@ -71,7 +73,7 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews creates SubjectAccessReviews and caches their results. A nil client allows all users.
+// reviews creates SubjectAccessReviews and caches their results. If the client is nil, all users are allowed.
 type reviews struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache

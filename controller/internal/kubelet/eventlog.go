@@ -12,33 +12,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Limits of an EventLog.
+// Limits of the size of an EventLog.
 const (
-	// maxEntries is the maximum number of entries of a module.
+	// maxEntries is the maximum number of entries for a module.
 	maxEntries = 200
-	// maxDetail is the maximum size of a detail in bytes. It is enough for the beginning of a stack trace.
+	// maxDetail is the maximum size of the detail of an entry in bytes. It is enough for the beginning of a stack
+	// trace.
 	maxDetail = 4 << 10
-	// maxSize is the maximum size in bytes. It is enough for 2,000 modules with 200 typical entries each.
+	// maxSize is the maximum size of the log in bytes. It is enough for 2,000 modules with 200 typical entries each.
 	maxSize = 32 << 20
-	// The estimated sizes in bytes of an entry and of a module, without texts, and of a version.
+	// entryCost, historyCost and versionCost are the estimated sizes in bytes of an entry without its texts, of a
+	// module without its texts, and of a version.
 	entryCost   = 96
 	historyCost = 512
 	versionCost = 256
 )
 
-// EventLog contains the last events of modules on bases. Above 32 MiB, it removes the modules whose last event is the
-// oldest. The methods may be called concurrently.
+// EventLog contains the latest events of modules on bases. When the log exceeds 32 MiB, it removes the modules whose
+// last event is the oldest. The methods are safe for concurrent use.
 type EventLog struct {
-	limit int // maxSize, except in tests
+	limit int // maxSize, unless a test sets a smaller limit
 
 	mu        sync.Mutex
 	histories map[moduleKey]*history
-	byUse     *list.List // of *history, most recently used first
+	byUse     *list.List // *history elements, the most recently used first
 	size      int
 	last      uint64
 }
 
-// moduleKey identifies a module on a base, in any version.
+// moduleKey identifies a module on a base, regardless of its version.
 type moduleKey struct{ identity, biz string }
 
 type history struct {
@@ -46,12 +48,12 @@ type history struct {
 	use     *list.Element
 	entries []numbered
 	size    int
-	known   map[string]version // versions in the last list of the base
+	known   map[string]version // versions in the last module list of the base
 }
 
 type numbered struct {
 	LogEntry
-	number uint64 // increases over all modules
+	number uint64 // increases across all modules
 	added  time.Time
 }
 
@@ -60,8 +62,8 @@ func NewEventLog() *EventLog {
 	return &EventLog{limit: maxSize, histories: map[moduleKey]*history{}, byUse: list.New()}
 }
 
-// Add adds an entry for a module on a base. It removes credentials from URLs in the detail, and truncates the detail to
-// 4 KiB. It does not block.
+// Add adds an entry to the log of a module on a base. It removes credentials from URLs in the detail, and truncates
+// the detail to 4 KiB. It does not block.
 func (l *EventLog) Add(identity, biz string, e LogEntry) {
 	e.Detail = clip(e.Detail)
 	l.mu.Lock()
@@ -69,7 +71,7 @@ func (l *EventLog) Add(identity, biz string, e LogEntry) {
 	l.add(l.history(moduleKey{identity, biz}), e)
 }
 
-// history returns the history of a module, which it adds if necessary. The caller holds the lock, as for add and grow.
+// history returns the history of a module, and creates the history if necessary. The caller holds the lock.
 func (l *EventLog) history(key moduleKey) *history {
 	h, there := l.histories[key]
 	if !there {
@@ -93,7 +95,8 @@ func (l *EventLog) add(h *history, e LogEntry) {
 	l.grow(h, grown)
 }
 
-// grow changes the recorded size of a module, and removes other modules until the log does not exceed its maximum size.
+// grow changes the recorded size of the log of a module. It then removes other modules until the EventLog does not
+// exceed its maximum size. The caller holds the lock.
 func (l *EventLog) grow(h *history, by int) {
 	h.size += by
 	l.size += by
@@ -104,11 +107,11 @@ func (l *EventLog) grow(h *history, by int) {
 	}
 }
 
-// share selects the entries of a module that belong to one Pod.
+// share selects the log entries of a module that belong to one Pod.
 type share struct {
-	// from is the time at which the controller first saw the Pod on the base. The zero time includes all entries.
+	// from is the time when the controller first saw the Pod on the base. The zero time selects all entries.
 	from time.Time
-	// versions are the versions that the Pod has requested; nil includes all versions.
+	// versions are the versions that the Pod has requested; nil selects all versions.
 	versions []string
 }
 
@@ -116,8 +119,8 @@ func (s share) has(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns entries for the current state of a module, for a Pod without entries. The result is empty if the base
-// does not list the module.
+// present returns entries that describe the current state of a module, for a Pod without earlier entries. The result
+// is empty if the module list of the base does not contain the module.
 func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,8 +138,8 @@ func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and have a higher number, in the order in which they were
-// added. It also returns the number of the last entry of the module.
+// since returns the entries of a module that belong to a Pod and have a higher number than the given one, in the
+// order in which they were added. It also returns the number of the last entry of the module.
 func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,14 +159,16 @@ func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogE
 	return entries, number
 }
 
-// sortByTime sorts entries by time, because states are added later than they occur on the base.
+// sortByTime sorts entries by time. Entries for states can be out of order, because states are added later than they
+// occur on the base.
 func sortByTime(entries []LogEntry) {
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 }
 
 func cost(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
 
-// clip removes credentials from a text and truncates it. The result does not keep the long text in memory.
+// clip removes credentials from a text and truncates the text. The result is a copy, so that the long text is not
+// kept in memory.
 func clip(s string) string {
 	s = redact.Text(s)
 	if len(s) <= maxDetail {

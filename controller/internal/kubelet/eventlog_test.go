@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 
-// text is the log of a module as kubectl logs prints it.
+// text returns the log of a module in the format of kubectl logs.
 func (l *EventLog) text(identity, biz string) string {
 	entries, _ := l.since(moduleKey{identity, biz}, 0, share{})
 	sortByTime(entries)
@@ -69,7 +69,7 @@ func TestAddModuleStates(t *testing.T) {
 		return b
 	}
 	for name, c := range map[string]struct {
-		lists [][]arklet.Biz // one list per minute
+		lists [][]arklet.Biz // module lists, one per minute
 		want  []string
 	}{
 		"full histories, as over HTTP": {

@@ -14,22 +14,22 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Exit statuses, as in shells.
+// Exit statuses of commands, with the same values as in shells.
 const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitNotFound = 127
 )
 
-// exit returns an error with an exit status for kubectl exec.
+// exit returns an error that makes kubectl exec return an exit status.
 func exit(status int) error {
 	return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", status), Code: status}
 }
 
-// prompt is shown before each line on a terminal.
+// prompt is the text before each line on a terminal.
 const prompt = "ark> "
 
-// startSession registers an exec session. It returns false if the server is stopping.
+// startSession registers an exec session. It returns false if the server is being stopped.
 func (s *Server) startSession() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Server) startSession() bool {
 	return !s.stopped
 }
 
-// stopSessions prevents new exec sessions, and waits for the current ones.
+// stopSessions rejects new exec sessions, and waits until the current sessions have ended.
 func (s *Server) stopSessions() {
 	s.mu.Lock()
 	s.stopped = true
@@ -47,9 +47,9 @@ func (s *Server) stopSessions() {
 	s.shells.Wait()
 }
 
-// exec implements api.ContainerExecHandlerFunc. It runs one command, or a prompt if there is stdin and no command, and
-// blocks until it ends. The error is a utilexec.ExitError that is not wrapped, because virtual-kubelet asserts its
-// type.
+// exec implements api.ContainerExecHandlerFunc. It runs one command. If there is stdin and no command, it runs a
+// prompt instead. exec blocks until the command or the prompt ends. The error is a utilexec.ExitError that is not
+// wrapped, because virtual-kubelet asserts this type.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
 	streams := newStreams(attach)
 	t, err := s.find(namespace, pod, container)
@@ -132,14 +132,15 @@ func (s *Server) runPrompt(ctx context.Context, a *ark, streams streams, attach 
 	}
 }
 
-// streams are the streams of a command.
+// streams are the input and output streams of a command.
 type streams struct {
 	out, err io.Writer
 	readLine func() (string, error)
 	resize   func(api.TermSize)
 }
 
-// newStreams returns the streams of an exec session. With a terminal, they include a line editor.
+// newStreams returns the streams of an exec session. If the session has a terminal, the streams include a line
+// editor.
 func newStreams(attach api.AttachIO) streams {
 	var in io.Reader = bytes.NewReader(nil)
 	if attach.Stdin() != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// stream runs a command as kubectl exec does and returns its exit status.
+// stream runs a command in the same way as kubectl exec, and returns its exit status.
 func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []string,
 	o remotecommand.StreamOptions) (status int, err error) {
 	t.Helper()
@@ -71,10 +71,10 @@ func TestExec(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name           string
-		pod            string // pod-0 if empty
+		pod            string // default pod-0
 		command        []string
 		bases          fakeBases
-		stdout, stderr string // stderr has one line with these names, which | separates
+		stdout, stderr string // stderr must be one line that contains these texts, separated by |
 		status         int
 	}{
 		{name: "help", command: []string{"help"}, stdout: help},
@@ -224,7 +224,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// terminal simulates the terminal of a user at a prompt.
+// terminal simulates the terminal of a user who types at a prompt.
 type terminal struct {
 	t      *testing.T
 	keys   *io.PipeWriter
@@ -233,7 +233,7 @@ type terminal struct {
 	done   chan int
 }
 
-// noSize is the size of a terminal without a size.
+// noSize is a terminal size queue whose only size is zero.
 type noSize struct{ told bool }
 
 // Next implements remotecommand.TerminalSizeQueue.
@@ -245,7 +245,7 @@ func (n *noSize) Next() *remotecommand.TerminalSize {
 	return &remotecommand.TerminalSize{}
 }
 
-// openPrompt starts a prompt.
+// openPrompt starts a prompt on a simulated terminal.
 func (w *world) openPrompt(t *testing.T) *terminal {
 	t.Helper()
 	stdin, keys := io.Pipe()
@@ -275,7 +275,7 @@ func (w *world) openPrompt(t *testing.T) *terminal {
 	return term
 }
 
-// waitFor waits until a text is on the screen.
+// waitFor waits until the screen shows a text.
 func (s *terminal) waitFor(want string) {
 	s.t.Helper()
 	limit := time.After(30 * time.Second)

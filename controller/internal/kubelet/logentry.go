@@ -12,19 +12,19 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// LogEntry is a line in the log of a module: an event of a command, or a state of the module.
+// LogEntry is an entry in the log of a module. It is either an event of a command, or a state of the module.
 type LogEntry struct {
-	// At is the time of the event: for a command, on the clock of the controller, and for a state, on the clock of the
-	// base. A state is not earlier than the command that caused it; see clockSkew.
+	// At is the time of the entry. For a command, it is on the clock of the controller. For a state, it is on the
+	// clock of the base, but not earlier than the command that caused the state; see clockSkew.
 	At      time.Time
 	Version string
-	// Event is, for example, "installBiz sent".
+	// Event is the event or the state, for example "installBiz sent".
 	Event string
-	// Detail may be empty, or have several lines.
+	// Detail contains details, such as an error message. It may be empty, or have several lines.
 	Detail string
 }
 
-// line returns the entry as kubectl logs prints it, with a line feed at the end.
+// line returns the entry in the format of kubectl logs, with a line feed at the end.
 func (e LogEntry) line(biz string, timestamps bool) string {
 	text := fmt.Sprintf("%s %s:%s %s", e.At.UTC().Format(api.LogTime), biz, e.Version, e.Event)
 	if timestamps {
@@ -38,13 +38,13 @@ func (e LogEntry) line(biz string, timestamps bool) string {
 
 func event(c arklet.Command, what string) string { return string(c) + " " + what }
 
-// CommandSent returns the entry for a command that is sent to a base.
+// CommandSent returns the log entry for a command that is sent to a base.
 func CommandSent(at time.Time, r arklet.Request) LogEntry {
 	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
 		Detail: redact.URL(r.Module.URL)}
 }
 
-// CommandAnswered returns the entry for the answer to a command.
+// CommandAnswered returns the log entry for the answer to a command.
 func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
 	e := LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
 	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
@@ -55,15 +55,15 @@ func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
 	return e
 }
 
-// CommandUnanswered returns the entry for a command without an answer.
+// CommandUnanswered returns the log entry for a command that got no answer.
 func CommandUnanswered(at time.Time, r arklet.Request, err error) LogEntry {
 	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
 }
 
-// version is a version of a module in the list of a base.
+// version is a version of a module in the module list of a base.
 type version struct {
 	state  arklet.State
-	latest arklet.Record // without its message, to save memory
+	latest arklet.Record // last record, without its message to save memory
 }
 
 func withoutMessage(r arklet.Record) arklet.Record {
@@ -71,8 +71,8 @@ func withoutMessage(r arklet.Record) arklet.Record {
 	return r
 }
 
-// AddModuleStates adds entries for the changes of a module list: new state records, and versions that were removed.
-// names are the modules that have changed, and at is the time of the list. It does not block.
+// AddModuleStates adds entries for the changes in a module list: new state records, and versions that are no longer
+// listed. names are the names of the modules that have changed, and at is the time of the list. It does not block.
 func (l *EventLog) AddModuleStates(identity string, names []string, list []arklet.Biz, at time.Time) {
 	byName := make(map[string][]arklet.Biz, len(names))
 	for _, b := range list {
@@ -103,7 +103,8 @@ func (l *EventLog) addModule(h *history, list []arklet.Biz, at time.Time) {
 	l.grow(h, (len(h.known)-len(before))*versionCost)
 }
 
-// addStates adds entries for the records of a version that follow the last known one.
+// addStates adds entries for the new state records of a version. These are the records that follow the last known
+// record.
 func (l *EventLog) addStates(h *history, old version, b arklet.Biz, at time.Time) {
 	records := b.Records
 	if len(records) == 0 && b.Latest != (arklet.Record{}) {
@@ -131,11 +132,11 @@ func (l *EventLog) addStates(h *history, old version, b arklet.Biz, at time.Time
 	}
 }
 
-// clockSkew is the maximum clock difference that is corrected. If a state is dated less than clockSkew before the last
-// command, it gets the time of the command.
+// clockSkew is the maximum clock difference between base and controller that is corrected. A state that appears to be
+// earlier than the last command, by less than clockSkew, gets the time of the command.
 const clockSkew = time.Second
 
-// lastSent returns when the last command for a version was sent, or the zero time.
+// lastSent returns the time when the last command for a version was sent, or the zero time.
 func (h *history) lastSent(version string) time.Time {
 	for _, n := range slices.Backward(h.entries) {
 		if n.Version == version && strings.HasSuffix(n.Event, " "+api.LogSent) {

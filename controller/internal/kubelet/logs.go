@@ -15,18 +15,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// logRequest contains the data of a request for logs that api.ContainerLogOpts lacks.
+// logRequest contains the data of a log request that api.ContainerLogOpts does not contain.
 type logRequest struct {
-	// noLines reports whether the request has tailLines=0, as with kubectl logs -f --tail 0. In ContainerLogOpts, 0
-	// means no limit.
+	// noLines is true if the request has tailLines=0, as with kubectl logs -f --tail 0. In ContainerLogOpts, 0 means
+	// no limit.
 	noLines bool
-	// sendHeaders sends the headers of the response before the first entry.
+	// sendHeaders sends the response headers before the first entry.
 	sendHeaders func()
 }
 
 type logRequestKey struct{}
 
-// withLogRequest adds a logRequest to the context.
+// withLogRequest adds a logRequest to the request context.
 func withLogRequest(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := logRequest{
@@ -37,16 +37,16 @@ func withLogRequest(next http.Handler) http.Handler {
 	})
 }
 
-// target is a container of a Pod.
+// target is the container of a Pod for which logs or exec were requested.
 type target struct {
 	pod      *corev1.Pod
 	identity string
-	biz      string // name of the container
+	biz      string // module name, which is the container name
 	share    share
 }
 
 // find returns the target for a container of a Pod. The error is NotFound or InvalidInput of package errdefs. kubectl
-// shows the text of the latter.
+// shows the text of an InvalidInput error.
 func (s *Server) find(namespace, pod, container string) (target, error) {
 	p, identity, err := s.opts.Pods.Pod(namespace, pod)
 	if err != nil {
@@ -116,10 +116,10 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	return from, nil
 }
 
-// followInterval is the time between two reads of the EventLog for followed logs.
+// followInterval is the time between two reads of the EventLog while logs are followed.
 const followInterval = 200 * time.Millisecond
 
-// follow writes the text and then new entries, until ctx is done, the reader is closed, or the Pod was deleted.
+// follow writes text and then new entries, until ctx is done, the reader is closed, or the Pod is deleted.
 func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()

@@ -64,8 +64,8 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// follow requests the logs of biz1 like the API server. next reads a line, and fails the test if it is
-// different.
+// follow requests the logs of biz1 in the same way as the API server. next reads a line, and fails the test if the
+// line differs from the expected one.
 func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")),
@@ -89,7 +89,7 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 	}
 }
 
-// Logs are followed over TLS until the server stops.
+// A client follows the logs of a module over TLS. It must receive new entries until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
@@ -151,8 +151,8 @@ func TestFollowEndsWithPod(t *testing.T) {
 	}
 }
 
-// A Pod's log contains the history of its own modules since the Pod was assigned to the base, and no entries of
-// earlier Pods.
+// The log of a Pod must contain the history of its own modules since the Pod was assigned to the base. It must not
+// contain entries of earlier Pods.
 func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := &fakePods{pods: map[string]*corev1.Pod{}}, NewEventLog()
@@ -203,7 +203,8 @@ func TestLogsOfOnePod(t *testing.T) {
 	})
 }
 
-// A state is not shown before the command that caused it, although bases report times in milliseconds.
+// The log must not show a state before the command that caused the state, although bases report times only in
+// milliseconds.
 func TestStatesFollowCommands(t *testing.T) {
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/biz1.jar"}
 	sent := noon.Add(225 * time.Millisecond).Add(900 * time.Microsecond)

@@ -28,11 +28,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/connlimit"
 )
 
-// pods provides the module Pods that the controller serves.
+// pods provides the module Pods that this controller serves.
 type pods interface {
-	// Pod returns a module Pod and the identity of its base.
+	// Pod returns a module Pod, and the identity of the base on which the Pod runs.
 	Pod(namespace, name string) (pod *corev1.Pod, identity string, err error)
-	// RequestedVersions returns the time at which the controller first saw a Pod on its base, and the versions of a
+	// RequestedVersions returns the time when the controller first saw a Pod on its base, and the versions of a
 	// module that the Pod has requested.
 	RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string)
 }
@@ -42,23 +42,23 @@ type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
-	// DisplayName returns the name of a base for messages.
+	// DisplayName returns the name of a base in messages.
 	DisplayName(identity string) string
 }
 
 // Options configure a Server.
 type Options struct {
-	// Addr is the address to listen on, host:port. Required.
+	// Addr is the address to listen on, as host:port. Required.
 	Addr string
-	// CertFile and KeyFile contain the serving certificate in PEM format. They are read again when they change. If they
-	// are empty, the server generates a self-signed certificate that is valid for a year. API servers that verify the
-	// certificates of kubelets reject it.
+	// CertFile and KeyFile are PEM files with the serving certificate and its key. They are read again when they
+	// change. If they are empty, the server generates a self-signed certificate that is valid for one year. API
+	// servers that verify kubelet certificates reject this certificate.
 	CertFile, KeyFile string
-	// ClientCAFile contains the CA certificates in PEM format for the client certificates of callers, such as the
+	// ClientCAFile is a PEM file with the CA certificates that verify the client certificates of callers, such as the
 	// --kubelet-client-certificate of the API server. It is read again when it changes. Required.
 	ClientCAFile string
-	// Reviews checks whether the user of a client certificate has permission for the verb get or create on nodes/proxy.
-	// If nil, every client with a valid certificate is admitted.
+	// Reviews checks whether the user of a client certificate has permission for the verb get or create on
+	// nodes/proxy. If it is nil, the server admits every client with a valid certificate.
 	Reviews  authorizationv1.SubjectAccessReviewInterface
 	Pods     pods      // required
 	Bases    bases     // required
@@ -66,7 +66,7 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Server is the kubelet API of all bases of this controller.
+// Server serves the kubelet API for all bases of this controller.
 type Server struct {
 	opts     Options
 	listener net.Listener
@@ -74,10 +74,10 @@ type Server struct {
 
 	mu      sync.Mutex
 	stopped bool
-	shells  sync.WaitGroup // exec sessions, whose connections the HTTP server does not track
+	shells  sync.WaitGroup // running exec sessions, whose connections the HTTP server does not track
 }
 
-// New reads the certificates and opens the listener. Connections wait until Start.
+// New reads the certificates and opens the listener. Connections are accepted after Start is called.
 func New(opts Options) (*Server, error) {
 	s := &Server{opts: opts, reviews: newReviews(opts.Reviews)}
 	template := &tls.Config{
@@ -121,15 +121,15 @@ func New(opts Options) (*Server, error) {
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 const (
-	// connections is the maximum number of concurrent connections of clients that are not admitted yet.
+	// connections is the maximum number of concurrent connections of clients that have not been admitted yet.
 	connections   = 512
 	headerTimeout = 10 * time.Second
-	// streamIdle is how long an exec session may be idle, as in a kubelet.
+	// streamIdle is the maximum idle time of an exec session, the same as in a kubelet.
 	streamIdle  = 4 * time.Hour
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves until ctx is done. Then it ends followed logs and exec sessions.
+// Start serves requests until ctx is done. Then it closes followed logs and exec sessions.
 func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.handler(ctx),
@@ -150,13 +150,13 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Messages for the parts of the kubelet API that are not served.
+// Error messages for the parts of the kubelet API that are not supported.
 const (
 	noAttach = "kubectl attach is not supported for modules; use kubectl logs -f to follow the states of " +
 		"the module, or " +
 		"kubectl exec -it POD -- ark to query the base"
-	// Bases report their own address. With port forwarding, a malicious base could send users to any host on the
-	// network of the controller.
+	// Bases report their own address. With port forwarding, a malicious base could therefore direct users to any host
+	// on the network of the controller.
 	noPortForward = "port forwarding to bases is not supported, because bases report their own address; " +
 		"send requests " +
 		"from within the cluster, or through the gateway of a sandbox (koupsandbox status shows its address)"
@@ -164,7 +164,7 @@ const (
 		"states of the module, or kubectl exec POD -- ark health to query the base"
 )
 
-// handler returns the handler of the endpoints that the API server uses for Pods.
+// handler returns a handler for the kubelet API endpoints that the API server calls for Pods.
 func (s *Server) handler(ctx context.Context) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/attach/", refuse(noAttach))
@@ -185,8 +185,8 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 	return s.admit(mux)
 }
 
-// refuse returns a handler that responds with a Status object, like the API server, because kubectl would parse plain
-// text as YAML.
+// refuse returns a handler that responds with a Status object, like the API server. Without a Status object, kubectl
+// would parse the plain text as YAML.
 func refuse(sentence string) http.HandlerFunc {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},

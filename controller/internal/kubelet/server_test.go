@@ -20,7 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// get requests a path with the certificates of a client.
+// get requests a path with the certificate of a client.
 func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (status int, text string, err error) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, c), DisableKeepAlives: true}
@@ -46,7 +46,7 @@ func TestClientCertificates(t *testing.T) {
 		time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
 		client rest.TLSClientConfig
-		status int // 0 means that the handshake fails
+		status int // 0 means that the TLS handshake fails
 	}{
 		"a certificate of the authority": {w.authority.client("kube-apiserver"), 200},
 		"no certificate":                 {rest.TLSClientConfig{Insecure: true}, 401},

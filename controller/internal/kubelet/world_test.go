@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 )
 
-// authority is a CA.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -75,7 +75,7 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 	return name
 }
 
-// issue returns the files of a certificate that is valid until a time.
+// issue returns the certificate and key files for a certificate that is valid until a given time.
 func (a *authority) issue(user string, use x509.ExtKeyUsage, notAfter time.Time) (certFile, keyFile string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -102,7 +102,7 @@ func (a *authority) client(user string) rest.TLSClientConfig {
 	return rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}
 }
 
-// fakePods contains the Pods of a test, which are all on base "a".
+// fakePods contains the Pods of a test. All of them are on base "a".
 type fakePods struct {
 	mu   sync.Mutex
 	pods map[string]*corev1.Pod
@@ -127,7 +127,7 @@ func (f *fakePods) remove(name string) {
 	delete(f.pods, "default/"+name)
 }
 
-// mentions reports whether a text contains all names, which are separated by |.
+// mentions reports whether a text contains all of the given names, which are separated by |.
 func mentions(text, names string) bool {
 	missing := func(name string) bool { return !strings.Contains(text, name) }
 	return !slices.ContainsFunc(strings.Split(names, "|"), missing)
@@ -143,12 +143,12 @@ func (f *fakePods) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return nil, "", fmt.Errorf("pod %s/%s does not exist", namespace, name)
 }
 
-// RequestedVersions implements pods: all entries belong to every Pod, unless a test sets another function.
+// RequestedVersions implements pods. All log entries belong to every Pod, unless a test sets another function.
 func (f *fakePods) RequestedVersions(*corev1.Pod, string) (time.Time, []string) {
 	return f.from, f.versions
 }
 
-// fakeBases returns the answers of a test.
+// fakeBases returns the answers that a test has set.
 type fakeBases struct {
 	modules []arklet.Biz
 	health  arklet.Health
@@ -165,7 +165,7 @@ func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ f
 	return f.do(identity, r)
 }
 
-// world is a server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
+// world is a kubelet API server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
 type world struct {
 	authority *authority
 	opts      Options
@@ -173,7 +173,7 @@ type world struct {
 	bases     *fakeBases
 	server    *Server
 	url       string
-	stop      func() // stops the server and waits for it
+	stop      func() // stops the server and waits until it has stopped
 }
 
 func newWorld(t *testing.T, change func(*Options)) *world {
@@ -205,7 +205,7 @@ func newWorld(t *testing.T, change func(*Options)) *world {
 	return w
 }
 
-// tlsConfig returns the TLS configuration of a client with certificates, or without.
+// tlsConfig returns the TLS configuration of a client, with or without a client certificate.
 func tlsConfig(t *testing.T, c rest.TLSClientConfig) *tls.Config {
 	t.Helper()
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: c})

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the metrics of one controller. Their methods may be called concurrently.
+// Metrics are the Prometheus metrics of one controller. The methods are safe for concurrent use.
 type Metrics struct {
 	registry     *prometheus.Registry
 	requests     *prometheus.CounterVec
@@ -22,7 +22,7 @@ type Metrics struct {
 	unobservable *prometheus.CounterVec
 }
 
-// New returns Metrics with a new registry.
+// New returns Metrics with a new Prometheus registry.
 func New() *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -54,7 +54,7 @@ func New() *Metrics {
 	}
 }
 
-// Gauge adds a metric whose value is computed when it is scraped.
+// Gauge adds a metric whose value is computed at each scrape.
 func (m *Metrics) Gauge(name, help string, labels prometheus.Labels, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 		value))
@@ -65,8 +65,8 @@ func (m *Metrics) Counter(name, help string) prometheus.Counter {
 	return promauto.With(m.registry).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// AddRejected counts a rejected message. All unknown kinds have the label "other", because any client can choose a
-// kind.
+// AddRejected counts a rejected message. All unknown message kinds share the label "other", because any client can
+// send any kind.
 func (m *Metrics) AddRejected(tunnel, kind, reason string) {
 	if !kinds[kind] {
 		kind = "other"
@@ -81,7 +81,7 @@ var kinds = map[string]bool{
 	"connection":  true, // closed because a limit was exceeded
 }
 
-// ObserveOperation records how long a base took to answer.
+// ObserveOperation records how long a base took to answer an operation.
 func (m *Metrics) ObserveOperation(command, code string, took time.Duration) {
 	m.operations.WithLabelValues(command, code).Observe(took.Seconds())
 }
@@ -94,12 +94,12 @@ func (m *Metrics) AddUnobservable(tunnel, reason string) {
 	m.unobservable.WithLabelValues(tunnel, reason).Inc()
 }
 
-// Handler returns the handler of /metrics.
+// Handler returns the handler of the path /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// CountRequests returns a transport for a Kubernetes client that counts requests.
+// CountRequests wraps the transport of a Kubernetes client and counts its requests.
 func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		m.requests.WithLabelValues(r.Method, Resource(r.URL.Path)).Inc()
@@ -107,8 +107,8 @@ func (m *Metrics) CountRequests(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// Resource returns the resource and the subresource of a path in the Kubernetes API. For example, it returns
-// pods/status for /api/v1/namespaces/<ns>/pods/<name>/status.
+// Resource returns the resource and the subresource of a Kubernetes API path. For example, it returns pods/status for
+// /api/v1/namespaces/<ns>/pods/<name>/status.
 func Resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

@@ -19,7 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// desiredModule returns the Module object for a container of a Pod. node is the Node of the Pod; nil if it is unknown.
+// desiredModule returns the Module object for a container of a Pod. node is the Node of the Pod, or nil if the Node
+// is unknown.
 func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Node) *Module {
 	if resolved, err := workload.Resolve(pod, container, refuseConfigMap); err == nil {
 		container = resolved
@@ -55,13 +56,15 @@ func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Nod
 	return out
 }
 
-// errNotRead is the error of refuseConfigMap. A version in a ConfigMap is shown once it is installed.
+// errNotRead is the error that refuseConfigMap returns. A Module object shows a version from a ConfigMap only after
+// the version is installed.
 var errNotRead = errors.New("module objects are written without reading ConfigMaps")
 
 func refuseConfigMap(types.NamespacedName, string) (string, error) { return "", errNotRead }
 
 // nameOf returns the name of the Module object for a container: the Pod name, a dot and the container name. Container
-// names have no dots, so the names are unique in a namespace. In a long name, a hash replaces a part of the Pod name.
+// names contain no dots, so the names are unique in a namespace. If the name is too long, a hash replaces a part of
+// the Pod name.
 func nameOf(pod *corev1.Pod, container string) string {
 	name := pod.Name + "." + container
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
@@ -72,7 +75,7 @@ func nameOf(pod *corev1.Pod, container string) string {
 	return strings.TrimRight(pod.Name[:validation.DNS1123SubdomainMaxLength-len(end)], "-.") + end
 }
 
-// setState sets Status, Reason, Message and Code from the status of a Pod.
+// setState sets the fields Status, Reason, Message and Code from the status of a Pod.
 func setState(s *Status, pod *corev1.Pod, container string) {
 	i := slices.IndexFunc(pod.Status.ContainerStatuses,
 		func(c corev1.ContainerStatus) bool { return c.Name == container })
@@ -115,7 +118,8 @@ func setState(s *Status, pod *corev1.Pod, container string) {
 	}
 }
 
-// conditionReason returns why a condition of a Pod is not True; both are empty if it is True or not set.
+// conditionReason returns the reason and message of a Pod condition that is not True. Both are empty if the condition
+// is True or not set.
 func conditionReason(pod *corev1.Pod, condition corev1.PodConditionType) (reason, message string) {
 	c := podstatus.Condition(&pod.Status, condition)
 	if c == nil || c.Status == corev1.ConditionTrue {

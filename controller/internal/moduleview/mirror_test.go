@@ -17,7 +17,7 @@ func waiting(reason, message string) corev1.ContainerStatus {
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
 
-// modulePod returns a Pod of module biz1; without a status it is not scheduled.
+// modulePod returns a Pod of module biz1. Without a status, the Pod is not scheduled.
 func modulePod(statuses ...corev1.ContainerStatus) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u1"},
@@ -65,7 +65,7 @@ func TestDesiredModule(t *testing.T) {
 	}
 }
 
-// A version in a ConfigMap is shown once it is installed.
+// The Module object must show a version from a ConfigMap after the version is installed.
 func TestDesiredModuleHasInstalledVersion(t *testing.T) {
 	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {
 		pod := modulePod(corev1.ContainerStatus{Name: "biz1", ContainerID: id})

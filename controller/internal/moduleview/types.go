@@ -11,7 +11,7 @@ var Resource = schema.GroupVersionResource{Group: "koupleless.io", Version: "v1a
 // kind is the API kind of Module objects.
 var kind = Resource.GroupVersion().WithKind("Module")
 
-// Module is the API object that shows a module on a base.
+// Module is the API object that shows the state of a module on a base.
 type Module struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -19,12 +19,12 @@ type Module struct {
 	Status            Status `json:"status,omitzero"`
 }
 
-// Spec is the module that the container requests.
+// Spec is the module that the container of the Pod requests.
 type Spec struct {
 	Module ModuleSpec `json:"module"`
 }
 
-// ModuleSpec has the bizName, the bizVersion and the bizUrl of a module.
+// ModuleSpec contains the bizName, the bizVersion and the bizUrl of a module.
 type ModuleSpec struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
@@ -34,16 +34,17 @@ type ModuleSpec struct {
 // Status is the state of the module on the base.
 type Status struct {
 	Status State `json:"status,omitempty"`
-	// Reason and Message explain Status. They are from the state of the container, or from a condition of the Pod.
+	// Reason and Message explain Status. They are copied from the state of the container, or from a condition of the
+	// Pod.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Code is the error code, if there is one.
+	// Code is the error code; empty if there is no error.
 	Code     string `json:"code,omitempty"`
 	PodName  string `json:"podName,omitempty"`
 	NodeName string `json:"nodeName,omitempty"`
 	BaseIP   string `json:"baseIP,omitempty"`
 	BaseName string `json:"baseName,omitempty"`
-	// Records are the states that the base has reported, oldest first.
+	// Records are the states that the base has reported, the oldest first.
 	Records []Record `json:"records,omitempty"`
 }
 
@@ -52,14 +53,15 @@ type Record struct {
 	State   string `json:"state,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// ChangeTime has a precision of seconds.
+	// ChangeTime is the time of the state change, with a precision of seconds.
 	ChangeTime *metav1.Time `json:"changeTime,omitempty"`
 }
 
-// State summarizes the state of a module in one word.
+// State is the state of a module, summarized in one word.
 type State string
 
-// The states. Where possible, they have the names of the Module resource of the first module controller.
+// States of a module. Where possible, the names are the same as in the Module resource of the first module
+// controller.
 const (
 	// Pending is the state of a module whose Pod is not scheduled, or that the base has not reported yet.
 	Pending State = "Pending"
@@ -67,7 +69,7 @@ const (
 	Upgrading State = "Upgrading"
 	// Available is the state of a module that is active and ready.
 	Available State = "Available"
-	// Deactivated is the state of a module in whose place another version is active on the base.
+	// Deactivated is the state of a module that is not active because another version is active on the base.
 	Deactivated State = "Deactivated"
 	// Failed is the state of a module that could not be installed or is broken.
 	Failed State = "Failed"

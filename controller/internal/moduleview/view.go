@@ -26,27 +26,27 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// pods is the cache of the module Pods of the cluster. vpod.Informer implements it.
+// pods is the cache of all module Pods in the cluster. vpod.Informer implements it.
 type pods interface {
-	// Observe calls changed for every event of a module Pod.
+	// Observe registers changed, which is called for every event of a module Pod.
 	Observe(changed func(*corev1.Pod)) error
 	Get(name types.NamespacedName) (*corev1.Pod, bool)
 	PodsOnNode(nodeName string) []*corev1.Pod
 	HasSynced() bool
 }
 
-// Options configure a Syncer. All are required.
+// Options configure a Syncer. All fields are required.
 type Options struct {
 	Client dynamic.Interface
-	// Pods are the module Pods of the cluster. The caller starts their watch.
+	// Pods are the module Pods in the cluster. The caller starts the watch of the Pods.
 	Pods pods
-	// Nodes lists the Nodes of bases, which have the host names of the bases as a label.
+	// Nodes lists the Nodes of bases. A label of each Node contains the host name of the base.
 	Nodes corelisters.NodeLister
-	// Owns reports whether this controller writes the Module objects for the Pods of a Node. The empty name stands for
-	// unscheduled Pods; only one controller of an environment should own them. Call Resync when the result for a Node
-	// becomes true. Owns must not block.
+	// Owns reports whether this controller writes the Module objects for the Pods of a Node. The empty name stands
+	// for unscheduled Pods, which only one controller of an environment should own. Call Resync when the result for a
+	// Node changes to true. Owns must not block.
 	Owns func(nodeName string) bool
-	// Records returns the states that the base has reported for a module, the oldest first. It must not block.
+	// Records returns the states that the base has reported for a module, the oldest state first. It must not block.
 	Records func(nodeName, module, version string) []Record
 	Logger  *slog.Logger
 }
@@ -55,9 +55,9 @@ const (
 	// batchDelay is how long changes of a Pod are collected before they are written. A module that becomes Ready is
 	// written immediately, so that the Module objects are up to date when a rollout completes.
 	batchDelay = 500 * time.Millisecond
-	// retryDelay is the delay before a failed write is retried for the first time.
+	// retryDelay is the delay before the first retry of a failed write.
 	retryDelay = time.Second
-	// writesPerSecond is the maximum rate of writes.
+	// writesPerSecond is the maximum number of writes per second.
 	writesPerSecond = 100
 )
 
@@ -65,12 +65,12 @@ const (
 type Syncer struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
-	modules cache.SharedIndexInformer // of *Module
+	modules cache.SharedIndexInformer // informer of *Module objects
 	limit   *rate.Limiter
-	missing sync.Once // logs once that the cluster lacks the CustomResourceDefinition
+	missing sync.Once // logs only once that the CustomResourceDefinition is missing
 }
 
-// New returns a Syncer. It reads and writes nothing before Start.
+// New returns a Syncer. It does not read or write objects before Start is called.
 func New(o Options) *Syncer {
 	v := &Syncer{
 		o: o,
@@ -87,7 +87,7 @@ func New(o Options) *Syncer {
 }
 
 // Start writes Module objects until ctx is done, and returns nil. If the cluster lacks the CustomResourceDefinition,
-// Start logs a warning and waits for it. Call it once.
+// Start logs a warning and waits until it exists. Call Start once.
 func (v *Syncer) Start(ctx context.Context) error {
 	if err := v.watch(); err != nil {
 		return fmt.Errorf("watching Pods and Modules: %w", err)
@@ -100,7 +100,7 @@ func (v *Syncer) Start(ctx context.Context) error {
 	return nil
 }
 
-// Resync queues the Pods of a Node. It does not block.
+// Resync queues the Pods of a Node for reconciliation. It does not block.
 func (v *Syncer) Resync(nodeName string) {
 	for _, pod := range v.o.Pods.PodsOnNode(nodeName) {
 		v.enqueue(pod)
@@ -152,7 +152,7 @@ func (v *Syncer) enqueue(pod *corev1.Pod) {
 	v.queue.AddAfter(key, batchDelay)
 }
 
-// needsUpdate reports whether a container of a Pod is Ready while its Module object does not show this yet.
+// needsUpdate reports whether a container of a Pod is Ready but its Module object does not show this yet.
 func (v *Syncer) needsUpdate(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil &&
 		slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
@@ -162,7 +162,7 @@ func (v *Syncer) needsUpdate(pod *corev1.Pod) bool {
 		})
 }
 
-// toModule converts an object of the dynamic client to a Module, which needs less memory.
+// toModule converts an object from the dynamic client to a Module, which uses less memory.
 func toModule(object any) (any, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok {

@@ -66,7 +66,7 @@ func (f *fakePods) set(pod *corev1.Pod) {
 	f.changed(pod)
 }
 
-// fixture is a Syncer with a fake API server. It runs in a synctest bubble.
+// fixture is a Syncer with a fake API server, running in a synctest bubble.
 type fixture struct {
 	t      *testing.T
 	client *fake.FakeDynamicClient
@@ -106,7 +106,8 @@ func runTest(t *testing.T, change func(*Options, *fake.FakeDynamicClient), test 
 	})
 }
 
-// separateStatus makes the fake treat the status as the API server does: create removes it, and update keeps it.
+// separateStatus makes the fake API server treat the status as a real one does: create requests remove it, and update
+// requests do not change it.
 func separateStatus(client *fake.FakeDynamicClient) {
 	tracker := client.Tracker()
 	client.PrependReactor("create", "modules", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -133,7 +134,7 @@ func (w *fixture) advance() {
 	synctest.Wait()
 }
 
-// wantWrites compares the writes since the last call.
+// wantWrites compares the writes since the previous call with the expected ones.
 func (w *fixture) wantWrites(when string, want ...string) {
 	w.t.Helper()
 	var got []string
@@ -171,7 +172,7 @@ func (w *fixture) module(name string) *Module {
 var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
 	State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 
-// When a rollout is complete, the Module objects of its Pods are up to date.
+// When a rollout is complete, the Module objects of its Pods must be up to date.
 func TestReadyModuleIsWrittenImmediately(t *testing.T) {
 	runTest(t, nil, func(w *fixture) {
 		w.advance() // the caches are synced
@@ -335,7 +336,7 @@ func TestMissingDefinitionIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// The schema of the CustomResourceDefinition has the same fields as Module.
+// The schema in the CustomResourceDefinition must have the same fields as the type Module.
 func TestDefinitionMatchesModule(t *testing.T) {
 	objects, err := deploy.Objects()
 	if err != nil {

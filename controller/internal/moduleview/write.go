@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// reconcile writes the Module objects of a Pod.
+// reconcile writes the Module objects for the containers of a Pod.
 func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Owns(pod.Spec.NodeName) {
@@ -43,7 +43,7 @@ func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again
 	return 0, nil
 }
 
-// write creates a Module object, or updates the parts of it that have changed.
+// write creates a Module object, or updates the parts of the object that have changed.
 func (v *Syncer) write(ctx context.Context, want *Module) error {
 	object, ok, err := v.modules.GetStore().GetByKey(want.Namespace + "/" + want.Name)
 	if err != nil {
@@ -78,7 +78,7 @@ func (v *Syncer) write(ctx context.Context, want *Module) error {
 	return err
 }
 
-// toTheSecond returns a copy of records in which the times have the precision of the API server.
+// toTheSecond returns a copy of records whose times are truncated to the precision of the API server.
 func toTheSecond(records []Record) []Record {
 	out := slices.Clone(records)
 	for i := range out {
@@ -89,7 +89,7 @@ func toTheSecond(records []Record) []Record {
 	return out
 }
 
-// keepForeignMetadata copies the labels, annotations and finalizers of other clients from have to want.
+// keepForeignMetadata copies the labels, annotations and finalizers that other clients have set from have to want.
 func keepForeignMetadata(want, have *Module) {
 	others := maps.Clone(have.Labels)
 	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {
@@ -109,7 +109,7 @@ const (
 	updateStatus
 )
 
-// send does one write, and returns the Module as the API server has stored it.
+// send performs one write, and returns the Module as stored by the API server.
 func (v *Syncer) send(ctx context.Context, m *Module, r writeKind) (*Module, error) {
 	if err := v.limit.Wait(ctx); err != nil {
 		return nil, err

@@ -14,20 +14,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// recheckCordoned is when to count again if a cordoned base is counted because of its Pod, because the deletion of a
-// Pod does not trigger a count.
+// recheckCordoned is the delay before the bases are counted again while a cordoned base is counted because of its
+// Pod. The delay is needed because the deletion of a Pod does not trigger a count.
 const recheckCordoned = 10 * time.Second
 
-// bases counts the bases for the Pods of a Deployment.
+// bases counts the bases that match the Pods of a Deployment.
 type bases struct {
 	placement workload.Placement
 	nodes     []*corev1.Node
-	// runs reports whether a Node has a Pod with the current template of the Deployment.
+	// runs reports whether a Node has a Pod that was created from the current template of the Deployment.
 	runs func(node *corev1.Node) bool
 }
 
-// replicas returns the number of replicas that a Deployment should have, and when to call it again without a change; 0
-// means not at all. have is the current number of replicas.
+// replicas returns the number of replicas that a Deployment should have, and the delay before replicas must be called
+// again if nothing changes; 0 means that another call is not necessary. have is the current number of replicas.
 //
 // The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than grace,
 // and cordoned bases with a Pod of the current template, prevent a reduction of the replicas.
@@ -63,7 +63,7 @@ func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want in
 	return want, again
 }
 
-// runs reports whether a Pod belongs to a Deployment and has its current template.
+// runs reports whether a Pod belongs to a Deployment and was created from its current template.
 func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil ||
@@ -75,8 +75,8 @@ func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
 		sameModules(pod.Spec, template.Spec)
 }
 
-// sameModules reports whether a Pod has exactly the modules of a template, with their images and variables. It ignores
-// sidecars and variables that admission has added to the Pod.
+// sameModules reports whether a Pod has exactly the modules of a template, with the same images and environment
+// variables. It ignores sidecars and variables that admission has added to the Pod.
 func sameModules(pod, template corev1.PodSpec) bool {
 	have, _ := workload.Modules(pod)
 	want, _ := workload.Modules(template)
@@ -88,7 +88,7 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// contains reports whether have contains all entries of all.
+// contains reports whether the slice have contains all elements of the slice all.
 func contains(have, all map[string]string) bool {
 	return labels.SelectorFromSet(all).Matches(labels.Set(have))
 }
@@ -98,7 +98,8 @@ func isReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// notReadySince returns when a Node turned Not Ready, or its creation time if it has no Ready condition.
+// notReadySince returns the time when a Node became Not Ready. If the Node has no Ready condition, it returns the
+// creation time.
 func notReadySince(node *corev1.Node) time.Time {
 	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// base returns the Node of a base whose Ready condition changed at a time.
+// base returns the Node of a base whose Ready condition changed at a given time.
 func base(name string, ready corev1.ConditionStatus, since time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -87,7 +87,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A cordoned base counts if it has a Pod with the current template.
+// A cordoned base must be counted if it has a Pod that was created from the current template.
 func TestRuns(t *testing.T) {
 	d := peerDeployment("peer")
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}

@@ -32,57 +32,59 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options configure a Controller. All but AddTolerationFor and TimeScale are required.
+// Options configure a Controller. All fields except AddTolerationFor and TimeScale are required.
 type Options struct {
 	Client kubernetes.Interface
-	// Deployments and Nodes are shared informers. The caller starts them.
+	// Deployments and Nodes are shared informers. The caller starts the informers.
 	Deployments appsinformers.DeploymentInformer
 	Nodes       coreinformers.NodeInformer
 	// Pods returns the module Pods on a Node. It must not block.
 	Pods func(nodeName string) []*corev1.Pod
-	// Env is the environment of the controller. Deployments with the label of another one are ignored.
+	// Env is the environment of the controller. Deployments with the label of another environment are ignored.
 	Env string
 	// AddTolerationFor is the environment whose toleration the controller adds to Pods that tolerate no environment;
-	// empty if it does not.
+	// empty disables adding it.
 	AddTolerationFor string
 	// Identity is the holder identity for the leader election, unique among the controllers of the environment.
 	Identity string
-	// TimeScale divides the durations that are not in Options, except the durations of the leader election.
+	// TimeScale divides the durations that are not in Options. It does not divide the durations of the leader
+	// election.
 	TimeScale pace.TimeScale
-	// Grace is how long a base keeps its replica while it is not Ready.
+	// Grace is how long the replica of a base is kept after the base became Not Ready.
 	Grace time.Duration
-	// Changed is called for each change and for each failed change of replicas. It must not block.
+	// Changed is called for each change of replicas, and for each failed change. It must not block.
 	Changed func(ReplicaChange)
 	Logger  *slog.Logger
 }
 
-// ReplicaChange is a change of the replicas of a Deployment.
+// ReplicaChange is a change in the number of replicas of a Deployment.
 type ReplicaChange struct {
 	Namespace, Name string
 	From, To        int32
-	Err             error // has an error code; nil after a success. Failed changes are repeated
+	Err             error // has an error code; nil after a success. Failed changes are retried
 }
 
 const (
-	// The periods of the leader election.
+	// Durations of the leader election.
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
-	// debounce is how long to collect changes of bases, and the minimum time between two patches of a Deployment.
+	// debounce is how long changes of bases are collected before they are processed, and the minimum time between two
+	// patches of a Deployment.
 	debounce = time.Second
-	// firstPause and lastPause bound the delay between attempts to patch.
+	// firstPause and lastPause are the minimum and the maximum delay before a failed patch is retried.
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Minute
 )
 
-// Controller sets the replicas of peer Deployments. Create it with New.
+// Controller sets the number of replicas of peer Deployments. Create it with New.
 type Controller struct{ o Options }
 
 // New returns a Controller.
 func New(o Options) *Controller { return &Controller{o} }
 
-// Start sets replicas while this controller is the leader. It blocks until ctx is done, and then releases the Lease.
-// Call it once.
+// Start sets the replicas of peer Deployments while this controller is the leader. It blocks until ctx is done, and
+// then releases the Lease. Call it once.
 func (c *Controller) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.o.Deployments.Informer().HasSynced, c.o.Nodes.Informer().HasSynced) {
 		return nil
@@ -95,8 +97,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// compete waits for the leadership, and leads until it loses the leadership or ctx is done. It releases the Lease after
-// the work has ended, so that no other controller leads at the same time.
+// compete waits until this controller is the leader, and leads until it loses the leadership or ctx is done. It
+// releases the Lease only after all work has ended, so that no two controllers lead at the same time.
 func (c *Controller) compete(ctx context.Context) error {
 	leaseName := labels.PeerLeasePrefix + strings.ToLower(c.o.Env)
 	terms := make(chan context.Context, 1)

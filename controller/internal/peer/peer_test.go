@@ -26,22 +26,21 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// world is a fake API server with controllers. It runs in a synctest bubble: time passes
-// only while all goroutines wait.
+// world is a fake API server with controllers in a synctest bubble. Time advances only while all goroutines wait.
 type world struct {
 	t      *testing.T
 	ctx    context.Context
 	client *fake.Clientset
 	stop   []func()
 
-	// cutLeases makes all requests for leases fail.
+	// cutLeases makes all requests for Leases fail.
 	cutLeases atomic.Bool
 
 	mu      sync.Mutex
 	changes []string
 }
 
-// inBubble runs a test in a new bubble, and stops everything that the test started.
+// inBubble runs a test in a new synctest bubble, and stops everything that the test started.
 func inBubble(t *testing.T, test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, ctx: t.Context(), client: fake.NewClientset()}
@@ -58,7 +57,7 @@ func inBubble(t *testing.T, test func(*world)) {
 	})
 }
 
-// scale applies a patch like the API server, which increases the generation.
+// scale applies a patch to the replicas and increases the generation, like the API server.
 func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch := action.(clienttesting.PatchAction)
 	if patch.GetSubresource() != "scale" {
@@ -110,7 +109,7 @@ func (w *world) start(identity string) (stop func()) {
 	return stop
 }
 
-// react advances the time until the controllers have processed the changes.
+// react advances the time until the controllers have processed all changes.
 func (w *world) react() { w.pass(5 * time.Second) }
 
 func (w *world) pass(d time.Duration) {
@@ -118,7 +117,7 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// expect checks the changes since the last call.
+// expect checks the replica changes since the previous call.
 func (w *world) expect(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -162,7 +161,7 @@ func (w *world) create(d *appsv1.Deployment) {
 	}
 }
 
-// update changes a Deployment as a user would.
+// update changes a Deployment in the same way as a user would.
 func (w *world) update(name string, change func(*appsv1.Deployment)) {
 	w.t.Helper()
 	d, err := w.client.AppsV1().Deployments("default").Get(w.ctx, name, metav1.GetOptions{})
@@ -283,7 +282,7 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 	})
 }
 
-// Another client changes the replicas after each patch. There is still at most one patch per debounce
+// Another client changes the replicas after each patch. The controller must still send at most one patch per debounce
 // interval.
 func TestConflictingClientCausesFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
@@ -322,8 +321,7 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 	})
 }
 
-// A leader that cannot renew its Lease stops, and the other controller takes over when the Lease has
-// expired.
+// A leader that cannot renew its Lease must stop. The other controller must take over after the Lease has expired.
 func TestLeaderStopsWithoutLease(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))

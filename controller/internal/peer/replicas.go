@@ -23,21 +23,21 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// fieldManager is the owner of spec.replicas in the managed fields of a Deployment.
+// fieldManager is the field manager that owns spec.replicas of a Deployment.
 const fieldManager = "module-controller"
 
 // all is the queue key for all peer Deployments.
 var all = types.NamespacedName{}
 
-// term is a period of leadership.
+// term is a period of leadership of this controller.
 type term struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
 	patched map[types.NamespacedName]time.Time // time of the last patch of each Deployment; only the worker uses it
 }
 
-// lead sets replicas until ctx is done or lost is closed. It starts with all existing Deployments, because informers
-// report them as added to new handlers.
+// lead sets the replicas until ctx is done or lost is closed. It starts with all existing Deployments, because
+// informers report them as additions to new handlers.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
 	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
@@ -93,7 +93,7 @@ func (t *term) nodeChanged(before, after any) {
 	t.queue.AddAfter(all, t.o.TimeScale.Of(debounce))
 }
 
-// asBase returns the Node in an event of an informer if it represents a base, else nil.
+// asBase returns the Node in an informer event if the Node represents a base. Otherwise, it returns nil.
 func asBase(object any) *corev1.Node {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
@@ -104,7 +104,7 @@ func asBase(object any) *corev1.Node {
 	return nil
 }
 
-// deploymentChanged queues a Deployment whose specification or labels have changed.
+// deploymentChanged queues a Deployment if its specification or labels have changed.
 func (t *term) deploymentChanged(before, after any) {
 	now, ok := after.(*appsv1.Deployment)
 	if !ok || !t.controls(now) {
@@ -135,7 +135,8 @@ func (t *term) enqueueAll() error {
 	return nil
 }
 
-// reconcile sets the replicas of a Deployment, and returns when to call it again; 0 means after a change.
+// reconcile sets the replicas of a Deployment. It returns the delay before the next call; 0 means after the next
+// change.
 func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if key == all {
 		return 0, t.enqueueAll()

@@ -8,12 +8,12 @@ import (
 
 // Endpoints states whether Services still send requests to a set of Pods. The zero value is an empty set.
 type Endpoints struct {
-	DrainedSince time.Time // since when no Service sends requests to any of the Pods, if Serving is false
+	DrainedSince time.Time // time since which no Service sends requests to the Pods; valid if Serving is false
 	Serving      bool      // a Service sends requests to at least one of the Pods, or this is unknown
 }
 
-// With returns e with another Pod. drained is since when no Service sends requests to that Pod; zero means that a
-// Service does, or that this is unknown.
+// With returns e with another Pod added. drained is the time since which no Service has sent requests to that Pod. It
+// is zero if a Service sends requests to the Pod, or if this is unknown.
 func (e Endpoints) With(drained time.Time) Endpoints {
 	e.Serving = e.Serving || drained.IsZero()
 	if drained.After(e.DrainedSince) {
@@ -23,7 +23,8 @@ func (e Endpoints) With(drained time.Time) Endpoints {
 }
 
 // receivesRequests reports whether the base sends requests to a version: the version is active, and no other active
-// version became active later. A base may keep several versions active; the last one receives the requests.
+// version became active later. If a base keeps several versions active, the version that became active last receives
+// the requests.
 func (p *planner) receivesRequests(biz arklet.Biz) bool {
 	if biz.State != arklet.StateActivated {
 		return false
@@ -36,7 +37,7 @@ func (p *planner) receivesRequests(biz arklet.Biz) bool {
 	return true
 }
 
-// drainRemaining returns how long a version that receives no new requests may still process earlier requests.
+// drainRemaining returns how long a version that receives no new requests may still be processing earlier requests.
 func (p *planner) drainRemaining(biz arklet.Biz) time.Duration {
 	i := p.Memory.Installed[biz.Version]
 	switched := biz.State == arklet.StateDeactivated && biz.Latest.Reason == arklet.ReasonSwitched
@@ -51,8 +52,8 @@ func (p *planner) terminatingDrain(t TerminatingVersion) time.Duration {
 	return p.drainLeft(t.Since, max(p.Drain, t.PreStop), t.Endpoints, t.Until)
 }
 
-// replacementDrain reports whether the version whose jar is being replaced is drained. If not, left is the remaining
-// time; 0 means that the drain has not started.
+// replacementDrain reports whether the version whose jar is being replaced is drained. If it is not drained, left is
+// the remaining drain time; 0 means that the drain has not started.
 func (p *planner) replacementDrain(w arklet.Module) (left time.Duration, drained bool) {
 	r := p.Memory.Replacing
 	if r == nil || r.Module != w || r.NotReady.IsZero() {
@@ -62,8 +63,9 @@ func (p *planner) replacementDrain(w arklet.Module) (left time.Duration, drained
 	return left, left <= 0
 }
 
-// drainLeft returns how long Pods that turned Not Ready at notReady may still receive requests: for the duration drain,
-// and for half of Input.Drain after the Pods have left the endpoints. The endpoints are ignored after until.
+// drainLeft returns how long Pods that became Not Ready at notReady may still receive requests. This is the duration
+// drain, and at least half of Input.Drain after the Pods were removed from the endpoints. The endpoints are ignored
+// after until.
 func (p *planner) drainLeft(notReady time.Time, drain time.Duration, e Endpoints, until time.Time) time.Duration {
 	left := notReady.Add(drain).Sub(p.Now)
 	if p.Drain <= 0 || !p.Now.Before(until) {

@@ -10,13 +10,13 @@ import (
 )
 
 // Memory is the state of a module on a base that the module list does not show. Next returns an updated Memory. The
-// caller records the results of commands and probes in it.
+// caller adds the results of commands and probes to it.
 type Memory struct {
-	// Installed are the versions that were installed for Pods. The controller does not uninstall other versions.
+	// Installed contains the versions that were installed for Pods. The controller does not uninstall other versions.
 	Installed map[string]InstalledVersion
-	// Failed are the last failures of commands.
+	// Failed contains the last failure of each command.
 	Failed map[Attempt]Failure
-	// Replacing is the replacement of a jar that is in progress; nil if there is none.
+	// Replacing is the jar replacement that is in progress, or nil if there is none.
 	Replacing *Replacement
 }
 
@@ -31,33 +31,36 @@ func (m Memory) clone() Memory {
 	return m
 }
 
-// InstalledVersion is a version of a module that was installed for a Pod.
+// InstalledVersion is the record of a module version that was installed for a Pod.
 type InstalledVersion struct {
-	// URL is the URL of the installed jar; empty if it is unknown.
+	// URL is the URL of the installed jar; empty if the URL is unknown.
 	URL string
-	// Unhealthy is set after the liveness probe has failed: the version must be installed again.
+	// Unhealthy is true if the liveness probe has failed, so that the version must be installed again.
 	Unhealthy bool
-	// InDoubtUntil is until when the base may still execute an unanswered install; zero if a list has shown the result.
+	// InDoubtUntil is the time until which the base may still be executing an unanswered install. It is zero if a
+	// module list has shown the result.
 	InDoubtUntil time.Time
-	// ExpectedUntil is until when a version of the base's baseline stays although no Pod requests it yet.
+	// ExpectedUntil is the time until which a version of the base's baseline stays installed although no Pod requests
+	// it yet.
 	ExpectedUntil time.Time
-	// RequestedBy is the Pod that requested the version before its spec was changed; empty if there is none.
+	// RequestedBy is the UID of the Pod that requested the version before the Pod spec was changed; empty if there is
+	// no such Pod.
 	RequestedBy types.UID
 
-	// UnwantedSince is when the last Pod stopped requesting the version. IdleSince is when the version, in addition, no
-	// longer had to wait for its successor. InactiveSince is when the base stopped sending requests to the version.
-	// Each is zero while this is not the case.
+	// UnwantedSince is the time when the last Pod stopped requesting the version. IdleSince is the time since which
+	// the version also no longer has to wait for its successor. InactiveSince is the time when the base stopped
+	// sending requests to the version. Each time is zero if its condition is not met.
 	UnwantedSince, IdleSince, InactiveSince time.Time
 }
 
 // Replacement is the replacement of a jar by another jar of the same version.
 type Replacement struct {
 	Module arklet.Module
-	// NotReady is when all Pods of the version had turned Not Ready; zero before.
+	// NotReady is the time when the last Pod of the version became Not Ready. It is zero while a Pod is Ready.
 	NotReady time.Time
 }
 
-// Attempt identifies a command for a module. Module.URL is set only for installs.
+// Attempt identifies a command for a module. Module.URL is set only for install commands.
 type Attempt struct {
 	Command arklet.Command
 	Module  arklet.Module
@@ -73,16 +76,17 @@ func UninstallAttempt(m arklet.Module) Attempt {
 
 // Failure is the last failure of an Attempt.
 type Failure struct {
-	// Err has an error code; nil means no failure.
+	// Err is the error, with an error code; nil means no failure.
 	Err      error
-	Attempts int // the number of consecutive failures
-	// At is when the last attempt failed. Next is when the next attempt is due.
+	Attempts int // number of consecutive failures
+	// At is the time of the last failure. Next is the time when the next attempt is due.
 	At, Next time.Time
-	// FreeMetaspace is the free metaspace of the base in bytes if that was the cause of the failure; otherwise -1.
+	// FreeMetaspace is the free metaspace of the base in bytes if too little metaspace caused the failure. Otherwise,
+	// it is -1.
 	FreeMetaspace int64
 }
 
-// Update calls change for the record of a version. It does nothing if the version was not installed for a Pod.
+// Update calls change with the record of a version. It does nothing if the version was not installed for a Pod.
 func (m Memory) Update(version string, change func(*InstalledVersion)) {
 	if i, known := m.Installed[version]; known {
 		change(&i)

@@ -10,42 +10,44 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 )
 
-// Input is the input of Next. Next does not change it.
+// Input is the input of Next. Next does not modify it.
 type Input struct {
 	Now  time.Time
-	Name string // the name of the module
-	// Wanted are the modules of the Pods that are not being deleted, the newest Pod first, without duplicates.
+	Name string // name of the module
+	// Wanted contains the modules of the Pods that are not being deleted, those of the newest Pod first, without
+	// duplicates.
 	Wanted []arklet.Module
-	// Requested are the modules of all Pods, including Pods that are being deleted.
+	// Requested contains the modules of all Pods, including Pods that are being deleted.
 	Requested []arklet.Module
-	// Terminating are the versions of the Pods that are being deleted.
+	// Terminating contains the versions of the Pods that are being deleted.
 	Terminating map[string]TerminatingVersion
 	// Kept is true for a version that a Pod requested before its spec was changed, if the Pod is not being deleted. The
 	// version stays until the version that the Pod now requests is active.
 	Kept map[string]bool
-	// Listed are the versions in the module list of the base.
+	// Listed contains the versions in the module list of the base.
 	Listed map[string]arklet.Biz
 	Memory Memory
-	// ReplacedEndpoints are the endpoints of the Pods of the version in Memory.Replacing.
+	// ReplacedEndpoints are the endpoints of the Pods whose version is in Memory.Replacing.
 	ReplacedEndpoints Endpoints
 	CanSwitch         bool // the tunnel supports switchBiz
-	KeepSameVersion   bool // the jar of a version is never replaced by another jar
-	// Drain is how long a Pod may still receive requests after it has turned Not Ready. 0 or less means no drain.
+	KeepSameVersion   bool // disables replacing the jar of a version
+	// Drain is how long a Pod may still receive requests after it became Not Ready. 0 or less means no drain.
 	Drain time.Duration
-	// EndpointLag is how long the endpoints of Services may still be out of date; 0 means that they are up to date.
+	// EndpointLag is how long the endpoints of Services may still be outdated; 0 means that they are up to date.
 	EndpointLag time.Duration
 	TimeScale   pace.TimeScale
 }
 
-// TerminatingVersion describes the Pods of a version that are being deleted.
+// TerminatingVersion describes the Pods that request a version and are being deleted.
 type TerminatingVersion struct {
-	// Since is when the last of the Pods turned Not Ready, or when its deletion began.
+	// Since is the time when the last of the Pods became Not Ready, or when its deletion began.
 	Since time.Time
-	// Until is until when the version may wait for its successor to become active; zero means that it must not wait.
+	// Until is the time until which the version may wait for its successor to become active. Zero means that it must
+	// not wait.
 	Until time.Time
-	// SuccessorExpected is set if an unscheduled Pod of the same workload may be bound to this base.
+	// SuccessorExpected is true if an unscheduled Pod of the same workload may be bound to this base.
 	SuccessorExpected bool
-	// WasReady is set if at least one of the Pods was Ready.
+	// WasReady is true if at least one of the Pods was Ready.
 	WasReady bool
 	// PreStop is how long the module must continue to serve after Since.
 	PreStop   time.Duration
@@ -55,28 +57,30 @@ type TerminatingVersion struct {
 // ActionKind is the kind of an Action.
 type ActionKind int
 
-// The kinds of actions.
+// Kinds of actions.
 const (
 	NoAction    ActionKind = iota
 	DoInstall              // install Action.Module
 	DoSwitch               // switch to Action.Module
 	DoUninstall            // uninstall Action.Module
-	// Uninstall Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls Conflicting.
+	// The action uninstalls Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls
+	// Conflicting.
 	UninstallConflicting
 	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
 	RequestList          // request the module list of the base, and wait for it
 )
 
-// Action is the next action for a module. The zero value means no action until the next change.
+// Action is the next action for a module. The zero value means that no action is needed until the next change.
 type Action struct {
 	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
 	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means after the next change.
 	Wait time.Duration
-	// NeedsList is set if a module list must be requested before that call: the base is installing the module.
+	// NeedsList is true if the base is installing the module, so a module list must be requested before the next call
+	// of Next.
 	NeedsList bool
-	// Retry is set if an earlier install failed: the base may have installed the module in the meantime.
+	// Retry is true if an earlier install failed. The base may have installed the module in the meantime.
 	Retry bool
 }
 
@@ -84,21 +88,24 @@ const (
 	// MaxRetain is how long a version that no Pod requests may wait for its successor to become active. It is the
 	// default grace period of Pods minus UninstallReserve.
 	MaxRetain = 25 * time.Second
-	// UninstallReserve is the last part of a grace period, which is reserved for the uninstall.
+	// UninstallReserve is the part at the end of a grace period that is reserved for the uninstall.
 	UninstallReserve = 5 * time.Second
-	// RecheckInterval is the delay before the next call of Next while a change cannot be observed.
+	// RecheckInterval is the delay before the next call of Next while Next waits for a change that does not trigger a
+	// call.
 	RecheckInterval = time.Second
-	// replaceRetryDelay is the delay before another attempt to replace a jar, if the attempt before failed and the jar
-	// of an older Pod was restored. During each attempt, the base lacks the module for the duration of two installs.
+	// replaceRetryDelay is the delay before the next attempt to replace a jar, if the previous attempt failed and the
+	// jar of an older Pod was restored. During each attempt, the base lacks the module for the duration of two
+	// installs.
 	replaceRetryDelay = 5 * time.Minute
 )
 
 // Decision is the result of Next.
 type Decision struct {
 	Action
-	// Memory is the Memory for the next Input.
+	// Memory is the Memory to pass in the next Input.
 	Memory Memory
-	// ReplacesJar is set if the jar of the newest Pod must replace another jar of the version, or its install failed.
+	// ReplacesJar is true if the jar of the newest Pod must replace another jar of the same version, or if its
+	// install failed.
 	ReplacesJar bool
 }
 
@@ -171,7 +178,7 @@ func (p *planner) updateMemory() {
 	}
 }
 
-// nextAction returns the next action without Wait and NeedsList.
+// nextAction returns the next action. It does not set Wait and NeedsList.
 func (p *planner) nextAction() Action {
 	serving := ""
 wanted:
@@ -237,7 +244,7 @@ wanted:
 	return Action{}
 }
 
-// waitFor sets the delay before the next call of Next to at most d.
+// waitFor limits the delay before the next call of Next to at most d.
 func (p *planner) waitFor(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.wait == 0 || d < p.wait {
@@ -245,28 +252,30 @@ func (p *planner) waitFor(d time.Duration) {
 	}
 }
 
-// superseded reports whether a newer Pod requests the version of Wanted[i] from another jar that has not failed.
+// superseded reports whether a newer Pod requests the version of Wanted[i] with another jar whose install has not
+// failed.
 func (p *planner) superseded(i int) bool {
 	return slices.ContainsFunc(p.Wanted[:i], func(newer arklet.Module) bool {
 		return newer.Version == p.Wanted[i].Version && p.Memory.Failed[InstallAttempt(newer)].Err == nil
 	})
 }
 
-// needsReinstall reports whether a listed version must be installed again: it is from another jar, or is unhealthy.
+// needsReinstall reports whether a listed version must be installed again, because it is from another jar or is
+// unhealthy.
 func (p *planner) needsReinstall(w arklet.Module) bool {
 	i := p.Memory.Installed[w.Version]
 	return i.Unhealthy || !p.KeepSameVersion && i.URL != "" && i.URL != w.URL
 }
 
-// isUpToDate reports whether a module is active and need not be installed again. During a replacement, this can be the
-// result of a restart of the base, which installs the new jar as part of its baseline.
+// isUpToDate reports whether a module is active and does not need to be installed again. This can happen during a
+// replacement if the base restarts, because the base then installs the new jar as part of its baseline.
 func (p *planner) isUpToDate(w arklet.Module) bool {
 	biz, listed := p.Listed[w.Version]
 	return listed && biz.State == arklet.StateActivated && !p.needsReinstall(w)
 }
 
-// retryDelay returns the delay before the next attempt for a module that failed. The result is not positive if an
-// attempt is due or nothing failed.
+// retryDelay returns the delay before the next attempt to install a module whose install failed. The result is zero
+// or negative if an attempt is due, or if no install failed.
 func (p *planner) retryDelay(w arklet.Module) time.Duration {
 	failed := p.Memory.Failed[InstallAttempt(w)]
 	next := failed.Next
@@ -279,9 +288,9 @@ func (p *planner) retryDelay(w arklet.Module) time.Duration {
 	return next.Sub(p.Now)
 }
 
-// installActivates reports whether a fresh install activates a deactivated version. It does if the base has switched
-// away from the version, or if no other version is active. Otherwise the base does not activate new versions (protocol
-// 5.3, mode 3), and the controller would reinstall the version forever.
+// installActivates reports whether a fresh install activates a deactivated version. This is the case if the base has
+// switched away from the version, or if no other version is active. In other cases, the base does not activate new
+// versions (protocol 5.3, mode 3), and the controller would reinstall the version repeatedly.
 func (p *planner) installActivates(biz arklet.Biz) bool {
 	return biz.Latest.Reason == arklet.ReasonSwitched || !p.isOtherActive(biz.Version)
 }
@@ -296,13 +305,14 @@ func (p *planner) isOtherActive(version string) bool {
 	return false
 }
 
-// IsWanted reports whether a Pod that is not being deleted requests a version.
+// IsWanted reports whether any Pod that is not being deleted requests a version.
 func (in Input) IsWanted(version string) bool {
 	return slices.ContainsFunc(in.Wanted, func(w arklet.Module) bool { return w.Version == version })
 }
 
-// uninstallAction returns the action for one version that was installed for a Pod: it is uninstalled if no Pod requests
-// it and it is drained. serving is the requested version that is active; empty if there is none.
+// uninstallAction returns the action for one version that was installed for a Pod. The version is uninstalled if no
+// Pod requests it and it is drained. serving is the requested version that is active; empty if no requested version
+// is active.
 func (p *planner) uninstallAction(version, serving string) Action {
 	i := p.Memory.Installed[version]
 	defer func() { p.Memory.Installed[version] = i }()
@@ -408,15 +418,17 @@ func (p *planner) retainFor(biz arklet.Biz, serving string, i InstalledVersion) 
 	return max(drain, i.UnwantedSince.Add(MaxRetain).Sub(p.Now))
 }
 
-// newerRequested reports whether the newest Pod requests a version other than serving, and its install has not failed.
+// newerRequested reports whether the newest Pod requests a version other than serving, and the install of that
+// version has not failed.
 func (p *planner) newerRequested(serving string) bool {
 	return len(p.Wanted) > 0 && p.Wanted[0].Version != serving &&
 		p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err == nil
 }
 
-// deactivatedSuccessor returns the requested version that the base keeps deactivated while the given version, which
-// must be uninstalled, is active. Over MQTT, only a fresh install activates the successor. The successor is uninstalled
-// while the given version is still active, so that no version is active only for the duration of one install.
+// deactivatedSuccessor returns a requested version that the base keeps deactivated because the given version, which
+// must be uninstalled, is active. Over MQTT, only a fresh install activates this successor. The successor is
+// uninstalled while the given version is still active. Therefore, the base lacks an active version only for the
+// duration of one install.
 func (p *planner) deactivatedSuccessor(biz arklet.Biz) (arklet.Module, bool) {
 	if p.CanSwitch || biz.State != arklet.StateActivated || p.isOtherActive(biz.Version) {
 		return arklet.Module{}, false

@@ -14,28 +14,28 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// model simulates a module on a base and the Pods that request it. It executes the actions of Next. The version
-// "static" is one that the base installed by itself.
+// model simulates a module on a base, and the Pods that request the module. It executes the actions that Next
+// returns. The base installed the version "static" by itself.
 type model struct {
 	t    *rapid.T
 	mode mode
 	http bool
 	now  time.Time
 
-	pods           []arklet.Module // the modules of the Pods that are not being deleted, the oldest first
+	pods           []arklet.Module // modules of the Pods that are not being deleted, the oldest Pod first
 	terminating    map[string]TerminatingVersion
 	memory         Memory
 	listed         map[string]arklet.Biz
-	installedJars  map[string]string    // URLs by version
-	failInstalls   map[string]bool      // versions and URLs whose installs fail
+	installedJars  map[string]string    // jar URLs by version
+	failInstalls   map[string]bool      // versions and jar URLs whose installs fail
 	failUninstalls map[string]bool      // versions whose uninstalls fail
-	inactiveSince  map[string]time.Time // when a version stopped receiving requests
-	tick           time.Duration        // makes the times of records distinct
+	inactiveSince  map[string]time.Time // when the base stopped sending requests to a version
+	tick           time.Duration        // counter that makes the times of records distinct
 
 	log []string
 }
 
-// mode is how a base treats a new version while another version is active.
+// mode is the way in which a base handles a new version while another version is active.
 type mode int
 
 const (
@@ -73,7 +73,7 @@ func (m *model) active() (versions []string) {
 	return versions
 }
 
-// runActions executes actions until Next returns NoAction, and returns Action.Wait.
+// runActions executes actions until Next returns NoAction. It returns Action.Wait of that action.
 func (m *model) runActions() (wait time.Duration) {
 	for range 100 {
 		s := m.input()
@@ -105,7 +105,7 @@ func (m *model) runActions() (wait time.Duration) {
 	return 0
 }
 
-// checkOutage fails if an action left the base without an active version, unless that is allowed.
+// checkOutage fails the test if an action left the base without an active version, unless this is allowed.
 func (m *model) checkOutage(s Input, action Action) {
 	newest := s.Wanted[0]
 	kept := slices.ContainsFunc(s.Wanted,
@@ -121,7 +121,7 @@ func (m *model) checkOutage(s Input, action Action) {
 	}
 }
 
-// retainedLongEnough reports whether an unwanted version has waited for its successor for as long as it may.
+// retainedLongEnough reports whether an unwanted version has waited for its successor for the maximum time.
 func (m *model) retainedLongEnough(s Input, action Action) bool {
 	until := s.Memory.Installed[action.Module.Version].UnwantedSince.Add(MaxRetain)
 	if l, leaves := m.terminating[action.Module.Version]; leaves {
@@ -167,7 +167,7 @@ func (m *model) set(version string, state arklet.State, reason string) {
 		Latest: arklet.Record{At: m.now.Add(m.tick), State: state, Reason: reason}}
 }
 
-// isShadowed reports whether a version is active, and another active version became active later.
+// isShadowed reports whether a version is active but another version became active later.
 func (m *model) isShadowed(version string) bool {
 	biz := m.listed[version]
 	return biz.State == arklet.StateActivated &&
@@ -249,8 +249,9 @@ func (m *model) execute(s Input, action Action) {
 	}
 }
 
-// With random Pods, failures and restarts, the base always has an active version while a requested one can be
-// installed. Finally, the version of the newest Pod is active, and no unwanted version remains.
+// The test generates random Pods, failures and restarts. The base must always have an active version while a
+// requested version can be installed. At the end, the version of the newest Pod must be active, and no unwanted
+// version may remain.
 func TestRandomActions(t *testing.T) {
 	for range 20 { // each checks 100 sequences
 		rapid.Check(t, checkPlan)
@@ -353,9 +354,9 @@ func (m *model) checkFinalState() {
 	}
 }
 
-// The grace period of the active version is over, and its successor must be reinstalled from another jar. The
+// The grace period of the active version has ended, and its successor must be reinstalled from another jar. The
 // controller has just started, so the installed jar of the successor may still process requests. The active version
-// stays until it is drained.
+// must stay until this jar is drained.
 func TestActiveVersionStaysWhileSuccessorIsDrained(t *testing.T) {
 	now := time.Now()
 	s := Input{
@@ -385,7 +386,8 @@ func TestActiveVersionStaysWhileSuccessorIsDrained(t *testing.T) {
 	}
 }
 
-// An active version is not uninstalled while the endpoints are out of date, because it may still receive requests.
+// An active version must not be uninstalled while the endpoints are outdated, because the version may still receive
+// requests.
 func TestActiveVersionStaysWhileEndpointsAreOutOfDate(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -409,17 +411,17 @@ func TestActiveVersionStaysWhileEndpointsAreOutOfDate(t *testing.T) {
 	}
 }
 
-// On a base that keeps all versions active, the last activated version receives the requests. If that version was
-// activated when its Pod was already terminating, it is uninstalled immediately. If it was activated before the
-// requested version, or its Pod was Ready, it is drained.
+// On a base that keeps all versions active, the version that was activated last receives the requests. If this
+// version was activated when its Pod was already terminating, it must be uninstalled immediately. If it was activated
+// before the requested version, or if its Pod was Ready, it must be drained first.
 func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 	now := time.Now()
 	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		wasReady bool
-		after    time.Duration // activation relative to the requested version
-		state    arklet.State  // of the requested version
+		after    time.Duration // activation time relative to the requested version
+		state    arklet.State  // state of the requested version
 		wants    []arklet.Module
 		want     Action
 	}{
@@ -452,15 +454,15 @@ func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 	}
 }
 
-// All Pods of a base are deleted, and the active version was activated when its own Pod was already terminating. It
-// still receives the requests that are sent to the Pod of the previous version, so it is drained.
+// All Pods of a base are deleted. The active version was activated when its own Pod was already terminating. It still
+// receives the requests that are sent to the Pod of the previous version, so it must be drained.
 func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 	now := time.Now()
 	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
-		wasReady bool // the Pod of version 1
+		wasReady bool // the Pod of version 1 was Ready
 		since    time.Duration
-		state    arklet.State // of version 2
+		state    arklet.State // state of version 2
 		want     Action
 	}{
 		"Pod was Ready until now": {true, 0, arklet.StateActivated, Action{Wait: 2 * time.Second}},
@@ -485,14 +487,15 @@ func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 	}
 }
 
-// On a base that keeps all versions active, the version that receives the requests waits for the newest requested
-// version, even after its drain, unless that version has failed.
+// On a base that keeps all versions active, the version that receives the requests must not be uninstalled before the
+// newest requested version is active, even after its drain. If the newest version has failed, the version must be
+// uninstalled.
 func TestActiveVersionWaitsForTheNewestVersion(t *testing.T) {
 	now := time.Now()
 	serves, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	for name, c := range map[string]struct {
 		failed map[Attempt]Failure
-		after  time.Duration // activation relative to the older requested version
+		after  time.Duration // activation time relative to the older requested version
 		want   ActionKind
 	}{
 		"newest version is being installed": {nil, time.Second, NoAction},
@@ -523,7 +526,8 @@ func TestActiveVersionWaitsForTheNewestVersion(t *testing.T) {
 	}
 }
 
-// The drain of a version begins when another version receives the requests, even without a call of Next in between.
+// The drain of a version must begin when another version starts to receive the requests, even if Next is not called
+// in between.
 func TestDrainBeginsWhenAnotherVersionReceivesRequests(t *testing.T) {
 	for _, state := range []arklet.State{arklet.StateUnresolved, arklet.StateResolved} {
 		t.Run(string(state), func(t *testing.T) { testDrainStart(t, state) })
@@ -560,8 +564,8 @@ func testDrainStart(t *testing.T, installing arklet.State) {
 	}
 }
 
-// The failure of an uninstall is removed when the base has the requested jar: the base may have restarted and installed
-// the jar as part of its baseline.
+// An uninstall has failed. Next must remove this failure if the base has the requested jar, because the base may have
+// restarted and installed the jar as part of its baseline.
 func TestFailureIsRemovedWhenTheModuleIsActive(t *testing.T) {
 	w := arklet.Module{Name: "m", Version: "1", URL: "new"}
 	for jar, forgotten := range map[string]bool{"new": true, "old": false} {

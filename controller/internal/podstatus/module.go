@@ -9,39 +9,44 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Module is the state of a module of a Pod on its base.
+// Module is the state of a module of a Pod on the base of the Pod.
 type Module struct {
 	// Module is the module that the Pod requests.
 	arklet.Module
-	// Invalid is why the module cannot be installed; nil if it can. Failure is the last failure of a command for the
-	// module; nil if there is none. Both have error codes.
+	// Invalid is the reason why the module cannot be installed; nil if it can be installed. Failure is the last
+	// failure of a command for the module; nil if no command failed. Both errors have error codes.
 	Invalid, Failure error
-	// Biz is the requested version in the module list of the base. It is valid only if Listed is set.
+	// Biz is the requested version in the module list of the base. It is valid only if Listed is true.
 	Biz    arklet.Biz
 	Listed bool
-	// InstalledURL is the URL of the jar from which the version was installed; empty if it is unknown or irrelevant.
+	// InstalledURL is the URL of the jar from which the version was installed; empty if the URL is unknown or
+	// irrelevant.
 	InstalledURL string
-	// NotReadyReason is why the probes of the module fail; empty if they succeed.
+	// NotReadyReason is the reason why the probes of the module fail; empty if they succeed.
 	NotReadyReason string
-	// Superseded is set if the version or the jar of a newer Pod is active on this base.
+	// Superseded is true if the version or the jar that a newer Pod requests is active on this base.
 	Superseded bool
-	// Replacing is set if the jar of the version is about to be replaced. Uninstalling is set while it is uninstalled.
+	// Replacing is true if the jar of the version is about to be replaced. Uninstalling is true while the version is
+	// being uninstalled.
 	Replacing, Uninstalling bool
-	// SwitchedAway is set if the base has switched to a version that no Pod requests any more, and the version of this
-	// Pod or of a newer Pod is expected to become active.
+	// SwitchedAway is true if the base has switched to a version that no Pod requests any more, and the version of
+	// this Pod or of a newer Pod is expected to become active.
 	SwitchedAway bool
-	// PreviousVersion is the version that the Pod requested before its spec was changed; empty unless it is active.
+	// PreviousVersion is the version that the Pod requested before its spec was changed. It is empty unless this
+	// version is active.
 	PreviousVersion string
-	// Origin is api.ReasonInstalled or api.ReasonReplacedInPlace; empty if this controller did not install the module.
+	// Origin is api.ReasonInstalled or api.ReasonReplacedInPlace. It is empty if this controller did not install the
+	// module.
 	Origin string
 }
 
-// hasRequestedJar reports whether the base lists the version and is not known to have it from another jar.
+// hasRequestedJar reports whether the base lists the requested version, unless it is known that the version was
+// installed from another jar.
 func (m Module) hasRequestedJar() bool {
 	return m.Listed && (m.InstalledURL == "" || m.InstalledURL == m.URL)
 }
 
-// servedVersion is the version that processes the requests of a container.
+// servedVersion is the version that processes the requests to a container.
 type servedVersion int
 
 const (
@@ -50,24 +55,24 @@ const (
 	servesCurrent                // the requested version
 )
 
-// moduleState is a Module with the values that evaluate derives from it.
+// moduleState is a Module together with the values that evaluate computes from it.
 type moduleState struct {
 	Module
 	serving   servedVersion
 	ready     bool
-	installed bool // the requested module is installed, active or not
-	// wasReady is set if the container was Ready with the installed jar. installedForPod is set if the installed jar
-	// was installed for this Pod, even if the Pod now requests another one.
+	installed bool // the requested module is installed, whether or not it is active
+	// wasReady is true if the container was Ready with the installed jar. installedForPod is true if the installed
+	// jar was installed for this Pod, even if the Pod now requests another jar.
 	wasReady, installedForPod bool
 }
 
 // evaluate decides whether a container is Ready. was is its previous status; nil if there is none. reachable reports
 // whether the base is reachable.
 //
-// A container is Ready if the base lists the requested version as active, no newer Pod serves in its place, and its
-// probes succeed. A Pod whose spec was changed stays Ready with its previous version or jar until the new one replaces
-// it or fails. A Pod whose base has switched to a version that no Pod requests stays Ready while a requested version is
-// being installed.
+// A container is Ready if three conditions are met: the base lists the requested version as active, no newer Pod has
+// replaced the Pod, and the probes of the container succeed. A Pod whose spec was changed stays Ready with its
+// previous version or jar until the new one replaces it or fails. A Pod whose base has switched to a version that no
+// Pod requests stays Ready while a requested version is being installed.
 func evaluate(m Module, was *corev1.ContainerStatus, reachable bool) moduleState {
 	s := moduleState{Module: m, installed: m.hasRequestedJar() && !m.Uninstalling && !m.Biz.Installing()}
 	valid := m.Invalid == nil && !m.Superseded
@@ -90,8 +95,8 @@ func evaluate(m Module, was *corev1.ContainerStatus, reachable bool) moduleState
 	return s
 }
 
-// Installed returns the installed version of a module and the URL of its jar, from the status of the container. Each is
-// empty if the status does not have it.
+// Installed returns the installed version of a module and the URL of its jar, as recorded in the container status.
+// Each value is empty if the status does not contain it.
 func Installed(c corev1.ContainerStatus) (version, url string) {
 	version = workload.InstalledVersion(c)
 	if version != "" && strings.Contains(c.ImageID, "://") {

@@ -12,9 +12,10 @@ import (
 // A base runs only modules. The other containers of a Pod get a status, so that Kubernetes and kubectl do not wait for
 // them. The Event api.ReasonUnsupported reports that they are ignored.
 
-// withSidecars returns the statuses of all containers in the order of the spec. It adds running statuses for the
-// containers that are not modules, because kubectl counts only running containers in its column READY. The caller sets
-// ready once the modules are installed, so that READY is n/n when the Pod is Ready. They have no container ID.
+// withSidecars returns the statuses of all containers in the order of the spec. It adds statuses for the containers
+// that are not modules. These statuses are running, because kubectl counts only running containers in the column
+// READY. They have no container ID. The caller sets ready after the modules are installed, so that the column shows
+// n/n when the Pod is Ready.
 func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav1.Time,
 	ready bool) []corev1.ContainerStatus {
 	if len(modules) == len(pod.Spec.Containers) {
@@ -31,11 +32,11 @@ func withSidecars(pod *corev1.Pod, modules []corev1.ContainerStatus, since metav
 	return all
 }
 
-// IsSidecar reports whether a status is of a container that is not a module, as Of adds it.
+// IsSidecar reports whether a status is one that Of added for a container that is not a module.
 func IsSidecar(c corev1.ContainerStatus) bool { return c.State.Running != nil && c.ContainerID == "" }
 
-// initStatuses returns the statuses of init containers: completed, or running for native sidecars (restartPolicy
-// Always), which kubectl also counts in its column READY.
+// initStatuses returns the statuses of init containers. Native sidecars (restartPolicy Always) are running, because
+// kubectl counts them in the column READY. All other init containers are completed.
 func initStatuses(containers []corev1.Container, since metav1.Time, ready bool) (list []corev1.ContainerStatus) {
 	for _, c := range containers {
 		s := shownRunning(c, since, ready)
@@ -58,8 +59,8 @@ func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.Cont
 	}
 }
 
-// ephemeralStatuses returns terminated statuses for the containers of kubectl debug, because kubectl waits until such a
-// container is running or terminated.
+// ephemeralStatuses returns statuses for the containers of kubectl debug. They are terminated, because kubectl waits
+// until such a container is running or terminated.
 func ephemeralStatuses(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus,
 	now metav1.Time) (list []corev1.ContainerStatus) {
 	for i, c := range containers {
@@ -76,7 +77,7 @@ func ephemeralStatuses(containers []corev1.EphemeralContainer, before []corev1.C
 	return list
 }
 
-// findStatus returns the status of a container; nil if there is none.
+// findStatus returns the status of a container, or nil if the container has no status.
 func findStatus(statuses []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range statuses {
 		if statuses[i].Name == name {

@@ -19,9 +19,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Of returns the status of a Pod on base b. modules are its modules in the order of its containers. before is the
-// current status in the API server: Of keeps the parts that other clients wrote, and the times of values that do not
-// change. The times of new values are now.
+// Of returns the status of a Pod on base b. modules are the modules of the Pod in the order of its containers. before
+// is the current status in the API server. Of keeps the parts of before that other clients wrote, and the times of
+// values that do not change. The times of new values are now.
 func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus,
 	now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
@@ -78,20 +78,20 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	return s
 }
 
-// FailedRule selects the Pods that turn Failed when a newer version of their module serves on their base. In the
-// Koupleless documentation (5.2, batch update), all of them do. However, a ReplicaSet or a DaemonSet replaces a Failed
-// Pod with another Pod of the old version.
+// FailedRule selects the Pods that become Failed when a newer version of their module replaces them on their base. In
+// the Koupleless documentation (5.2, batch update), all of these Pods become Failed. However, a ReplicaSet or a
+// DaemonSet replaces a Failed Pod with another Pod of the old version.
 type FailedRule string
 
-// The rules.
+// Values of FailedRule.
 const (
 	FailedUnowned FailedRule = "unowned" // Pods without a controller
 	FailedNever   FailedRule = "never"
 	FailedAlways  FailedRule = "always"
 )
 
-// phase returns the phase of a Pod: Pending until all modules have been installed once, then Running. A superseded Pod
-// turns Failed if rule selects it, and stays Failed.
+// phase returns the phase of a Pod. The phase is Pending until all modules have been installed once, then Running. A
+// superseded Pod becomes Failed if rule selects it, and stays Failed.
 func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Module, rule FailedRule) corev1.PodPhase {
 	superseded := slices.ContainsFunc(modules, func(m Module) bool { return m.Superseded })
 	switch {
@@ -106,7 +106,8 @@ func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Mo
 	}
 }
 
-// notReadyReason returns why a Pod is not Ready, as for a condition; both are empty if all modules are ready.
+// notReadyReason returns the reason and message of the Ready condition if a Pod is not Ready. Both are empty if all
+// modules are ready.
 func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reason, message string) {
 	if !reachable {
 		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",
@@ -127,12 +128,12 @@ func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reas
 	return reason, message
 }
 
-// isDeactivated reports whether a newer Pod serves in place of a container.
+// isDeactivated reports whether the module of a container is inactive because a newer Pod has replaced the Pod.
 func isDeactivated(c corev1.ContainerStatus) bool {
 	return c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonDeactivated
 }
 
-// IsSuperseded reports whether a Pod is Not Ready only because newer Pods serve in its place.
+// IsSuperseded reports whether a Pod is Not Ready only because newer Pods have replaced it.
 func IsSuperseded(s *corev1.PodStatus) bool {
 	return slices.ContainsFunc(s.ContainerStatuses, isDeactivated) &&
 		!slices.ContainsFunc(s.ContainerStatuses,
@@ -169,7 +170,7 @@ func containerStatus(m moduleState, was *corev1.ContainerStatus, ip string, now 
 	return c
 }
 
-// waiting returns the reason and the message for a module that is not ready.
+// waiting returns the reason and the message of the waiting state for a module that is not ready.
 func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}
@@ -203,8 +204,8 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	}
 }
 
-// setCurrentCondition sets the condition api.ConditionCurrent. It shows whether the base has the jars that the Pod
-// requests, and how they were installed.
+// setCurrentCondition sets the condition api.ConditionCurrent, which shows whether the base has the jars that the Pod
+// requests, and how these jars were installed.
 func setCurrentCondition(s *corev1.PodStatus, states []moduleState, now time.Time) {
 	c := corev1.PodCondition{Type: api.ConditionCurrent, Status: corev1.ConditionTrue}
 	var messages []string
@@ -239,8 +240,8 @@ func setCurrentCondition(s *corev1.PodStatus, states []moduleState, now time.Tim
 	setCondition(s, c, now)
 }
 
-// Completed returns the status of a Pod whose modules were all uninstalled: all containers are terminated, and the
-// phase is Succeeded unless it was Failed.
+// Completed returns the status of a Pod whose modules were all uninstalled. All containers are terminated. The phase
+// is Succeeded, or Failed if it was already Failed.
 func Completed(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 	s := *before.DeepCopy()
 	if s.Phase != corev1.PodFailed {
@@ -299,7 +300,7 @@ func updateRestarts(c *corev1.ContainerStatus, before corev1.ContainerStatus, m 
 	c.RestartCount++
 }
 
-// Condition returns a condition of a Pod; nil if the Pod does not have it.
+// Condition returns a condition of a Pod, or nil if the Pod does not have the condition.
 func Condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
 	i := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
 	if i < 0 {
@@ -308,7 +309,7 @@ func Condition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondit
 	return &s.Conditions[i]
 }
 
-// setCondition sets a condition. Its transition time changes only together with its status.
+// setCondition sets a condition. It changes the transition time only if the status of the condition changes.
 func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	c.LastTransitionTime = metav1.NewTime(now)
 	have := Condition(s, c.Type)
@@ -322,7 +323,7 @@ func setCondition(s *corev1.PodStatus, c corev1.PodCondition, now time.Time) {
 	*have = c
 }
 
-// IsReady reports whether the condition Ready is True.
+// IsReady reports whether the Ready condition is True.
 func IsReady(s *corev1.PodStatus) bool {
 	c := Condition(s, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue

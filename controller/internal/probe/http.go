@@ -21,9 +21,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Address returns the address for a probe of a container as host:port. The annotation base.koupleless.io/web-port of
-// the Pod, or else of the Node, overrides the port of the probe. Its value is a port or host:port. node may be nil.
-// podIP is the IP address of the base.
+// Address returns the address for probing a container, as host:port. The annotation base.koupleless.io/web-port
+// overrides the port of the probe. Its value is a port or host:port. The annotation of the Pod takes precedence over
+// the annotation of the Node. node may be nil. podIP is the IP address of the base.
 func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.Container,
 	probe *corev1.HTTPGetAction) (string, error) {
 	host := cmp.Or(probe.Host, podIP)
@@ -61,7 +61,7 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	return net.JoinHostPort(host, port), nil
 }
 
-// maxResponseBytes is the maximum number of bytes that are read from a response.
+// maxResponseBytes is the maximum number of bytes that are read from the response to a probe.
 const maxResponseBytes = 10 << 10
 
 func newClient(o Options) *http.Client {
@@ -83,12 +83,12 @@ func newClient(o Options) *http.Client {
 	}}
 }
 
-// requestKey is the context key of a request's own context.
+// requestKey is the context key for the original context of a request.
 type requestKey struct{}
 
-// dialWithin returns a function that dials with the context of the request, and closes the connection when that context
-// is done. Otherwise, http.Transport would continue to dial and to do the TLS handshake after the request has ended.
-// The default of dial is net.Dialer.DialContext.
+// dialWithin returns a dial function that uses the context of the request, and closes the connection when this
+// context is done. Without it, http.Transport would continue the dial or the TLS handshake after the request has
+// ended. If dial is nil, the returned function uses net.Dialer.DialContext.
 func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext
@@ -107,8 +107,8 @@ func dialWithin(dial connlimit.DialFunc) connlimit.DialFunc {
 	}
 }
 
-// get sends one probe request. It returns nil if the status is from 200 to 399. The caller must cancel ctx after get
-// has returned, so that the connection is closed.
+// get sends one probe request. It returns nil if the status is between 200 and 399. The caller must cancel ctx after
+// get has returned. This closes the connection.
 func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPGetAction) error {
 	target, err := url.Parse(withContextPath(t.ContextPath, probe.Path))
 	if err != nil {
@@ -146,7 +146,8 @@ func get(ctx context.Context, client *http.Client, t Target, probe *corev1.HTTPG
 	return nil
 }
 
-// withContextPath returns path with the context path of the module as a prefix, unless path already has it.
+// withContextPath returns path with the context path of the module as a prefix. It does not add the prefix if path
+// already starts with it.
 func withContextPath(contextPath, path string) string {
 	path = "/" + strings.TrimPrefix(path, "/")
 	prefix := "/" + strings.Trim(contextPath, "/")

@@ -7,30 +7,32 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// MaxTimeout is the maximum timeout of one request. A longer timeoutSeconds of a probe is reduced to MaxTimeout.
+// MaxTimeout is the maximum timeout of one probe request. If the timeoutSeconds of a probe is longer, MaxTimeout is
+// used instead.
 const MaxTimeout = 30 * time.Second
 
 const (
-	// concurrency is the maximum number of concurrent requests.
+	// concurrency is the maximum number of concurrent probe requests.
 	concurrency = 256
-	// baseConcurrency is the maximum number of concurrent requests to one base.
+	// baseConcurrency is the maximum number of concurrent probe requests to one base.
 	baseConcurrency = 4
-	// slowAfter is the minimum duration of a slow request.
+	// slowAfter is the duration from which a probe request is treated as slow.
 	slowAfter = time.Second
 )
 
-// limits limits concurrent requests. Probes whose last request was slow may use at most half of the limit, so that
-// modules that do not respond do not delay the probes of other modules.
+// limits limits the number of concurrent probe requests. Probes whose last request was slow may use at most half of
+// the limit, so that unresponsive modules do not delay the probes of other modules.
 type limits struct {
 	all, slow *semaphore.Weighted
-	users     int // number of workers that use these limits
+	users     int // number of workers that share these limits
 }
 
 func newLimits(n int) *limits {
 	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
 }
 
-// acquire blocks until a request is allowed or ctx is done. If it returns nil, call release with the same slow.
+// acquire blocks until a request is allowed or ctx is done. If it returns nil, the caller must call release with the
+// same value of slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
 		return l.all.Acquire(ctx, 1)

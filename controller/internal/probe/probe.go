@@ -20,55 +20,58 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// Kind is the purpose of a probe.
+// Kind is the purpose of a probe: readiness or liveness.
 type Kind string
 
-// The kinds.
+// Kinds of probes.
 const (
 	Readiness Kind = "readiness"
 	Liveness  Kind = "liveness"
 )
 
-// Target is a container with probes.
+// Target is a container whose probes are sent.
 type Target struct {
 	Pod       types.UID
 	Container string
-	// Base identifies the base that runs the module. Concurrent requests to one base are limited.
+	// Base is the identity of the base that runs the module. Concurrent requests to one base are limited.
 	Base string
-	// Started is when the module started. If it changes, the probes start again with the initial delay.
+	// Started is the time when the module started. If this time changes, the probes start again with the initial
+	// delay.
 	Started time.Time
-	// Address is the address of the web listener as host:port; see the function Address.
+	// Address is the address of the web listener, as host:port; see the function Address.
 	Address string
-	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to the
-	// paths of probes that do not begin with it.
+	// ContextPath is the web context path of the module, with or without slashes; empty means none. It is added to
+	// the path of a probe if the path does not begin with it.
 	ContextPath string
-	// WasReady is set if the container was Ready when this controller started. It stays Ready until a probe fails.
+	// WasReady is true if the container was Ready when this controller started. Such a container stays Ready until a
+	// probe fails.
 	WasReady bool
-	// Readiness and Liveness are the probes. A probe that is nil or not of type httpGet is ignored.
+	// Readiness and Liveness are the probes of the container. A probe that is nil or not of type httpGet is ignored.
 	Readiness, Liveness *corev1.Probe
 }
 
-// Result is a result of a probe that has changed.
+// Result is a probe result that differs from the previous result.
 type Result struct {
 	Pod       types.UID
 	Container string
 	Kind      Kind
 	Healthy   bool
-	Message   string // why the module is not healthy; empty if it is
+	Message   string // reason why the module is not healthy; empty if it is healthy
 }
 
 // Options configure a Prober. Changed is required.
 type Options struct {
-	// Changed is called for every change of a result. Calls for a container and kind do not overlap. It must not block.
+	// Changed is called for every change of a probe result. Calls for the same container and kind do not overlap. It
+	// must not block.
 	Changed func(Result)
-	// Dial connects to the web listener of a base. Default: it dials the address directly.
+	// Dial connects to the web listener of a base. Default: a direct connection to the address.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport sends the requests. The default opens one connection with Dial for each request, and accepts every
-	// certificate, as the kubelet does.
+	// Transport sends the probe requests. The default opens a new connection with Dial for each request, and accepts
+	// every certificate, as the kubelet does.
 	Transport http.RoundTripper
 }
 
-// Prober probes modules. Create it with New. Its methods may be called concurrently. Only Start blocks.
+// Prober probes modules. Create it with New. Its methods are safe for concurrent use. Only Start blocks.
 type Prober struct {
 	o      Options
 	client *http.Client
@@ -87,7 +90,7 @@ type key struct {
 	kind      Kind
 }
 
-// New returns a Prober. It sends no requests before Start.
+// New returns a Prober. It does not send requests before Start is called.
 func New(o Options) *Prober {
 	p := &Prober{
 		o: o, client: newClient(o), limits: newLimits(concurrency),
@@ -97,7 +100,8 @@ func New(o Options) *Prober {
 	return p
 }
 
-// Set starts the probes of a container, or changes them if t differs from the last call.
+// Set starts the probes of a container. If the container already has probes and t differs from the previous call, Set
+// changes the probes.
 func (p *Prober) Set(t Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +132,8 @@ func (p *Prober) Set(t Target) {
 	}
 }
 
-// Forget stops the probes of containers of a Pod, and cancels their requests. Afterwards, Options.Changed is not called
-// for these containers, except for a call that is already in progress.
+// Forget stops the probes of containers of a Pod, and cancels their in-flight requests. After Forget returns,
+// Options.Changed is not called for these containers, except for a call that is already in progress.
 func (p *Prober) Forget(pod types.UID, containers ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +143,8 @@ func (p *Prober) Forget(pod types.UID, containers ...string) {
 	}
 }
 
-// Ready reports whether a container is ready according to its readiness probe, and the reason if it is not. A container
-// without a readiness probe is ready.
+// Ready reports whether a container is ready according to its readiness probe. If it is not ready, Ready also returns
+// the reason. A container without a readiness probe is ready.
 func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +155,7 @@ func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string)
 	return false, cmp.Or(w.message, "the readiness probe has not succeeded yet")
 }
 
-// drop removes a probe and cancels its request. The caller holds the lock.
+// drop removes a probe and cancels its in-flight request. The caller holds the lock.
 func (p *Prober) drop(k key) {
 	w, known := p.workers[k]
 	if !known {
@@ -165,10 +169,10 @@ func (p *Prober) drop(k key) {
 	}
 }
 
-// Start sends probes until ctx is done. It returns when all requests have ended. Call it once.
+// Start sends probe requests until ctx is done. It returns after all requests have ended. Call it once.
 func (p *Prober) Start(ctx context.Context) { p.queue.Run(ctx) }
 
-// probe sends one request if it is due, and returns when to send the next one.
+// probe sends one request if the request is due. It returns the time at which to send the next request.
 func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error) {
 	p.mu.Lock()
 	w := p.workers[k]

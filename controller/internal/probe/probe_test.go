@@ -18,18 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fixture is a Prober, and a base that responds as the test sets it. It runs in a synctest bubble.
+// fixture is a Prober with a fake base whose response the test sets. It runs in a synctest bubble.
 type fixture struct {
 	t      *testing.T
 	prober *Prober
 	began  time.Time
 
 	mu        sync.Mutex
-	answer    func(*http.Request) int // the HTTP status; 0 refuses the connection, -1 does not respond
-	requests  []string                // time and URL
+	answer    func(*http.Request) int // HTTP status of the response; 0 refuses the connection, -1 does not respond
+	requests  []string                // time and URL of each request
 	results   []string
 	active    int
-	maxActive int // the maximum of active
+	maxActive int // maximum of active
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -91,13 +91,13 @@ func (w *fixture) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// facts returns the status, the address and the error of net/http in a message.
+// facts returns the parts of a message that are compared: the status, the address and the error of net/http.
 func facts(message string) string { return strings.Join(factsPattern.FindAllString(message, -1), " ") }
 
 var factsPattern = regexp.MustCompile(`\b[1-5]\d\d\b|http://[^" ]+|"/[^"]*"|` +
 	`connection refused|context deadline exceeded|10 redirects|URL escape`)
 
-// wantResults compares the results since the last call.
+// wantResults compares the results since the previous call with the expected ones.
 func (w *fixture) wantResults(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -108,7 +108,7 @@ func (w *fixture) wantResults(when string, want ...string) {
 	w.results = nil
 }
 
-// wantRequests compares the requests since the last call.
+// wantRequests compares the requests since the previous call with the expected ones.
 func (w *fixture) wantRequests(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -201,7 +201,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// After its liveness probe has failed, a module is not probed until it has restarted.
+// After the liveness probe of a module has failed, the module must not be probed until it has restarted.
 func TestLiveness(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		liveness := func(t *Target) { t.Liveness = httpGet("/live") }
@@ -227,8 +227,8 @@ func TestLiveness(t *testing.T) {
 	})
 }
 
-// Modules that were Ready before the controller started stay ready until a probe fails, and their first probes are
-// spread over a period.
+// Modules that were Ready before the controller started must stay ready until a probe fails. Their first probes must
+// be spread over a period.
 func TestControllerRestart(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(503)
@@ -254,7 +254,7 @@ func TestControllerRestart(t *testing.T) {
 	})
 }
 
-// The number of concurrent requests is limited in total and for each base.
+// The number of concurrent probe requests must be limited, both in total and for each base.
 func TestConcurrency(t *testing.T) {
 	for bases, most := range map[int]int{20: 8, 1: baseConcurrency} {
 		runTest(t, func(w *fixture) {
@@ -273,7 +273,7 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// If a response takes longer than a period, only the probes that were due in the meantime are skipped.
+// If a response takes longer than a period, only the probes that were due in the meantime may be skipped.
 func TestSlowResponses(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(-1)

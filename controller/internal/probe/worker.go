@@ -11,13 +11,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// worker is the state of a probe of a container. Prober.mu guards it.
+// worker is the state of one probe of a container. Prober.mu guards it.
 type worker struct {
 	key    key
 	target Target
 	spec   corev1.Probe
 	base   *limits
-	cancel context.CancelFunc // cancels the request in flight; nil before the first one
+	cancel context.CancelFunc // cancels the in-flight request; nil before the first request
 	slow   bool               // the last request was slow
 
 	due time.Time // when the next request is due
@@ -25,12 +25,13 @@ type worker struct {
 	healthy       bool
 	message       string
 	lastSucceeded bool // the last request succeeded
-	streak        int  // the number of consecutive requests with that result
-	onHold        bool // the liveness probe has failed, and the module has not restarted yet
+	streak        int  // number of consecutive requests with the same result as the last one
+	onHold        bool // waits for a restart of the module after its liveness probe has failed
 }
 
-// newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not. The
-// first probes of modules that were Ready when this controller started are spread randomly over a period.
+// newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not
+// healthy. The first probes of modules that were Ready when this controller started are spread randomly over a
+// period.
 func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	w := &worker{key: k, target: t, spec: spec, cancel: func() {}, healthy: k.kind == Liveness || t.WasReady}
 	w.due = t.Started.Add(time.Duration(spec.InitialDelaySeconds) * time.Second)
@@ -43,7 +44,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe. All settings have the defaults of the API server.
+// period returns the period of the probe. The API server has set the defaults of all settings.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }
@@ -52,7 +53,8 @@ func (w *worker) timeout() time.Duration {
 	return min(time.Duration(cmp.Or(w.spec.TimeoutSeconds, 1))*time.Second, MaxTimeout)
 }
 
-// recordResult records the result of a request, sets the next due time, and reports whether healthy has changed.
+// recordResult records the result of a request and sets the time when the next request is due. It reports whether
+// healthy has changed.
 func (w *worker) recordResult(err error, now time.Time) (changed bool) {
 	for w.due = w.due.Add(w.period()); w.due.Before(now); { // the response took longer than a period
 		w.due = w.due.Add(w.period())

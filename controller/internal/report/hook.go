@@ -18,24 +18,25 @@ import (
 
 const (
 	attemptTimeout = 5 * time.Second
-	// attempts is the maximum number of attempts for a message. The delay between them grows from firstDelay.
+	// attempts is the maximum number of attempts to send a message. The delay between attempts grows from firstDelay.
 	attempts   = 4
 	firstDelay = time.Second
-	// perMinute is the maximum number of messages per minute. Beyond it, DingTalk blocks a robot for ten minutes.
+	// perMinute is the maximum number of messages per minute. If a hook sends more messages, DingTalk blocks the
+	// robot for ten minutes.
 	perMinute = 20
-	// queueSize is the maximum number of queued events of a hook.
+	// queueSize is the maximum number of queued events for one hook.
 	queueSize = 256
 )
 
-// hook is a webhook with its queue.
+// hook is a webhook with its queue of events.
 type hook struct {
 	o       Options
-	name    string // the host name
+	name    string // host name of the URL
 	robot   robot
 	client  *http.Client
 	queue   chan Event
 	limit   *rate.Limiter
-	dropped atomic.Int64 // the number of events that were dropped since the last log line
+	dropped atomic.Int64 // number of events that were dropped since the last log line
 }
 
 func newHook(o Options, address *url.URL) *hook {
@@ -62,7 +63,7 @@ func (h *hook) drop() {
 	h.o.Counters.Dropped.Inc()
 }
 
-// send sends queued events until ctx is done.
+// send sends the queued events until ctx is done.
 func (h *hook) send(ctx context.Context) {
 	for {
 		select {
@@ -86,7 +87,7 @@ func (h *hook) send(ctx context.Context) {
 	}
 }
 
-// deliver sends an event. It retries after errors that are not permanent.
+// deliver sends one event. It retries after errors that are not permanent.
 func (h *hook) deliver(ctx context.Context, e Event) error {
 	body, err := e.body()
 	if err != nil {
@@ -111,7 +112,7 @@ func (h *hook) deliver(ctx context.Context, e Event) error {
 	return err
 }
 
-// post makes one attempt. permanent reports whether another attempt would fail too.
+// post makes one attempt to send a message. permanent reports whether another attempt would fail in the same way.
 func (h *hook) post(ctx context.Context, body []byte) (permanent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

@@ -12,22 +12,23 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Event is a failure that is reported. Empty fields are omitted from the message.
+// Event is a failure to report. Empty fields are omitted from the message.
 type Event struct {
-	// TraceID identifies all events of a change. It is the value of the label labels.Trace of a Pod.
+	// TraceID identifies all events that belong to one change. It is the value of the label labels.Trace of a Pod.
 	TraceID string
-	// Scene is the operation, for example vpod_deploy. Event is its step, for example ContainerStart.
+	// Scene is the operation that failed, for example vpod_deploy. Event is the failed step of the operation, for
+	// example ContainerStart.
 	Scene, Event string
 	Result       string // for example FAILED
-	// Code is the error code. Its suggestion, if it has one, is added to the message.
+	// Code is the error code. The suggestion for the code is added to the message, if there is one.
 	Code     errcode.Code
-	Message  string // shortened by arklet.Text
+	Message  string // truncated by arklet.Text
 	TimeUsed time.Duration
-	// Labels identify the Pod, the Node, the module and so on.
+	// Labels identify the affected objects, such as the Pod, the Node and the module.
 	Labels map[string]string
 }
 
-// markdown is a message to a DingTalk robot.
+// markdown is the request body of a Markdown message to a DingTalk robot.
 type markdown struct {
 	Type     string `json:"msgtype"`
 	Markdown struct {
@@ -69,13 +70,15 @@ func (e Event) body() ([]byte, error) {
 	return json.Marshal(message)
 }
 
-// markdownChars are special anywhere in Markdown. lineStartChars are special only at the beginning of a line.
+// markdownChars are the characters with a special meaning anywhere in Markdown. lineStartChars have a special meaning
+// only at the beginning of a line.
 const (
 	markdownChars  = "\\`*_[]<>|~!"
 	lineStartChars = "#+-="
 )
 
-// escape escapes a text for Markdown: it has no links, images or headings, and all its lines stay in the list item.
+// escape escapes a text for Markdown. The result contains no links, images or headings, and all of its lines stay in
+// the list item.
 func escape(text string) string {
 	text = arklet.Text(text)
 	var b strings.Builder

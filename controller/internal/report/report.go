@@ -22,32 +22,33 @@ import (
 
 // Options configure a Reporter. Counters and Logger are required.
 type Options struct {
-	// Hooks are the URLs of DingTalk robots; see ParseHooks.
+	// Hooks are the webhook URLs of DingTalk robots; see ParseHooks.
 	Hooks []*url.URL
 	// Transport sends the messages. Default: http.DefaultTransport.
 	Transport http.RoundTripper
 	Counters  Counters
-	// Logger logs each message that failed, and once a minute the number of dropped events.
+	// Logger logs each message that could not be sent, and once a minute the number of dropped events.
 	Logger *slog.Logger
 }
 
-// Counters count the messages of all hooks.
+// Counters count the messages to all hooks.
 type Counters struct {
-	// Sent counts accepted messages. Failed counts messages whose attempts all failed. Dropped counts events that did
-	// not fit into the queue, or that were still queued when the Reporter stopped.
+	// Sent counts accepted messages. Failed counts messages for which all attempts failed. Dropped counts events that
+	// did not fit into the queue, or that were still queued when the Reporter stopped.
 	Sent, Failed, Dropped prometheus.Counter
 }
 
-// Causes of invalid hooks.
+// Errors for invalid hook URLs.
 var (
 	errNoAddress    = errors.New("is not an https URL; separate several URLs with semicolons")
 	errNotEncrypted = errors.New("is an http URL, which exposes the token in transit; " +
 		"use https, or set REPORT_HOOKS_ALLOW_HTTP to true")
 )
 
-// ParseHooks parses REPORT_HOOKS: URLs separated by semicolons. The fragment of a URL is the secret that signs the
-// messages. allowHTTP also accepts http URLs, which send the token and the messages unencrypted. An error contains the
-// position of the invalid URL, but not the URL, because it is confidential.
+// ParseHooks parses the value of REPORT_HOOKS, a list of URLs separated by semicolons. The fragment of a URL is the
+// secret that signs the messages. If allowHTTP is true, ParseHooks also accepts http URLs, over which the token and
+// the messages are sent unencrypted. An error contains the position of the invalid URL in the list, but not the URL
+// itself, because the URL is confidential.
 func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	var hooks []*url.URL
 	for i, text := range strings.Split(value, ";") {
@@ -68,13 +69,13 @@ func ParseHooks(value string, allowHTTP bool) ([]*url.URL, error) {
 	return hooks, nil
 }
 
-// Reporter sends events to hooks. Create it with New.
+// Reporter sends events to webhooks. Create it with New.
 type Reporter struct {
 	o     Options
 	hooks []*hook
 }
 
-// New returns a Reporter. Events are queued until Start sends them.
+// New returns a Reporter. It queues events until Start is called.
 func New(o Options) *Reporter {
 	o.Transport = cmp.Or(o.Transport, http.DefaultTransport)
 	r := &Reporter{o: o}
@@ -84,7 +85,7 @@ func New(o Options) *Reporter {
 	return r
 }
 
-// Report queues an event for every hook. It does not block, and may be called concurrently. If the queue of a hook is
+// Report queues an event for every hook. It does not block, and is safe for concurrent use. If the queue of a hook is
 // full, the event is dropped for that hook.
 func (r *Reporter) Report(e Event) {
 	for _, h := range r.hooks {
@@ -92,7 +93,8 @@ func (r *Reporter) Report(e Event) {
 	}
 }
 
-// Start sends events until ctx is done, and returns nil. It drops the events that are still queued. Call it once.
+// Start sends events until ctx is done, and returns nil. It drops the events that are still queued at that time. Call
+// it once.
 func (r *Reporter) Start(ctx context.Context) error {
 	var senders sync.WaitGroup
 	for _, h := range r.hooks {

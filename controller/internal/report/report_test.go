@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-// pipes is a network in a synctest bubble: listeners by host name.
+// pipes is an in-memory network in a synctest bubble. It contains listeners by host name.
 type pipes map[string]*pipeListener
 
 type pipeListener struct {
@@ -62,7 +62,7 @@ func (p pipes) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 }
 
-// logBuffer is a log that may be read while it is written.
+// logBuffer is a log buffer that is safe for concurrent reads and writes.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -80,7 +80,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// fixture is a Reporter with its hooks. It runs in a synctest bubble.
+// fixture is a Reporter with its hooks, running in a synctest bubble.
 type fixture struct {
 	t        *testing.T
 	network  pipes
@@ -90,7 +90,7 @@ type fixture struct {
 	stop     func()
 }
 
-// runTest runs a test in a synctest bubble. handlers are the servers of the hooks by host name.
+// runTest runs a test in a synctest bubble. handlers are the handlers of the fake webhooks, by host name.
 func runTest(t *testing.T, hooks string, handlers map[string]http.HandlerFunc, change func(*Options),
 	test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func (w *fixture) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// wantCounts compares the counters.
+// wantCounts compares the counters with the expected values.
 func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	w.t.Helper()
 	var got []float64
@@ -153,7 +153,8 @@ func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	}
 }
 
-// wantLog checks the number of log lines, that the log contains the texts, and that it does not contain the token.
+// wantLog checks the number of log lines. It also checks that the log contains the texts, and that it does not
+// contain the token.
 func (w *fixture) wantLog(lines int, texts ...string) {
 	w.t.Helper()
 	log := w.log.String()
@@ -274,7 +275,8 @@ func TestRetrySucceeds(t *testing.T) {
 	})
 }
 
-// A hook that does not respond and a hook that is down do not block other hooks or the caller.
+// A hook that does not respond and a hook that refuses connections must not block other hooks or the caller of
+// Report.
 func TestUnavailableHooksDoNotBlockOthers(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

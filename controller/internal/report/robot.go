@@ -21,8 +21,8 @@ import (
 // robot is the DingTalk robot of a hook.
 type robot struct {
 	address url.URL
-	secret  string   // signs messages; empty means that they are not signed
-	hidden  []string // the confidential parts of the URL, the longest first
+	secret  string   // secret that signs messages; empty means that messages are not signed
+	hidden  []string // confidential parts of the URL, the longest first
 }
 
 func newRobot(address *url.URL) robot {
@@ -49,14 +49,15 @@ func newRobot(address *url.URL) robot {
 	return r
 }
 
-// The minimum lengths of secrets in bytes: of values in the query and passwords, and of path segments.
+// Minimum lengths of secrets in bytes: minTokenLength for query values and passwords, minPathTokenLength for path
+// segments.
 const (
 	minTokenLength     = 6
 	minPathTokenLength = 16
 )
 
-// url returns the URL for a message that is sent at now. If there is a secret, the URL is signed. The signature is
-// valid for an hour (DingTalk, "custom robot, security settings").
+// url returns the URL for a message that is sent at the time now. If the hook has a secret, the URL is signed. The
+// signature is valid for an hour (DingTalk, "custom robot, security settings").
 func (r robot) url(now time.Time) string {
 	if r.secret == "" {
 		return r.address.String()
@@ -71,7 +72,8 @@ func (r robot) url(now time.Time) string {
 	return address.String()
 }
 
-// hide replaces the confidential parts of the URL in a text with an ellipsis. A robot may repeat them in its responses.
+// hide replaces the confidential parts of the URL in a text with an ellipsis. It is needed because a robot may repeat
+// them in its responses.
 func (r robot) hide(text string) string {
 	for _, token := range r.hidden {
 		text = strings.ReplaceAll(text, token, "…")
@@ -79,7 +81,7 @@ func (r robot) hide(text string) string {
 	return text
 }
 
-// withoutAddress removes the URL from an error of net/http.
+// withoutAddress removes the URL from an error that net/http returned.
 func withoutAddress(err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok {
 		return inner.Err
@@ -87,20 +89,21 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// robotAnswer is the response of DingTalk. The HTTP status is 200 even if DingTalk rejects a message.
+// robotAnswer is the response body from DingTalk. The HTTP status is 200 even if DingTalk rejects a message.
 type robotAnswer struct {
 	Code    int    `json:"errcode"`
 	Message string `json:"errmsg"`
 }
 
-// Error codes of DingTalk robots.
+// Error codes in the responses of DingTalk robots.
 const (
 	robotTooFast   = 130101 // more than 20 messages per minute
 	robotNoToken   = 300001 // the token does not exist
 	robotForbidden = 310000 // the keyword, the signature or the IP address of the sender does not match
 )
 
-// checkResponse returns nil if the message was accepted. permanent reports whether another attempt would fail too.
+// checkResponse returns nil if the robot accepted the message. permanent reports whether another attempt would fail
+// in the same way.
 func checkResponse(status int, text []byte) (permanent bool, err error) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:

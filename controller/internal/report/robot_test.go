@@ -24,10 +24,10 @@ import (
 func TestParseHooks(t *testing.T) {
 	tests := []struct {
 		value string
-		http  bool // allowed
+		http  bool // http URLs are allowed
 		want  []string
 		cause error
-		nth   string // the invalid hook
+		nth   string // position of the invalid URL
 	}{
 		{"", false, nil, nil, ""},
 		{" ; ;", false, nil, nil, ""},
@@ -56,7 +56,7 @@ func TestParseHooks(t *testing.T) {
 	}
 }
 
-// If a hook has a secret, each attempt is signed with its own timestamp.
+// If a hook has a secret, each attempt must be signed with its own timestamp.
 func TestMessagesAreSigned(t *testing.T) {
 	var got []url.Values
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +102,7 @@ func TestMessagesAreSigned(t *testing.T) {
 	}
 }
 
-// Redirects are not followed, so that the token is not sent to another host.
+// Redirects must not be followed, because the token would be sent to another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		var requests, other atomic.Int64
@@ -126,7 +126,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// The log contains no secrets, for every response of a robot and every error.
+// For every response of a robot and every error, the log must not contain secrets.
 func TestLogContainsNoSecrets(t *testing.T) {
 	const path, token, password, sign = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
 	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" +
@@ -172,7 +172,7 @@ func TestLogContainsNoSecrets(t *testing.T) {
 	}
 }
 
-// Texts from bases are escaped, so that they stay plain text in their list item.
+// Texts from bases must be escaped, so that they stay plain text in their list item.
 func TestTextsFromBasesAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"installBiz of m:1.0.0 on base \"b-1\": 93 %": "installBiz of m:1.0.0 on base \"b-1\": 93 %",
@@ -204,8 +204,8 @@ func TestTextsFromBasesAreEscaped(t *testing.T) {
 	}
 }
 
-// FuzzEscape checks that an escaped text without the backslashes is the original text, except for space at the
-// beginning of lines, and that all special characters of Markdown are escaped.
+// FuzzEscape checks that removing the backslashes from an escaped text results in the original text, except for space
+// at the beginning of lines. It also checks that all special characters of Markdown are escaped.
 func FuzzEscape(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		escaped := escape(text)

@@ -9,14 +9,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Networks are the networks in which bases may report any address. Outside of them, the reported address must belong to
-// the base, because commands are sent to it.
+// Networks are the networks in which bases may report any address. An address outside of these networks must belong
+// to the base that reports it, because commands are sent to this address.
 type Networks []netip.Prefix
 
-// ErrAddress reports an address that a base must not report.
+// ErrAddress means that a base reported an address that it must not report.
 var ErrAddress = errors.New("address not allowed")
 
-// ParseNetworks parses comma-separated CIDRs.
+// ParseNetworks parses a comma-separated list of CIDRs.
 func ParseNetworks(text string) (Networks, error) {
 	var n Networks
 	for _, part := range strings.Split(text, ",") {
@@ -42,8 +42,8 @@ func (n Networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// forbidden contains the addresses that are always rejected. Most belong to metadata services of cloud providers, which
-// give credentials to machines.
+// forbidden contains the addresses that are always rejected. Most of them belong to metadata services of cloud
+// providers, which return credentials to the machines.
 var forbidden = Networks{
 	netip.MustParsePrefix("0.0.0.0/8"),              // not valid as a destination [RFC 1122, 3.2.1.3]
 	netip.MustParsePrefix("169.254.169.254/32"),     // most providers
@@ -59,7 +59,8 @@ var forbidden = Networks{
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// translated returns the IPv4 address to which NAT64 translates an address [RFC 6052, 2.1], or the address itself.
+// translated returns the IPv4 address that an address stands for in NAT64 [RFC 6052, 2.1]. For any other address, it
+// returns the address itself.
 func translated(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a
@@ -69,8 +70,8 @@ func translated(a netip.Addr) netip.Addr {
 }
 
 // Check returns a reported address in the canonical form of Kubernetes, or ErrAddress. The address must be in the
-// networks or equal to the peer address; an invalid peer address is ignored. Loopback and link-local addresses must be
-// in the networks. Forbidden addresses are rejected.
+// networks or equal to the peer address. An invalid peer address is ignored. Loopback and link-local addresses are
+// accepted only if they are in the networks. Forbidden addresses are always rejected.
 func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	a, err := netip.ParseAddr(named)
 	if err != nil || a.Zone() != "" {
@@ -96,7 +97,8 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	return a.String(), nil
 }
 
-// CheckUnproven is Check for a message without a peer address. If there are networks, the address must be in them.
+// CheckUnproven checks a reported address like Check, but for a message without a peer address. If networks are
+// configured, the address must be in one of them.
 func (n Networks) CheckUnproven(named string) (string, error) {
 	ip, err := n.Check(named, netip.Addr{})
 	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
@@ -105,7 +107,7 @@ func (n Networks) CheckUnproven(named string) (string, error) {
 	return ip, err
 }
 
-// ReasonOf returns the reason to reject a message that could not be decoded.
+// ReasonOf returns the rejection reason for a message that could not be decoded.
 func ReasonOf(err error) Rejection {
 	switch {
 	case errors.Is(err, arklet.ErrTooLarge):

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzAddress checks that an accepted address is the peer address or in one of the networks, and that its text is
-// canonical.
+// FuzzAddress checks that an accepted address is the peer address or in one of the networks. It also checks that the
+// text of the address is canonical.
 func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, networks, named, from string) {
 		n, err := ParseNetworks(networks)

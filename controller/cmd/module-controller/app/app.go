@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/vnode"
 )
 
-// New returns the command line of the module controller.
+// New returns the command-line application of the module controller.
 func New(version string) *cli.App {
 	s := &settings{}
 	return &cli.App{
@@ -55,7 +55,7 @@ func New(version string) *cli.App {
 	}
 }
 
-// settings are the values of the flags.
+// settings holds the values of the command-line flags.
 type settings struct {
 	controller.Options
 	mqtt    controller.MQTTOptions
@@ -72,7 +72,7 @@ type settings struct {
 	hooksHTTP                        bool
 }
 
-// variable returns the environment variable of a flag.
+// variable returns the environment variable that corresponds to a flag.
 func variable(flag string) string {
 	switch flag {
 	case "kubelet":
@@ -98,10 +98,10 @@ func boolFlag(to *bool, name, usage string) *cli.BoolFlag {
 	return &cli.BoolFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, Destination: to}
 }
 
-// unlimited is the maximum of an integer flag without a maximum.
+// unlimited is the upper bound of integer flags that have no maximum.
 const unlimited = math.MaxInt
 
-// intFlag returns an integer flag with values from least to most.
+// intFlag returns an integer flag that accepts values from least to most.
 func intFlag(to *int, name string, value, least, most int, usage string) *cli.IntFlag {
 	env := variable(name)
 	return &cli.IntFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage, Destination: to,
@@ -116,8 +116,8 @@ func intFlag(to *int, name string, value, least, most int, usage string) *cli.In
 		}}
 }
 
-// durationFlag returns a duration flag that rejects negative values. 0 selects the default, which defaultText
-// describes.
+// durationFlag returns a duration flag that rejects negative values. The value 0 selects the default, which
+// defaultText describes.
 func durationFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
 	f := signedDurationFlag(to, name, defaultText, usage)
 	f.Action = func(_ *cli.Context, d time.Duration) error {
@@ -129,7 +129,7 @@ func durationFlag(to *time.Duration, name, defaultText, usage string) *cli.Durat
 	return f
 }
 
-// leaseFlag returns a flag for the duration of a Lease. 0 selects the default.
+// leaseFlag returns a flag for the duration of a Lease. The value 0 selects the default.
 func leaseFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
 	f := signedDurationFlag(to, name, defaultText, usage)
 	f.Action = func(_ *cli.Context, d time.Duration) error {
@@ -142,7 +142,7 @@ func leaseFlag(to *time.Duration, name, defaultText, usage string) *cli.Duration
 	return f
 }
 
-// signedDurationFlag returns a duration flag that accepts negative values. 0 selects the default.
+// signedDurationFlag returns a duration flag that accepts negative values. The value 0 selects the default.
 func signedDurationFlag(to *time.Duration, name, defaultText, usage string) *cli.DurationFlag {
 	return &cli.DurationFlag{Name: name, EnvVars: []string{variable(name)}, Usage: usage, DefaultText: defaultText,
 		Destination: to}
@@ -278,7 +278,7 @@ func (s *settings) flags() []cli.Flag {
 	}
 }
 
-// options converts the flags to the options of the controller, whose logger writes to log.
+// options converts the flags to the options of the controller. The logger of the controller writes to log.
 func (s *settings) options(log io.Writer) (controller.Options, error) {
 	o := s.Options
 	var err error
@@ -329,7 +329,7 @@ func (s *settings) options(log io.Writer) (controller.Options, error) {
 	return o, err
 }
 
-// serverTLS returns the TLS configuration of the HTTP tunnel, or nil if no file is set.
+// serverTLS returns the TLS configuration of the HTTP tunnel, or nil if no certificate file is set.
 func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 	switch {
 	case crt == "" && key == "" && ca == "":
@@ -367,7 +367,8 @@ func proxyURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// clientTLS returns a function for the TLS configuration of the MQTT tunnel, or nil if no file is set.
+// clientTLS returns a function that returns the TLS configuration of the MQTT tunnel. The function is nil if no
+// certificate file is set.
 func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, error) {
 	if ca == "" && crt == "" && key == "" {
 		return nil, nil

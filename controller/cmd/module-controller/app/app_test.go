@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// kubeconfig is a kubeconfig of a cluster that does not exist.
+// kubeconfig is a kubeconfig file for a cluster that does not exist.
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
 
 func TestInvalidSettingsAreReportedByName(t *testing.T) {

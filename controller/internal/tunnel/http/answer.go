@@ -17,8 +17,8 @@ import (
 
 var errCutShort = errors.New("the answer was truncated")
 
-// explain classifies an error: it adds tunnel.ErrRefused, tunnel.ErrTimedOut or ErrStopped. Other errors are network
-// failures.
+// explain classifies an error of a request. It wraps the error with tunnel.ErrRefused, tunnel.ErrTimedOut or
+// ErrStopped. Any other error is a network failure, which explain does not wrap.
 func explain(ctx context.Context, err error, timeout time.Duration) error {
 	_, dialing := errors.AsType[*dialError](err)
 	switch {
@@ -38,14 +38,14 @@ func explain(ctx context.Context, err error, timeout time.Duration) error {
 	return fmt.Errorf("%w: %w", tunnel.ErrRefused, err) // the response is not HTTP
 }
 
-// isConnectionError reports whether the connection failed, in contrast to invalid data.
+// isConnectionError reports whether an error means that the connection failed, and not that the data was invalid.
 func isConnectionError(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errCutShort)
 }
 
-// deliver passes the answer of a base, or the error, to the handler.
+// deliver passes the answer from a base, or the error of the request, to the handler.
 func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, IP: c.to.IP, At: time.Now()}
 	kind, reason := string(c.request.Command), tunnel.Rejection("")
@@ -66,10 +66,10 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	}
 }
 
-// check returns an error, and the reason for the rejection, if a body is not an answer of the base.
+// check returns an error and a rejection reason if a body is not an answer from the base.
 func check(c *call, body []byte) (tunnel.Rejection, error) {
 	var head struct {
-		BaseIdentity string `json:"baseIdentity"` // absent in errors of arklet (protocol 4.3)
+		BaseIdentity string `json:"baseIdentity"` // missing in error answers of arklet (protocol 4.3)
 		Code         string `json:"code"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {
@@ -122,7 +122,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 	return "", nil
 }
 
-// unexpected returns the reason to reject an answer to a query.
+// unexpected returns the rejection reason for an unexpected answer to a query.
 func unexpected(err error) tunnel.Rejection {
 	if reason := tunnel.ReasonOf(err); reason != tunnel.Malformed {
 		return reason
@@ -130,7 +130,7 @@ func unexpected(err error) tunnel.Rejection {
 	return tunnel.Unexpected
 }
 
-// sanitizedError sanitizes the text of an error, because libraries quote the data.
+// sanitizedError returns an error with sanitized text, because libraries quote the received data in their errors.
 type sanitizedError struct{ error }
 
 func (e *sanitizedError) Error() string { return arklet.Text(e.error.Error()) }

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// defaultPort is the first port that a real arklet tries (protocol 2.2).
+	// defaultPort is the first port on which a real arklet tries to listen (protocol 2.2).
 	defaultPort = 1238
 	dialTimeout = 5 * time.Second
-	// queryTimeout is the maximum duration of health and queryAllBiz.
+	// queryTimeout is the maximum duration of a health or queryAllBiz request.
 	queryTimeout = 10 * time.Second
-	// maxOperations is the maximum number of concurrent operations of a base.
+	// maxOperations is the maximum number of concurrent operations on one base.
 	maxOperations = 64
-	// maxAnswerHeader is the maximum size of the header of an answer, in bytes.
+	// maxAnswerHeader is the maximum size of the header of a response, in bytes.
 	maxAnswerHeader = 16 << 10
-	// allAnswers is the maximum size of all answers that are being read, in bytes.
+	// allAnswers is the maximum total size of all responses that are being read, in bytes.
 	allAnswers = 64 << 20
 )
 
-// query identifies a query to a base. Equal queries are not sent concurrently, because a base can confuse the answers
-// of concurrent health checks (protocol 7).
+// query identifies a query to a base. Identical queries are not sent concurrently, because a base can mix up the
+// answers to concurrent health checks (protocol 7).
 type query struct {
 	base    string
 	command arklet.Command
@@ -56,14 +56,14 @@ func newTransport(opts Options) *http.Transport {
 	}
 }
 
-// dialError is an error that occurred before anything was sent.
+// dialError is an error that occurred before any data was sent.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// Send sends a command, and returns immediately. The Handler receives the answer, or a call of Unanswered. Queries that
-// are requested while an equal query is in progress are sent once, after it. The requests end at their timeouts or when
-// Start returns.
+// Send sends a command and returns immediately. The answer is passed to the Handler. If there is no answer,
+// Handler.Unanswered is called. If a query is requested while an identical query is in flight, it is sent after that
+// query. Several such requests result in one query. Requests end at their timeouts or when Start returns.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
 		return fmt.Errorf("its address %q is not an IP address", to.IP)
@@ -96,7 +96,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	}
 }
 
-// runQuery sends a query, and repeats it if it was requested again in the meantime.
+// runQuery sends a query. It sends the query again if the query was requested in the meantime.
 func (t *Tunnel) runQuery(q query, c *call) {
 	for c != nil {
 		t.exchange(c, t.opts.TimeScale.Of(queryTimeout))
@@ -112,7 +112,7 @@ func (t *Tunnel) runQuery(q query, c *call) {
 	}
 }
 
-// operate sends an operation.
+// operate sends an operation to a base.
 func (t *Tunnel) operate(c *call) {
 	t.exchange(c, t.opts.OperationTimeout)
 	t.mu.Lock()
@@ -123,7 +123,7 @@ func (t *Tunnel) operate(c *call) {
 	}
 }
 
-// exchange sends a request and passes the result to the handler.
+// exchange sends a request and passes the answer or the error to the handler.
 func (t *Tunnel) exchange(c *call, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
@@ -135,7 +135,8 @@ func (t *Tunnel) exchange(c *call, timeout time.Duration) {
 	t.deliver(c, asked, body, err)
 }
 
-// post returns the body of the answer, which ends with the connection (protocol 4.2).
+// post sends a request and returns the body of the response. The body ends when the base closes the connection
+// (protocol 4.2).
 func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	body, err := c.request.Body()
 	if err != nil {

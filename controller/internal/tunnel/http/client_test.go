@@ -29,21 +29,21 @@ var (
 	list    = arklet.Request{Command: arklet.CommandQueryAllBiz}
 )
 
-// sameError compares errors with errors.Is.
+// sameError compares two errors with errors.Is.
 var sameError = cmp.Comparer(func(x, y error) bool { return errors.Is(x, y) || errors.Is(y, x) })
 
 const healthBody = `{"baseIdentity":"a","code":"SUCCESS","data":{"healthData":{"jvm":{"java committed metaspace":2,"java max metaspace":3,"java used metaspace":1,"run time(s)":4},"masterBizInfo":{"bizName":"base","bizState":"activated","bizVersion":"1.0.0","webContextPath":"/"}}}}`
 
-// TestAnswers tests the possible answers of arklet's HTTP server (protocol 4.2), which arrive a second after the
-// request.
+// TestAnswers checks how the tunnel handles the possible responses of arklet's HTTP server (protocol 4.2). Each
+// response arrives one second after the request.
 func TestAnswers(t *testing.T) {
 	anyErr := cmpopts.AnyError
 	cases := []struct {
 		name    string
 		request arklet.Request
 		wire    string
-		sent    string  // empty means not checked
-		want    []event // From.At is relative to the request
+		sent    string  // expected request; empty means that it is not checked
+		want    []event // expected call of the handler; From.At is relative to the request
 	}{
 		{
 			name: "installed", request: install,
@@ -220,7 +220,7 @@ func origin(after time.Duration) tunnel.Origin {
 
 func moment(after time.Duration) time.Time { return time.UnixMilli(0).Add(after) }
 
-// unlike matches every error except the given ones.
+// unlike matches every error except the given errors.
 type unlike []error
 
 func (u unlike) Error() string { return fmt.Sprintf("none of %v", []error(u)) }
@@ -233,7 +233,7 @@ func (u unlike) Is(err error) bool {
 	return err != nil
 }
 
-// notRefused is a network failure.
+// notRefused matches a network failure: any error except tunnel.ErrRefused and tunnel.ErrTimedOut.
 var notRefused error = unlike{tunnel.ErrRefused, tunnel.ErrTimedOut}
 
 func TestNoAnswer(t *testing.T) {
@@ -307,8 +307,8 @@ func TestSendReturnsErrors(t *testing.T) {
 	}
 }
 
-// A base that does not answer does not delay other bases. Its queries are sent one at a time, and waiting queries are
-// merged into one.
+// A base that does not answer must not delay other bases. Its queries must be sent one at a time, and waiting queries
+// must be merged into one.
 func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent, hung := make(chan struct{}), make(chan struct{})

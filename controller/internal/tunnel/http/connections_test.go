@@ -20,11 +20,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// evictions counts closed connections by address.
+// evictions counts the connections that were closed because of a limit, by address.
 type evictions struct {
 	*fakeHandler
 	count atomic.Int64
-	other atomic.Value // another rejection
+	other atomic.Value // any other rejection
 }
 
 func (e *evictions) Heartbeat(tunnel.Origin, arklet.Heartbeat) {}
@@ -40,11 +40,11 @@ func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Reje
 	e.other.Store(fmt.Sprintf("%s of %s rejected: %s, %v", kind, from.IP, reason, err))
 }
 
-// greedyAddress is a local address that the bases of these tests do not use.
+// greedyAddress is a local address that is not used by the bases in these tests.
 const greedyAddress = "127.0.0.2"
 
-// Connections of a client with many large, incomplete bodies are closed when all bodies together reach their
-// limit. Bases with other addresses get an answer.
+// A client sends many large, incomplete request bodies. When all bodies together reach their limit, the connections
+// of this client must be closed. Bases with other addresses must get an answer.
 func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	const flood, sent = 600, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
@@ -81,7 +81,7 @@ func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	}
 }
 
-// A body no longer counts after it is decoded, so that many requests can wait.
+// The body of a request must no longer count toward the limit after it is decoded, so that many requests can wait.
 func TestDecodedBodyIsNotHeld(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,8 +116,8 @@ func TestDecodedBodyIsNotHeld(t *testing.T) {
 	}
 }
 
-// Connections with endless answers are closed when all answers together reach their limit. A small answer of
-// another base is received.
+// Several bases send endless responses. When all responses together reach their limit, the connections of these bases
+// must be closed. A small response from another base must be received.
 func TestAnswersAreLimitedTogether(t *testing.T) {
 	const flood = allAnswers/arklet.MaxPayload + 10
 	h := &evictions{fakeHandler: newHandler()}

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// A simulated base registers, and a module is installed, switched and uninstalled.
+// A simulated base registers with the tunnel. Then a module is installed, switched and uninstalled.
 func TestWithFakeBase(t *testing.T) {
 	h := newHandler()
 	tn := serve(t, Options{Networks: everywhere,

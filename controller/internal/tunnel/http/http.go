@@ -22,58 +22,61 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrStopped reports a command that was not sent because the tunnel has stopped.
+// ErrStopped means that a command was not sent because the tunnel has stopped.
 var ErrStopped = errors.New("the HTTP tunnel has stopped")
 
 const (
-	// DefaultAddr is the default address for heartbeats (Module Controller V2 document 5.4).
+	// DefaultAddr is the default address on which the tunnel listens for heartbeats (Module Controller V2 document
+	// 5.4).
 	DefaultAddr = ":7777"
-	// connections is the maximum number of open connections for heartbeats. They use about 270 MB of memory if all are
-	// sending a body, and about 660 MB if all have sent the largest header.
+	// connections is the maximum number of open connections for heartbeats. The connections use about 270 MB of
+	// memory if all clients are sending a body, and about 660 MB if all clients have sent a header of the maximum
+	// size.
 	connections = 4096
 )
 
-// Options configure a Tunnel. A zero value means its default.
+// Options configure a Tunnel. The zero value of a field selects its default.
 type Options struct {
-	// Addr is the address for heartbeats, host:port; default DefaultAddr.
+	// Addr is the address on which the tunnel listens for heartbeats, as host:port; default DefaultAddr.
 	Addr string
-	// TLS is the TLS configuration for heartbeats; nil means plain HTTP, which real bases use. If its ClientAuth
-	// verifies certificates, the certificate of a base must be for its identity.
+	// TLS is the TLS configuration of the listener for heartbeats. If it is nil, the listener uses plain HTTP, as
+	// real bases do. If ClientAuth verifies certificates, the certificate of a base must be valid for the identity of
+	// the base.
 	TLS *tls.Config
 	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
 	// empty means none.
 	Token string
-	// Networks are the networks in which a base may report an address that it does not send from.
+	// Networks are the networks in which a base may report an address other than its source address.
 	Networks tunnel.Networks
-	// OperationTimeout is the maximum duration of install, uninstall and switch; default 5 min.
+	// OperationTimeout is the maximum duration of an install, uninstall or switch command; default 5 min.
 	OperationTimeout time.Duration
-	// TimeScale divides the maximum duration of queries.
+	// TimeScale divides the maximum duration of queries, which is not in Options.
 	TimeScale pace.TimeScale
-	// Dial connects to a base; default a net.Dialer.
+	// Dial connects to a base; default net.Dialer.DialContext.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy is the URL of an HTTP proxy that supports CONNECT, http://[user:password@]host[:port]; nil means none. It
-	// is ignored if Dial is set.
+	// Proxy is the URL of an HTTP proxy that supports CONNECT, in the form http://[user:password@]host[:port]; nil
+	// means no proxy. It is ignored if Dial is set.
 	Proxy  *url.URL
 	Logger *slog.Logger
 }
 
-// Tunnel is the HTTP tunnel. Its methods may be called concurrently.
+// Tunnel is the HTTP tunnel. Its methods are safe for concurrent use.
 type Tunnel struct {
 	opts      Options
 	handler   tunnel.Handler
 	transport *http.Transport
-	baselines chan struct{} // limits concurrent baseline queries
+	baselines chan struct{} // limits the number of concurrent baseline queries
 
 	mu       sync.Mutex
 	listener net.Listener
-	queries  map[query]*call // queries in progress; the value is the next call, or nil
-	running  map[string]int  // number of operations in progress by base
+	queries  map[query]*call // queries in flight; the value is the query to send next, or nil
+	running  map[string]int  // number of operations in flight, by base
 	calls    sync.WaitGroup
-	ctx      context.Context // of all calls
+	ctx      context.Context // context of all requests to bases
 	cancel   context.CancelFunc
 }
 
-// New returns a Tunnel that passes messages to handler. It opens no listener and no connections.
+// New returns a Tunnel that passes messages to handler. It does not open a listener or connections.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Addr = cmp.Or(opts.Addr, DefaultAddr)
 	opts.OperationTimeout = cmp.Or(opts.OperationTimeout, api.InstallTimeout)
@@ -97,8 +100,8 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 // Key returns tunnel.HTTP.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.HTTP }
 
-// Listen opens the listener, so that the controller fails to start if the address is in use. Connections wait until
-// Start. A second call does nothing.
+// Listen opens the listener, so that the controller fails to start if the address is in use. Connections are accepted
+// after Start is called. A second call of Listen does nothing.
 func (t *Tunnel) Listen(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +122,7 @@ func (t *Tunnel) Listen(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the address of the listener; empty before Listen.
+// Addr returns the address of the listener. It is empty before Listen is called.
 func (t *Tunnel) Addr() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,20 +132,20 @@ func (t *Tunnel) Addr() string {
 	return t.listener.Addr().String()
 }
 
-// Limits for a client.
+// Limits for the connections of a client.
 const (
 	headerTimeout = 10 * time.Second
 	bodyTimeout   = 30 * time.Second
-	// answerTimeout includes the selection of a baseline.
+	// answerTimeout is the maximum time for answering a request, including the selection of a baseline.
 	answerTimeout = time.Minute
 	idleTimeout   = time.Minute
 	maxHeader     = 1 << 10 // net/http adds 4 KiB
-	// stopTimeout is how long to wait for requests in progress when the tunnel stops.
+	// stopTimeout is how long to wait for in-flight requests when the tunnel stops.
 	stopTimeout = 5 * time.Second
 )
 
-// Start serves heartbeats until ctx is done. Then pending commands become Unanswered. It returns when all goroutines
-// have ended. Call it once.
+// Start serves heartbeats until ctx is done. Then it calls Handler.Unanswered for each pending command, and returns
+// after all goroutines have ended. Call it once.
 func (t *Tunnel) Start(ctx context.Context) error {
 	if err := t.Listen(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ThroughProxy returns a dial function that connects through an HTTP proxy with CONNECT. If the base refuses the
-// connection, the error is syscall.ECONNREFUSED, as without a proxy.
+// ThroughProxy returns a dial function that connects through an HTTP proxy with the method CONNECT. If the base
+// refuses the connection, the error is syscall.ECONNREFUSED, the same as without a proxy.
 func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
 	address := proxy.Host
@@ -41,7 +41,8 @@ func ThroughProxy(proxy *url.URL) func(context.Context, string, string) (net.Con
 	}
 }
 
-// proxyError hides syscall.ECONNREFUSED of the proxy, because it does not mean that the base refused the connection.
+// proxyError is a failure of the connection to the proxy. It hides syscall.ECONNREFUSED, because this error would
+// mean that the base refused the connection.
 type proxyError struct{ err error }
 
 func (e proxyError) Error() string { return e.err.Error() }
@@ -74,7 +75,7 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	return &proxied{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)}, conn.SetDeadline(time.Time{})
 }
 
-// proxied is a connection whose first bytes are already buffered.
+// proxied is a connection whose first received bytes are already buffered.
 type proxied struct {
 	net.Conn
 	in io.Reader

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// proxy starts an HTTP proxy that sends the same response to every CONNECT.
+// proxy starts an HTTP proxy that sends the same response to every CONNECT request.
 func proxy(t *testing.T, answer string) (addr string, asked <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestProxyConnects(t *testing.T) {
 	}
 }
 
-// A base that refuses connections is distinguished from a failure of the proxy.
+// The error must show whether the base refused the connection or the proxy failed.
 func TestProxyDoesNotConnect(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// kindHeartbeat and kindQueryBaseline are the paths of requests (protocol 4.1), and kinds of rejected messages.
-// kindConnection is the kind for a connection that is closed because a limit is exceeded.
+// kindHeartbeat and kindQueryBaseline are the paths of requests (protocol 4.1), and also the kinds of rejected
+// messages. kindConnection is the kind that is reported for a connection that is closed because a limit is exceeded.
 const (
 	kindHeartbeat     = "heartbeat"
 	kindQueryBaseline = "queryBaseline"
@@ -37,7 +37,8 @@ func (t *Tunnel) routes() http.Handler {
 	return t.withToken(mux)
 }
 
-// withToken requires the token in a header, or as the first segment of the path, because arklet cannot send a header.
+// withToken returns a handler that requires the token. Clients send the token in a header, or as the first segment of
+// the path, because arklet cannot send a header.
 func (t *Tunnel) withToken(next http.Handler) http.Handler {
 	isToken := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(t.opts.Token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,8 +109,8 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) //nolint:gosec // JSON, not HTML. If the write fails, the base sends the query again
 }
 
-// origin returns the origin of a message, from its identity and its certificate. err is an error of decoding the
-// message.
+// origin returns the origin of a message from the identity and the certificate of the sender. err is the error from
+// decoding the message.
 func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunnel.Origin, tunnel.Rejection, error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, At: time.Now()}
 	if a := peer(r); a.IsValid() {
@@ -132,14 +133,14 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 	return from, "", nil
 }
 
-// isCertificateOf reports whether a certificate is for an identity: its common name, a DNS name or an IP address is the
-// identity.
+// isCertificateOf reports whether a certificate is valid for an identity: its common name, a DNS name or an IP
+// address must be the identity.
 func isCertificateOf(c *x509.Certificate, identity string) bool {
 	return c.Subject.CommonName == identity || slices.Contains(c.DNSNames, identity) ||
 		slices.ContainsFunc(c.IPAddresses, func(ip net.IP) bool { return ip.String() == identity })
 }
 
-// peer returns the remote address of a request, or the zero Addr.
+// peer returns the remote address of a request. If the address is invalid, it returns the zero Addr.
 func peer(r *http.Request) netip.Addr {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -148,7 +149,7 @@ func peer(r *http.Request) netip.Addr {
 	return a.Addr().Unmap().WithZone("")
 }
 
-// Limits of request bodies. A heartbeat of a real base is smaller than 1 KiB.
+// Limits for request bodies. A heartbeat from a real base is smaller than 1 KiB.
 const (
 	maxBody   = 64 << 10
 	allBodies = 32 << 20
@@ -159,8 +160,9 @@ var (
 	errNoIdentity = errors.New("without an identity, which is required over HTTP")
 )
 
-// receive reads and decodes the body of a request. The body counts as held by its connection until receive returns. If
-// the body cannot be read, receive sends the response, and ok is false. err is an error of decode.
+// receive reads and decodes the body of a request. The bytes of the body count toward the limit of its connection
+// until receive returns. If the body cannot be read, receive sends the error response, and ok is false. err is the
+// error from decode.
 func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind string,
 	decode func([]byte) (M, error)) (m M, ok bool, err error) {
 	body := &heldBody{Reader: http.MaxBytesReader(w, r.Body, maxBody)}
@@ -184,7 +186,7 @@ func receive[M any](t *Tunnel, w http.ResponseWriter, r *http.Request, kind stri
 	return m, true, err
 }
 
-// heldBody is a request body. The bytes read from it count as held by its connection.
+// heldBody is a request body. The bytes read from it count toward the limit of its connection.
 type heldBody struct {
 	io.Reader
 	conn net.Conn // nil in tests without a server
@@ -198,7 +200,7 @@ func (b *heldBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// connKey is the context key of the connection of a request.
+// connKey is the context key for the connection of a request.
 type connKey struct{}
 
 // evicted returns a function that reports a connection that was closed because a limit was exceeded.

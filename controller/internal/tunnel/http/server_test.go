@@ -28,7 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// serve starts a tunnel on a free port until the test ends.
+// serve starts a tunnel on a free port. The tunnel runs until the test ends.
 func serve(t *testing.T, opts Options, h tunnel.Handler) *Tunnel {
 	t.Helper()
 	opts.Addr = "127.0.0.1:0"
@@ -58,7 +58,7 @@ func post(c *http.Client, url, body string) (status int, text string, err error)
 	return resp.StatusCode, string(b), err
 }
 
-// client uses one connection per request, so that no idle connections are left.
+// client returns an HTTP client that uses a new connection for each request, so that no idle connections remain.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 const heartbeatC = `{"baseMetadata":{"clusterName":"default","identity":"a","name":"base","version":"1.0.0"},"localHostName":"base-0","localIP":"10.1.2.3","port":1238,"state":"activated"}`
@@ -69,7 +69,7 @@ func TestServer(t *testing.T) {
 	cases := []struct {
 		name, method, path, body string
 		status                   int
-		text                     string // a part of the response to an error
+		text                     string // part of the text of an error response
 		want                     []event
 	}{
 		{
@@ -192,13 +192,13 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// everywhere contains all addresses.
+// everywhere are networks that contain all addresses.
 var everywhere = tunnel.Networks{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// beat returns the heartbeat of a base with an address.
+// beat returns a heartbeat in which a base reports an address.
 func beat(ip string) string { return strings.Replace(heartbeatC, "10.1.2.3", ip, 1) }
 
-// A base must report the address that it sends from, unless the networks allow another one.
+// A base must report the address from which it sends, unless the networks allow another address.
 func TestReportedAddressMustBePeerAddress(t *testing.T) {
 	from := func(peer, path, body string) (int, event) {
 		h := newHandler()
@@ -239,7 +239,8 @@ func TestReportedAddressMustBePeerAddress(t *testing.T) {
 	}
 }
 
-// The reference documents this limit: proxies and service meshes add header fields.
+// A request header below the documented limit must be accepted, and a larger one rejected. The limit is documented
+// because proxies and service meshes add header fields.
 func TestRequestHeadersAreLimited(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	for size, want := range map[int]int{4 << 10: http.StatusBadRequest,
@@ -295,7 +296,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Only a few baseline queries are handled concurrently, because they read many objects.
+// Only a few baseline queries may be handled concurrently, because each of them reads many objects.
 func TestMaxBaselineQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowHandler{fakeHandler: newHandler(), goOn: make(chan struct{})}
@@ -327,8 +328,7 @@ func (d *deadlined) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// The read deadline ends when the body is read, so that a waiting query is not canceled
-// by it.
+// The read deadline of a request must end when the body has been read, so that it does not cancel a query that waits.
 func TestReadDeadlineEndsWithBody(t *testing.T) {
 	w := &deadlined{httptest.NewRecorder(), time.Now().Add(bodyTimeout)}
 	New(Options{}, newHandler()).routes().ServeHTTP(w,
@@ -403,7 +403,7 @@ func TestMutualTLS(t *testing.T) {
 	for name, c := range map[string]struct {
 		certificates []tls.Certificate
 		identity     string
-		status       int // 0 means no response
+		status       int // expected status; 0 means no response
 	}{
 		"with its certificate":       {[]tls.Certificate{issue(t, "a", &ca)}, "a", 200},
 		"an address as its identity": {[]tls.Certificate{issue(t, "x", &ca)}, "127.0.0.1", 200},

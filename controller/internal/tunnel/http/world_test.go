@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// event is one call of the handler.
+// event is one call of a Handler method.
 type event struct {
 	From      tunnel.Origin
 	Heartbeat arklet.Heartbeat
@@ -28,7 +28,7 @@ type event struct {
 	Err       error
 }
 
-// fakeHandler records its calls.
+// fakeHandler is a Handler that records its calls.
 type fakeHandler struct {
 	baseline []arklet.Module
 	told     chan event
@@ -62,7 +62,7 @@ func (f *fakeHandler) Rejected(from tunnel.Origin, kind string, reason tunnel.Re
 	f.told <- event{From: from, Kind: kind, Reason: reason, Err: err}
 }
 
-// all returns the calls since the last call of all. It does not block.
+// all returns the calls since the previous call of all. It does not block.
 func (f *fakeHandler) all() []event {
 	var events []event
 	for {
@@ -75,10 +75,10 @@ func (f *fakeHandler) all() []event {
 	}
 }
 
-// fakeArklet answers requests over in-memory connections like arklet (protocol 4.2): it writes the result of answer
-// unchanged, and closes the connection.
+// fakeArklet answers requests over in-memory connections like arklet (protocol 4.2). It writes the bytes that answer
+// returns to the connection without changes, and closes the connection.
 type fakeArklet struct {
-	// answer returns the bytes on the wire. It may block.
+	// answer returns the bytes of the response. It may block.
 	answer func(addr string, r *http.Request, body string) string
 
 	mu       sync.Mutex
@@ -107,10 +107,10 @@ func (f *fakeArklet) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	return ours, nil
 }
 
-// says returns a response like arklet's, without length and type.
+// says returns a response in the format of arklet, without a content length and type.
 func says(body string) string { return "HTTP/1.1 200 OK\r\n\r\n" + body }
 
-// newClient returns a tunnel to a fake arklet. Call end before the test ends.
+// newClient returns a tunnel whose requests reach a fake arklet. The test must call end before it ends.
 func newClient(t *testing.T, opts Options, answer func(addr string, r *http.Request, body string) string) (tn *Tunnel,
 	h *fakeHandler, f *fakeArklet) {
 	t.Helper()

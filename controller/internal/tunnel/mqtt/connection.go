@@ -14,10 +14,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrRefused reports that the broker accepted the connection and refused the subscription.
+// ErrRefused means that the broker accepted the connection but refused the subscription.
 var ErrRefused = errors.New("the MQTT broker refused the subscription")
 
-// The time to detect a half-open connection, the delays between connection attempts, and the handshake timeout.
+// Defaults of the connection: the time to detect a half-open connection, the delays between connection attempts, and
+// the handshake timeout.
 const (
 	defaultDetectWithin = 14 * time.Second
 	minDetectWithin     = 3 * time.Second
@@ -27,13 +28,14 @@ const (
 )
 
 // keepAlive returns the keep-alive period k and the ping timeout for a maximum time to detect a half-open connection.
-// The library sends a ping after at most 5/4 k without messages, and detects a missing answer within timeout + k/4.
+// The library sends a ping after at most 5/4 k without messages. It detects a missing ping response within timeout +
+// k/4.
 func keepAlive(detectWithin time.Duration) (k, timeout time.Duration) {
 	k = (detectWithin * 3 / 7).Truncate(time.Second)
 	return k, detectWithin - k*3/2
 }
 
-// Start connects the tunnel, and reconnects it, until ctx is done.
+// Start connects the tunnel to the broker until ctx is done. It reconnects the tunnel after each lost connection.
 func (t *Tunnel) Start(ctx context.Context) error {
 	t.inbox, t.queries = newInbox(inboxWorkers), newInbox(tunnel.MaxBaselineQueries)
 	defer t.queries.stop()
@@ -65,9 +67,9 @@ type connection struct {
 	queries queries
 }
 
-// serve connects, and blocks until the connection is lost or ctx is done. served reports whether the subscription
-// succeeded. Each connection has a new client, because otherwise the library would resend unacknowledged commands on
-// the next connection.
+// serve connects to the broker, and blocks until the connection is lost or ctx is done. served reports whether the
+// subscription succeeded. Each connection has a new client. Otherwise, the library would resend unacknowledged
+// commands over the next connection.
 func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	lost := make(chan error, 1)
 	options := t.clientOptions(func(err error) { lost <- err })
@@ -113,8 +115,8 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	}
 }
 
-// randomID is the number of random characters in a client ID. It keeps IDs with usual prefixes within 64 characters,
-// the limit of some brokers.
+// randomID is the number of random characters in an MQTT client ID. With usual prefixes, the ID has at most 64
+// characters, which is the limit of some brokers.
 const randomID = 7
 
 func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
@@ -143,14 +145,15 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 	return o
 }
 
-// ignore receives messages without a subscription. The library acknowledges only messages with a handler, and a broker
-// stops sending messages when too many are not acknowledged.
+// ignore handles messages without a subscription. It is needed because the library acknowledges only messages with a
+// handler, and a broker stops sending messages when too many messages are unacknowledged.
 func ignore(paho.Client, paho.Message) {}
 
-// refused is the return code of a SUBACK [MQTT-3.9.3-1].
+// refused is the SUBACK return code for a failed subscription [MQTT-3.9.3-1].
 const refused = 0x80
 
-// subscribe subscribes with QoS 1. It checks the SUBACK for a refusal, which the library does not report.
+// subscribe subscribes with QoS 1. It checks whether the SUBACK contains a refusal, because the library does not
+// report it.
 func subscribe(ctx context.Context, client paho.Client, filter string, receive paho.MessageHandler) error {
 	token := client.Subscribe(filter, 1, receive)
 	if err := wait(ctx, token, handshake); err != nil {
@@ -162,7 +165,7 @@ func subscribe(ctx context.Context, client paho.Client, filter string, receive p
 	return nil
 }
 
-// wait blocks until a token is complete, ctx is done, or atMost has passed.
+// wait blocks until a token is complete, ctx is done, or the time atMost has passed.
 func wait(ctx context.Context, token paho.Token, atMost time.Duration) error {
 	late := time.NewTimer(atMost)
 	defer late.Stop()

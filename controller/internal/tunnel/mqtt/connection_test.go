@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// aclHook is an ACL that rejects subscriptions while shut.
+// aclHook is a broker hook that rejects subscriptions while shut is true.
 type aclHook struct {
 	broker.HookBase
 	shut atomic.Bool
@@ -38,7 +38,7 @@ func (d *aclHook) OnACLCheck(_ *broker.Client, _ string, write bool) bool {
 	return write || !d.shut.Load()
 }
 
-// serveBroker starts a broker with a hook until the test ends.
+// serveBroker starts a broker with a hook. The broker runs until the test ends.
 func serveBroker(t *testing.T, hook broker.Hook) (*broker.Server, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +109,7 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// blackhole is a relay to a broker that can drop all data in both directions without cdroppingHook the connection.
+// blackhole is a relay to a broker that can drop all data in both directions without closing the connection.
 func blackhole(t *testing.T, to string) (addr string, cease func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,8 +174,8 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// scripted accepts one MQTT connection and its subscription, and returns the connection and the packets that arrive
-// after that.
+// scripted accepts one MQTT connection and its subscription. It returns the connection, and the packets that arrive
+// after the subscription.
 func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
 	t.Helper()
 	conn, err := l.Accept()
@@ -214,8 +214,8 @@ func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.
 	return conn, next
 }
 
-// A command that the broker did not acknowledge is not resent on the next connection, because the base
-// may have executed it, or the caller may not wait any more.
+// A command that the broker did not acknowledge must not be resent over the next connection, because the base may
+// have executed it, or the caller may have stopped waiting.
 func TestUnacknowledgedCommandIsNotResent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -294,8 +294,8 @@ func TestRetainedCommandsAreCleared(t *testing.T) {
 	})
 }
 
-// A broker may still send messages after the tunnel has unsubscribed. Unacknowledged messages count toward
-// the in-flight limit of the broker, so the tunnel must acknowledge them.
+// A broker may still send messages after the tunnel has unsubscribed. Unacknowledged messages count toward the
+// in-flight limit of the broker, so the tunnel must acknowledge these messages.
 func TestMessagesWithoutSubscriptionAreAcknowledged(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	connected := make(chan struct{}, 1)
@@ -321,7 +321,7 @@ func TestMessagesWithoutSubscriptionAreAcknowledged(t *testing.T) {
 	})
 }
 
-// idsOfTunnel returns the MQTT client IDs of the connected tunnels.
+// idsOfTunnel returns the MQTT client IDs of all connected tunnels.
 func idsOfTunnel(s *broker.Server) (ids []string) {
 	for id := range s.Clients.GetAll() {
 		if strings.HasPrefix(id, "koupleless@@@c1-") {
@@ -331,7 +331,7 @@ func idsOfTunnel(s *broker.Server) (ids []string) {
 	return ids
 }
 
-// The error for a rejected client ID contains the ID and the setting.
+// If the broker rejects the client ID, the error must contain the ID and the name of the setting.
 func TestRejectedClientID(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -356,8 +356,8 @@ func TestRejectedClientID(t *testing.T) {
 	}
 }
 
-// A broker disconnects a client if another client connects with the same ID. Other clients cannot know the ID of a
-// controller, because each connection has a new random ID.
+// A broker disconnects a client if another client connects with the same ID. Each connection must have a new random
+// ID, so that other clients cannot know the ID of a controller.
 func TestClientIDIsRandom(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	connected, wait := signal()

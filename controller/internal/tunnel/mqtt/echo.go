@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// echoInterval is the time between two messages that the controller sends to itself.
+	// echoInterval is the time between two echoes, which are messages that the controller sends to itself.
 	echoInterval = time.Second
-	// echoLate is the age of the oldest pending echo above which messages are late.
+	// echoLate is the age of the oldest pending echo above which messages are treated as late.
 	echoLate = 5 * time.Second
-	// echoLost is how long messages of bases are assumed to be lost after a lost echo.
+	// echoLost is how long messages from bases are assumed to be lost after an echo was lost.
 	echoLost = 10 * time.Second
 	// maxEchoes is the maximum number of pending echoes.
 	maxEchoes = 1000
@@ -22,16 +22,16 @@ const (
 
 // echo measures the delay of messages through the broker with messages that the controller sends to itself. A broker
 // delays and finally drops the messages for a slow client, without closing the connection. If no echo ever returns,
-// because the broker does not permit it, messages are not treated as late. The methods may be called concurrently.
+// because the broker does not permit it, messages are not treated as late. The methods are safe for concurrent use.
 type echo struct {
 	mu   sync.Mutex
-	came bool        // an echo has returned, over any connection
-	sent []time.Time // send times of pending echoes, oldest first
+	came bool        // at least one echo has returned, over any connection
+	sent []time.Time // send times of the pending echoes, the oldest first
 	last int         // number of the last echo
-	lost time.Time   // when a lost echo was detected
+	lost time.Time   // when the loss of an echo was last detected
 }
 
-// forNextConnection returns an echo without pending echoes for the next connection.
+// forNextConnection returns the echo for the next connection, without the pending echoes of this connection.
 func (e *echo) forNextConnection() *echo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,7 +48,8 @@ func (e *echo) next(now time.Time) int {
 	return e.last
 }
 
-// returned records that an echo has returned. The broker keeps the order, so older pending echoes are lost.
+// returned records that an echo has returned. The broker keeps the order of messages, so older pending echoes are
+// lost.
 func (e *echo) returned(number int, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +63,7 @@ func (e *echo) returned(number int, now time.Time) {
 	e.came, e.sent = true, e.sent[before+1:]
 }
 
-// delayed reports whether messages are late or lost.
+// delayed reports whether echoes show that messages are late or lost.
 func (e *echo) delayed(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,11 +73,11 @@ func (e *echo) delayed(now time.Time) bool {
 	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lost.IsZero() && now.Sub(e.lost) < echoLost
 }
 
-// Delayed reports whether messages of bases arrive late or are lost, because this controller or the broker is
+// Delayed reports whether messages from bases arrive late or are lost because this controller or the broker is
 // overloaded.
 func (t *Tunnel) Delayed() bool { return t.echo.Load().delayed(time.Now()) }
 
-// echoes sends a message to this process every second until ctx is done.
+// echoes sends an echo, a message to this process, every second until ctx is done.
 func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	tick := time.NewTicker(echoInterval)
 	defer tick.Stop()
@@ -90,11 +91,11 @@ func (t *Tunnel) echoes(ctx context.Context, client paho.Client, e *echo) {
 	}
 }
 
-// echoTopic returns the topic of echoes. It is the baseline topic of a base that does not exist, because the broker
-// allows controllers to publish and receive baselines.
+// echoTopic returns the topic of echoes. It is the baseline topic of a base that does not exist, because brokers
+// allow controllers to publish and receive baselines.
 func (t *Tunnel) echoTopic() string { return t.prefix + t.self + "/base/baseline" }
 
-// handleEcho queues an echo in the inbox like a message of a base, so that the delay includes the inbox.
+// handleEcho queues an echo in the inbox like a message from a base, so that the measured delay includes the inbox.
 func (t *Tunnel) handleEcho(m paho.Message) {
 	number, err := strconv.Atoi(string(m.Payload()))
 	if err != nil {

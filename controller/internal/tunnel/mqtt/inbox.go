@@ -2,32 +2,33 @@ package mqtt
 
 import "sync"
 
-// Limits of an inbox.
+// Limits for an inbox.
 const (
 	inboxWorkers = 8
 	inboxOfBase  = 4 << 20  // bytes
 	inboxOfAll   = 64 << 20 // bytes
-	// messageCost is the memory of a message in addition to its payload.
+	// messageCost is the estimated memory of a message in addition to its payload.
 	messageCost = 512
 )
 
-// inbox handles messages in a few goroutines, so that a slow message does not block the connection or other bases. It
-// handles the messages of one base in order, and alternates between bases. The methods may be called concurrently.
+// inbox handles messages in several goroutines, so that a slow message does not block the connection or messages from
+// other bases. It handles the messages from one base in order, and takes turns between bases. The methods are safe
+// for concurrent use.
 type inbox struct {
 	mu      sync.Mutex
-	ready   sync.Cond // signals a new element of turns, or stopped
+	ready   sync.Cond // signals a new element of turns, or that the inbox was stopped
 	bases   map[string]*baseQueue
-	turns   []*baseQueue // bases with queued messages and without a worker
+	turns   []*baseQueue // bases that have queued messages but no worker
 	size    int
 	stopped bool
 	workers sync.WaitGroup
 }
 
-// baseQueue contains the messages of one base.
+// baseQueue contains the queued messages from one base.
 type baseQueue struct {
 	identity string
 	waiting  []message
-	size     int // includes the message that is being handled
+	size     int // size in bytes, including the message that is being handled
 }
 
 type message struct {
@@ -44,7 +45,7 @@ func newInbox(workers int) *inbox {
 	return b
 }
 
-// put queues a message of size bytes. It does not block. It returns false if a limit is reached.
+// put queues a message with a size in bytes. It does not block. It returns false if a limit is reached.
 func (b *inbox) put(identity string, size int, work func()) bool {
 	size += messageCost
 	b.mu.Lock()

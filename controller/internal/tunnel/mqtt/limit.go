@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// packetLimiter limits the size of the MQTT 3.1.1 packets that are read from a connection, because the library
-// allocates memory for the length in the header of a packet, up to 256 MiB.
+// packetLimiter limits the size of the MQTT 3.1.1 packets that are read from a connection. Without it, the library
+// would allocate memory for the length in the header of a packet, up to 256 MiB.
 //
 // It truncates a PUBLISH with a longer payload to one byte more than the limit, so that the tunnel rejects and
 // acknowledges the message. Otherwise, the broker would send a retained message again on each connection. Any other
@@ -25,12 +25,12 @@ type packetLimiter struct {
 	net.Conn
 	in     *bufio.Reader
 	limit  int
-	header []byte // unread part of the header of the current packet
-	pass   int    // unread bytes of the current packet after the header, without skip
+	header []byte // unread part of the fixed header of the current packet
+	pass   int    // unread bytes of the current packet after the header, without the skip bytes
 	skip   int    // bytes to discard at the end of the current packet
 }
 
-// dial connects to the broker like the library does, and adds a packetLimiter.
+// dial connects to the broker in the same way as the library, and adds a packetLimiter.
 func dial(broker *url.URL, o paho.ClientOptions) (conn net.Conn, err error) {
 	if broker.Scheme == "ssl" {
 		conn, err = (&tls.Dialer{NetDialer: o.Dialer, Config: o.TLSConfig}).Dial("tcp", broker.Host)
@@ -72,7 +72,7 @@ func (l *packetLimiter) Read(b []byte) (int, error) {
 // maxRemaining is the maximum length of a packet after its fixed header [MQTT-2.2.3].
 const maxRemaining = 1<<28 - 1
 
-// next reads the fixed header of a packet [MQTT-2.2].
+// next reads the fixed header of the next packet [MQTT-2.2].
 func (l *packetLimiter) next() error {
 	first, err := l.in.ReadByte()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// stream is a connection that returns the bytes of a reader.
+// stream is a connection from which the bytes of a reader are read.
 type stream struct {
 	net.Conn
 	io.Reader
@@ -79,7 +79,7 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// A message of 250 MB is rejected and acknowledged. Later messages arrive.
+// A message of 250 MB must be rejected and acknowledged. Later messages must still arrive.
 func TestHugeMessageIsRejected(t *testing.T) {
 	const size = 250_000_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +119,7 @@ func TestHugeMessageIsRejected(t *testing.T) {
 	}
 }
 
-// The tunnel rejects a large retained message, and stays connected.
+// The tunnel must reject a large retained message, and stay connected.
 func TestLargeRetainedMessageIsRejected(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {

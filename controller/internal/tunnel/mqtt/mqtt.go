@@ -23,52 +23,52 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// ErrNotConnected reports a command that was not sent because there is no connection to the broker.
+// ErrNotConnected means that a command was not sent because the tunnel is not connected to the broker.
 var ErrNotConnected = errors.New("not connected to the MQTT broker")
 
 // Options configure a Tunnel.
 type Options struct {
-	// Broker is a URL: tcp://host:port or ssl://host:port.
+	// Broker is the broker URL: tcp://host:port or ssl://host:port.
 	Broker             string
 	Username, Password string
-	// ClientID is the prefix of the MQTT client ID. Each connection appends a random suffix, because a client that knew
-	// the ID could use it to disconnect the controller.
+	// ClientID is the prefix of the MQTT client ID. Each connection appends a random suffix, because a client that
+	// knows the ID could disconnect the controller.
 	ClientID string
-	// Env is the environment in topics, where it is in lower case (protocol 2.3).
+	// Env is the environment. Topics contain it in lower case (protocol 2.3).
 	Env string
-	// Networks are the networks of the addresses that bases may report; see CheckUnproven.
+	// Networks are the networks that contain the addresses that bases may report; see CheckUnproven.
 	Networks tunnel.Networks
-	// TLS returns the configuration of the next connection to an ssl:// broker. Nil uses the certificate authorities
-	// of the system.
+	// TLS returns the TLS configuration for the next connection to an ssl:// broker. If it is nil, the system
+	// certificate authorities are used.
 	TLS func() *tls.Config
 	// DetectWithin is the time within which a half-open connection is detected; default 14 s, minimum 3 s.
 	DetectWithin time.Duration
 	// TimeScale divides the delays between two connection attempts.
 	TimeScale pace.TimeScale
-	// ClearRetained removes retained commands and baselines of this environment from the broker. ModuleController V2
-	// leaves them, and bases execute them when they connect.
+	// ClearRetained makes the tunnel remove the retained commands and baselines of this environment from the broker.
+	// ModuleController V2 leaves them on the broker, and bases execute them when they connect.
 	ClearRetained bool
-	// OnConnected is called after each connect and subscription. It may be nil.
+	// OnConnected is called each time the tunnel has connected and subscribed. It may be nil.
 	OnConnected func()
 	Logger      *slog.Logger
 }
 
-// Tunnel is the MQTT tunnel. Its methods may be called concurrently.
+// Tunnel is the MQTT tunnel. Its methods are safe for concurrent use.
 type Tunnel struct {
 	opts    Options
 	handler tunnel.Handler
-	prefix  string // koupleless_<env>/
-	self    string // identity in the topic of echoes
+	prefix  string // topic prefix: koupleless_<env>/
+	self    string // identity of this process in the topic of echoes
 	inbox   *inbox
-	queries *inbox // baseline queries, whose handler blocks
+	queries *inbox // queue of baseline queries, whose handler blocks
 
-	conn    atomic.Pointer[connection] // nil without a connection
-	echo    atomic.Pointer[echo]       // of the last connection
-	connErr atomic.Pointer[error]      // nil while connected and subscribed
+	conn    atomic.Pointer[connection] // nil while not connected
+	echo    atomic.Pointer[echo]       // echo of the current or last connection
+	connErr atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
 	cleared bool                       // retained commands were removed; only the goroutine of Start uses it
 }
 
-// New returns a Tunnel that passes messages to handler. It does not connect before Start.
+// New returns a Tunnel that passes messages to handler. It does not connect before Start is called.
 func New(opts Options, handler tunnel.Handler) *Tunnel {
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	opts.DetectWithin = max(cmp.Or(opts.DetectWithin, defaultDetectWithin), minDetectWithin)
@@ -82,10 +82,11 @@ func New(opts Options, handler tunnel.Handler) *Tunnel {
 // Key returns tunnel.MQTT.
 func (t *Tunnel) Key() tunnel.Key { return tunnel.MQTT }
 
-// Connected reports whether the tunnel is connected and subscribed.
+// Connected reports whether the tunnel is connected to the broker and subscribed.
 func (t *Tunnel) Connected() bool { return t.connErr.Load() == nil }
 
-// ConnectionError returns why the tunnel is not connected and subscribed, or nil if it is.
+// ConnectionError returns the reason why the tunnel is not connected and subscribed. It is nil if the tunnel is
+// connected and subscribed.
 func (t *Tunnel) ConnectionError() error {
 	if err := t.connErr.Load(); err != nil {
 		return *err
@@ -93,9 +94,9 @@ func (t *Tunnel) ConnectionError() error {
 	return nil
 }
 
-// Send publishes a command. The Handler receives the answer. Without a connection, Send returns ErrNotConnected,
-// because a queued command could arrive much later. It does not repeat a query that the broker has not acknowledged
-// within a second.
+// Send publishes a command. The answer is passed to the Handler. If the tunnel is not connected, Send returns
+// ErrNotConnected, because a queued command could arrive much later. Send does not repeat a query if the broker has
+// not acknowledged the previous one within a second.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if r.Command == arklet.CommandSwitchBiz {
 		return fmt.Errorf("%s: %w", r.Command, tunnel.ErrNotSupported)
@@ -132,7 +133,8 @@ func (t *Tunnel) publish(topic string, question bool, body []byte) error {
 	return nil
 }
 
-// receive queues a message. It must not block, because it runs in the goroutine that reads from the connection.
+// receive queues a received message. It must not block, because it runs in the goroutine that reads from the
+// connection.
 func (t *Tunnel) receive(c paho.Client, m paho.Message) {
 	identity, kind, ok, err := t.parseTopic(m.Topic())
 	if !ok {
@@ -177,8 +179,8 @@ func (t *Tunnel) read(from tunnel.Origin, kind string, payload []byte) {
 	}
 }
 
-// parseTopic splits koupleless_<env>/<identity>/base/<kind>. ok reports whether the topic has this form. err reports an
-// invalid identity.
+// parseTopic parses a topic of the form koupleless_<env>/<identity>/base/<kind>. ok reports whether the topic has
+// this form. err is not nil if the identity is invalid.
 func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err error) {
 	rest, ok := strings.CutPrefix(topic, t.prefix)
 	if !ok {
@@ -195,7 +197,7 @@ func (t *Tunnel) parseTopic(topic string) (identity, kind string, ok bool, err e
 	return identity, kind, true, arklet.CheckIdentity(identity)
 }
 
-// dispatch decodes a message and passes it to the handler, or returns why it is rejected.
+// dispatch decodes a message and passes it to the handler. If the message is rejected, dispatch returns the reason.
 func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason tunnel.Rejection, err error) {
 	switch kind {
 	case "heart":
@@ -250,7 +252,8 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 	return "", nil
 }
 
-// decodeAndHandle decodes a message and passes it to handle. It also passes a list whose invalid entries were dropped.
+// decodeAndHandle decodes a message and passes it to handle. If invalid entries of a module list were dropped, it
+// still passes the list.
 func decodeAndHandle[M any](from tunnel.Origin, data []byte, decode func([]byte) (M, error),
 	handle func(tunnel.Origin, M)) error {
 	m, err := decode(data)
@@ -260,7 +263,7 @@ func decodeAndHandle[M any](from tunnel.Origin, data []byte, decode func([]byte)
 	return err
 }
 
-// answerBaseline queues a baseline query. It uses a separate queue, because the handler blocks.
+// answerBaseline queues a baseline query. It uses a separate queue, because the handler of baseline queries blocks.
 func (t *Tunnel) answerBaseline(from tunnel.Origin, m arklet.Metadata) (tunnel.Rejection, error) {
 	if !t.queries.put(from.Identity, 0, func() {
 		body, err := arklet.BaselineBody(t.handler.BaselineQuery(from, m))

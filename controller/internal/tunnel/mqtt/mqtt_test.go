@@ -23,8 +23,8 @@ import (
 
 const patience = 2 * time.Minute
 
-// startBroker starts a broker on an address ("127.0.0.1:0" for a free port), and returns its address and
-// a function that stops it.
+// startBroker starts a broker on an address ("127.0.0.1:0" selects a free port). It returns the address and a
+// function that stops the broker.
 func startBroker(t *testing.T, addr string) (string, func()) {
 	t.Helper()
 	s := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler), InlineClient: false})
@@ -47,7 +47,7 @@ func startBroker(t *testing.T, addr string) (string, func()) {
 	return l.Addr().String(), stop
 }
 
-// waitFor polls until f returns nil, and fails with the last error.
+// waitFor polls until f returns nil. After a timeout, it fails the test with the last error.
 func waitFor(t *testing.T, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -63,7 +63,7 @@ func waitFor(t *testing.T, what string, f func() error) {
 	}
 }
 
-// recorder records the calls of the handler, one line for each.
+// recorder is a Handler that records its calls, one line for each call.
 type recorder struct {
 	lines    chan string
 	baseline []arklet.Module
@@ -120,7 +120,7 @@ func (h *recorder) want(t *testing.T, want string) {
 	}
 }
 
-// startTunnel starts a tunnel until the test ends, and waits until it is connected.
+// startTunnel starts a tunnel and waits until the tunnel is connected. The tunnel runs until the test ends.
 func startTunnel(t *testing.T, addr string, h *recorder, onConnected func()) *Tunnel {
 	t.Helper()
 	return startTunnelWith(t, Options{Broker: "tcp://" + addr, OnConnected: onConnected}, h)
@@ -142,7 +142,7 @@ func startTunnelWith(t *testing.T, o Options, h *recorder) *Tunnel {
 	return tun
 }
 
-// testClient is a plain MQTT client.
+// testClient is a plain MQTT client for tests.
 func testClient(t *testing.T, addr string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(
@@ -161,8 +161,8 @@ func publish(t *testing.T, c paho.Client, topic string, retained bool, payload s
 	}
 }
 
-// signal returns a function that can be called any number of times, and a function that waits for
-// one call.
+// signal returns two functions. The first one may be called any number of times. The second one waits until the first
+// one has been called.
 func signal() (call func(), wait func(*testing.T)) {
 	c := make(chan struct{}, 10)
 	return func() { c <- struct{}{} }, func(t *testing.T) {
@@ -219,7 +219,8 @@ func TestMessagesOfBases(t *testing.T) {
 	h.want(t, "a: simpleBiz rejected: beyond-limits")
 }
 
-// A message is rejected without an identity if the identity in its topic is invalid.
+// A message whose topic contains an invalid identity must be rejected, and the rejection must not contain the
+// identity.
 func TestIdentitiesInTopics(t *testing.T) {
 	tun := New(Options{Env: "dev"}, newRecorder())
 	long := strings.Repeat("x", arklet.MaxIdentity)
@@ -260,8 +261,8 @@ func TestIdentitiesInTopics(t *testing.T) {
 	h.want(t, ": heart rejected: beyond-limits")
 }
 
-// The tunnel reports the address of a base in the form that Kubernetes uses. The address must be in the
-// networks, if there are any.
+// The tunnel must report the address of a base in the form that Kubernetes uses. If networks are configured, the
+// address must be in one of them.
 func TestAddressesOverMQTT(t *testing.T) {
 	networks, err := tunnel.ParseNetworks("10.0.0.0/8")
 	if err != nil {
@@ -286,7 +287,7 @@ type addresses struct {
 
 func (a *addresses) Heartbeat(_ tunnel.Origin, b arklet.Heartbeat) { *a.told = b.IP }
 
-// A slow handler does not block the goroutine that reads from the connection.
+// A slow handler must not block the goroutine that reads from the connection.
 func TestSlowHandlerDoesNotBlockReading(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
 	h := &slowRecorder{recorder: newRecorder(), goOn: make(chan struct{})}
@@ -312,7 +313,7 @@ func TestSlowHandlerDoesNotBlockReading(t *testing.T) {
 	}
 }
 
-// slowRecorder blocks on lists and baseline queries.
+// slowRecorder is a recorder that blocks on module lists and baseline queries.
 type slowRecorder struct {
 	*recorder
 	goOn chan struct{}

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// behindAfter is the time after which a query that the broker has not acknowledged is not sent again.
+	// behindAfter is the age from which an unacknowledged query prevents the same query from being sent again.
 	behindAfter = time.Second
-	// lostAfter is the time after which an unacknowledged query is treated as lost.
+	// lostAfter is the age from which an unacknowledged query is treated as lost.
 	lostAfter = 30 * time.Second
 )
 
-// queries contains the last query of each topic over one connection. It prevents repeated queries from overloading a
-// slow broker. The methods may be called concurrently.
+// queries contains the last query for each topic that was sent over one connection. It prevents repeated queries from
+// overloading a slow broker. The methods are safe for concurrent use.
 type queries struct {
 	mu   sync.Mutex
 	sent map[string]sent
@@ -26,8 +26,8 @@ type sent struct {
 	at    time.Time
 }
 
-// pending reports whether the broker has not acknowledged the last query of a topic, which is older than behindAfter
-// and not treated as lost.
+// pending reports whether the last query for a topic is unacknowledged, is older than behindAfter, and is not yet
+// treated as lost.
 func (q *queries) pending(topic string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +45,7 @@ func (q *queries) pending(topic string, now time.Time) bool {
 	}
 }
 
-// add records a query that was sent.
+// add records a query that was sent to a topic.
 func (q *queries) add(topic string, token paho.Token, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

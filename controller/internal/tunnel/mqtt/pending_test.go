@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// receipt is the token of a message that the test acknowledges.
+// receipt is the publish token of a message that the test acknowledges.
 type receipt struct{ done chan struct{} }
 
 func newReceipt() receipt { return receipt{make(chan struct{})} }
@@ -49,11 +49,11 @@ func TestPendingQueryIsNotRepeated(t *testing.T) {
 	}
 }
 
-// busy is a broker hook that delays acknowledgments while it is held.
+// busy is a broker hook that delays acknowledgments until held is closed.
 type busy struct {
 	aclHook
-	held   chan struct{} // closed to continue
-	topics chan string   // of commands
+	held   chan struct{} // closed by the test to continue
+	topics chan string   // topics of the received commands
 }
 
 func (b *busy) Provides(hook byte) bool {

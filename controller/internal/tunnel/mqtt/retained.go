@@ -8,16 +8,16 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// retainedTime is how long to wait for retained messages, which the broker sends right after the SUBACK without an end
-// marker.
+// retainedTime is how long to wait for retained messages. The broker sends them right after the SUBACK, without an
+// end marker.
 const retainedTime = 5 * time.Second
 
-// subscribeRetries is the number of retries of a refused subscription. mochi refuses a subscription with the packet
-// identifier of an unacknowledged message.
+// subscribeRetries is the maximum number of retries after a refused subscription. The broker mochi refuses a
+// subscription if its packet identifier is used by an unacknowledged message.
 const subscribeRetries = 3
 
-// clearRetained starts removing the retained commands of this environment (protocol 3.4). It returns a channel that
-// receives when it is time to stop; nil if it did not start.
+// clearRetained starts to remove the retained commands of this environment from the broker (protocol 3.4). It returns
+// a channel that receives a value when it is time to stop. The channel is nil if the removal did not start.
 func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan time.Time {
 	if !t.opts.ClearRetained || t.cleared {
 		return nil
@@ -41,7 +41,7 @@ func (t *Tunnel) stopClearing(client paho.Client) {
 	client.Unsubscribe(t.commands()) // ignore receives the remaining messages
 }
 
-// clear removes a retained message by publishing an empty one [MQTT-3.3.1-10].
+// clear removes a retained message by publishing an empty message to the same topic [MQTT-3.3.1-10].
 func (t *Tunnel) clear(client paho.Client, m paho.Message) {
 	if !m.Retained() || !t.opts.ClearRetained {
 		return
