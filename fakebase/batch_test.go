@@ -80,7 +80,7 @@ func TestBatchesExcludeEachOther(t *testing.T) {
 	})
 }
 
-// ExampleBase_Watch shows how an observer follows the modules of a base.
+// ExampleBase_Watch shows how to observe the modules of a base with Watch.
 func ExampleBase_Watch() {
 	b, err := New(Options{Identity: "b1"})
 	if err != nil {

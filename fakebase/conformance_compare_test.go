@@ -14,14 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// absent is the text for a missing value.
+// absent is the text that stands for a missing value.
 const absent = "absent"
 
 // mismatch is a difference between the responses of the real and the simulated base.
 type mismatch struct {
-	// Path is $ followed by fields and [indices], or "head" for the status line and the headers of an HTTP response.
+	// Path is the path of the value: $ followed by fields and [indices], or "head" for the status line and the
+	// headers of an HTTP response.
 	Path string `json:"path"`
-	// Real and Fake are the values as JSON, or "absent".
+	// Real and Fake are the values in the two responses as JSON, or "absent".
 	Real string `json:"real"`
 	Fake string `json:"fake"`
 }
@@ -37,7 +38,7 @@ func compareHTTP(real, fake string) []mismatch {
 	return append(out, comparePayload(realBody, fakeBody)...)
 }
 
-// compareMessages compares the topics of MQTT messages and, if they are equal, the payloads.
+// compareMessages compares the topics of two lists of MQTT messages and, if the topics are equal, the payloads.
 func compareMessages(real, fake []recording.Message) []mismatch {
 	topics := func(list []recording.Message) string {
 		all := make([]string, len(list))
@@ -56,7 +57,7 @@ func compareMessages(real, fake []recording.Message) []mismatch {
 	return out
 }
 
-// compareSent compares the packets or requests of two bases in a phase.
+// compareSent compares the packets or requests that the two bases sent in a phase.
 func compareSent(real, fake []recording.Sent) []mismatch {
 	lines := func(list []recording.Sent) string {
 		all := make([]string, len(list))
@@ -77,8 +78,8 @@ func compareSent(real, fake []recording.Sent) []mismatch {
 
 func orAbsent(text string) string { return gocmp.Or(text, absent) }
 
-// comparePayload compares two texts, as JSON if possible. The order of objects in a list is ignored, because a base
-// lists modules and commands in no particular order.
+// comparePayload compares two payloads, as JSON if possible. It ignores the order of objects in a list, because a
+// base lists modules and commands in no particular order.
 func comparePayload(real, fake string) []mismatch {
 	var r, f any
 	if json.Unmarshal([]byte(real), &r) != nil || json.Unmarshal([]byte(fake), &f) != nil {
@@ -140,7 +141,7 @@ func compare(path string, real, fake any, out *[]mismatch) {
 	}
 }
 
-// sortObjects sorts a list of objects by their names. Objects without a name, such as state records, keep their order.
+// sortObjects sorts a list of objects by name. Objects without a name, such as state records, keep their order.
 func sortObjects(list []any) {
 	name := func(v any) string {
 		object, _ := v.(map[string]any)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Mask replaces each credential.
+// Mask is the text that replaces each credential.
 const Mask = "***"
 
 // urls matches the URLs in a text: a scheme, "://", and everything up to a space, a quote or an angle
@@ -17,8 +17,8 @@ var urls = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
 // values matches the value of a query parameter, with the equals sign.
 var values = regexp.MustCompile(`=[^&;]*`)
 
-// badPort matches an authority whose port is not a number: it is the user name and the start of a
-// password.
+// badPort matches the authority of a URL whose port is not a number. Such an authority consists of the user name and
+// the start of a password.
 var badPort = regexp.MustCompile(`^[^\[@]*:\d*[^\d@][^@]*$`)
 
 // Text returns the text with the credentials of every URL in it replaced by Mask: the user

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Placement defines the Nodes that the Pods of a template can run on. Its methods may be called concurrently.
+// Placement determines on which Nodes the Pods of a template can run. Its methods may be called concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	nodeName    string
@@ -20,8 +20,8 @@ type Placement struct {
 }
 
 // NewPlacement returns the placement for the node selector, the required node affinity and the tolerations of a Pod
-// spec. addEnv is the environment whose toleration the controller adds to a Pod that tolerates no environment; empty if
-// it adds none.
+// spec. addEnv is the environment whose toleration the controller adds to Pods that tolerate no environment; empty if
+// the controller adds no toleration.
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
@@ -47,8 +47,8 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	return !untolerated
 }
 
-// Untolerated returns a taint of a Node that the Pods do not tolerate. found is false if they tolerate all taints. It
-// ignores the same taints as Fits.
+// Untolerated returns a taint of a Node that the Pods do not tolerate. found is false if the Pods tolerate all taints
+// of the Node. It ignores the same taints as Fits.
 func (p Placement) Untolerated(node *corev1.Node) (taint corev1.Taint, found bool) {
 	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, isRelevant,
 		false)
@@ -75,8 +75,8 @@ func EnvToleration(env string) corev1.Toleration {
 	}
 }
 
-// isRelevant reports whether a taint can prevent a Pod from running on a Node, and does not depend on the current state
-// of the Node.
+// isRelevant reports whether a taint can prevent a Pod from running on a Node regardless of the current state of the
+// Node.
 func isRelevant(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
 }

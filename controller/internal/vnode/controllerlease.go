@@ -30,32 +30,33 @@ var ErrNotActing = errors.New("this controller may not act because it has not re
 // environment. The Leases are in kube-node-lease, where the controller also has permissions for the Leases of Nodes.
 // The methods may be called concurrently.
 type ControllerLease struct {
-	opts   Options // complete
+	opts   Options // the complete options, including the defaults
 	leases coordinationv1client.LeaseInterface
 	// ended reports whether the process with this name is known to have ended. Tests replace it.
 	ended func(process string) bool
 
-	mu            sync.Mutex
-	renewed       time.Time // when the last renewal that was acknowledged began; zero = none, or released
-	wall          time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
-	epoch         int       // counts how often acting began
-	observedEpoch int       // epoch at the last look
+	mu sync.Mutex
+	// start of the last acknowledged renewal; zero if there was none, or if the Lease was released
+	renewed       time.Time
+	wall          time.Time // wall-clock time of renewed; on some machines the monotonic clock stops during sleep
+	epoch         int       // number of times that this controller started acting
+	observedEpoch int       // epoch at the last call of observe
 	lease         *coordinationv1.Lease
-	process       *process // nil before the first renewal
+	process       *process // this process; nil before the first renewal
 	rival         rival
-	downSince     map[tunnel.Key]time.Time // since when a tunnel is down
-	peers         map[string]*peerLease    // by holder
+	downSince     map[tunnel.Key]time.Time // time since which each disconnected tunnel has been down
+	peers         map[string]*peerLease    // other controllers by holder identity
 }
 
-// peerLease is the observed Lease of another controller. It expires if no change was observed for its duration. The
-// clock of the other controller is not used.
+// peerLease is the observed Lease of another controller. The Lease expires if this controller observes no change of
+// it for the duration of the Lease. The clock of the other controller is not used.
 type peerLease struct {
-	version  string // of its Lease, when it was last seen to change; empty before it was seen
+	version  string // version of the Lease at its last observed change; empty before the first observation
 	changed  time.Time
 	duration time.Duration
 	tunnels  []string
-	released bool // its Lease was deleted
-	renews   bool // its Lease has changed since this controller read it first
+	released bool // the Lease was deleted
+	renews   bool // the Lease has changed since this controller first read it
 	read     time.Time
 }
 
@@ -112,7 +113,7 @@ func (m *ControllerLease) observe() (acting, began bool) {
 	return m.isValid(), began
 }
 
-// connectedTunnels returns the connected tunnels, for the Lease.
+// connectedTunnels returns the connected tunnels. They are listed in the Lease of this controller.
 func (m *ControllerLease) connectedTunnels() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
@@ -123,7 +124,7 @@ func (m *ControllerLease) connectedTunnels() string {
 	return strings.Join(up, ",")
 }
 
-// renew writes the Lease once. The validity starts before the write.
+// renew writes the Lease once. The lease duration is counted from the start of the write, not from its completion.
 func (m *ControllerLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
@@ -285,7 +286,7 @@ func (m *ControllerLease) release(ctx context.Context) error {
 	return nil
 }
 
-// HandleLease records the Lease of a controller, or that it was deleted.
+// HandleLease records an observed change or deletion of the Lease of a controller.
 func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	if holder == "" || holder == m.opts.Holder {

@@ -26,25 +26,26 @@ import (
 
 const maxPods = "65535" // as in ModuleController V2; the metaspace limits the number of modules
 
-// Settings are the settings that all Nodes have in common.
+// Settings contains the settings that all Nodes have in common.
 type Settings struct {
-	// Env is the environment of the controller: a label and a taint of every Node.
+	// Env is the environment of the controller. Every Node has it as a label and a taint.
 	Env string
-	// KubeletAddress and KubeletPort are the address of logs and exec for the API server; port 0 means that they are
-	// not served. The address is the InternalDNS of Nodes. The InternalIP is the address of the base.
+	// KubeletAddress and KubeletPort are the address at which the API server requests logs and exec. Port 0 means
+	// that logs and exec are not available. KubeletAddress is the InternalDNS address of Nodes. Their InternalIP
+	// address is the address of the base.
 	KubeletAddress string
 	KubeletPort    int32
 }
 
 const (
 	namePrefix = "vnode." // of Nodes, as in the Koupleless documentation
-	// unlimited is the memory in bytes of a Node whose base has no metaspace limit. The scheduler treats a Node without
-	// memory as full.
+	// unlimited is the memory in bytes of a Node whose base has no metaspace limit. It cannot be 0: the scheduler
+	// treats a Node without memory as full.
 	unlimited = 1 << 40
 	// storage is the ephemeral storage of every Node in bytes. Without it, the scheduler would reject Pods with the
 	// default request of a LimitRange.
 	storage = 1 << 50
-	// memoryPressureAt is the share of the metaspace, 0 to 1, above which a Node is under memory pressure.
+	// memoryPressureAt is the fraction of the metaspace in use, 0 to 1, above which a Node is under memory pressure.
 	memoryPressureAt = 0.9
 )
 
@@ -97,9 +98,9 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with base-, else
-// base.HOST. Bases report their host names. Without the prefix, a base could report a role that the cluster uses, such
-// as ingress.
+// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with "base-",
+// otherwise "base." and the host name. Bases report their host names. Without the prefix, a base could report a role
+// that the cluster uses, such as ingress.
 func roleOf(host string) string {
 	if strings.HasPrefix(host, labels.Role+"-") {
 		return labels.RolePrefix + host
@@ -107,7 +108,7 @@ func roleOf(host string) string {
 	return labels.RolePrefix + labels.Role + "." + host
 }
 
-// staleRole returns a function that reports whether a label is a role from a former host name of the base.
+// staleRole returns a function that reports whether a label is the role label for a previous host name of the base.
 func staleRole(want map[string]string) func(key, value string) bool {
 	return func(key, value string) bool {
 		return value == labels.Role && strings.HasPrefix(key, labels.RolePrefix) && want[key] != value
@@ -234,7 +235,7 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 	return capacity, allocatable
 }
 
-// inUse returns the committed metaspace, which the limit of the JVM applies to.
+// inUse returns the committed metaspace in bytes. The metaspace limit of the JVM applies to committed memory.
 func inUse(b base.Snapshot) int64 {
 	if b.HealthAt.IsZero() {
 		return 0
@@ -335,8 +336,8 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 	return info, true
 }
 
-// Check returns an error if no controller can have created a Node, because any client with permission to write Nodes
-// can create Nodes with these labels. It returns info without an address that is not allowed, over MQTT.
+// Check returns an error if a module controller cannot have created the Node. Any client with permission to write
+// Nodes can create Nodes with these labels. The returned info omits an address that overMQTT does not allow.
 func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
 	if err := arklet.CheckIdentity(info.Identity); err != nil {
 		return info, err

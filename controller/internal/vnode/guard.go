@@ -8,8 +8,8 @@ import (
 
 const guardInterval = 200 * time.Millisecond
 
-// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, which could
-// delay it.
+// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, because
+// I/O could delay it.
 func (r *Reconciler) guard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
@@ -74,8 +74,8 @@ func (r *Reconciler) stopServingAll() {
 	}
 }
 
-// reconcileTunnelsDown reconciles the served bases if another controller should take them over, because a tunnel is
-// down in this controller.
+// reconcileTunnelsDown reconciles the served bases with a tunnel that is down in this controller, so that another
+// controller can take them over.
 func (r *Reconciler) reconcileTunnelsDown() {
 	for _, key := range r.opts.Tunnels {
 		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {
@@ -84,7 +84,7 @@ func (r *Reconciler) reconcileTunnelsDown() {
 	}
 }
 
-// enqueueAll reconciles all bases, or only the bases that this controller serves.
+// enqueueAll schedules the reconciliation of all bases, or only of the bases that this controller serves.
 func (r *Reconciler) enqueueAll(served bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeName returns the name of a base's Node. If ModuleController V2 has created a Node, its name
-// vnode.<identity>.<env> is used unless this controller has created one, so that the Pods on the Node stay.
+// nodeName returns the name of a base's Node. If only ModuleController V2 has created a Node for the base, it returns
+// the name of that Node, vnode.<identity>.<env>, so that the Pods on the Node stay.
 func (r *Reconciler) nodeName(identity string) string {
 	name := Name(identity)
 	if _, err := r.nodes.Get(name); err == nil {
@@ -76,8 +76,8 @@ func (r *Reconciler) isForeign(l *coordinationv1.Lease) bool {
 	return env != "" && env != r.opts.Env
 }
 
-// foreignLeaseRemaining returns how long the Lease of a Node that does not exist is still valid in another environment,
-// whose controller may create the Node again. It also records whether there is no Lease.
+// foreignLeaseRemaining returns how long another environment may still create a deleted Node again: the remaining
+// validity of the Lease of the Node in that environment. It also records whether the Node has no Lease.
 func (r *Reconciler) foreignLeaseRemaining(ctx context.Context, s *state) (time.Duration, error) {
 	l, err := r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
@@ -99,7 +99,7 @@ func (r *Reconciler) foreignLeaseRemaining(ctx context.Context, s *state) (time.
 }
 
 // removeOlderNode deletes the Node of ModuleController V2 for a base that has a Node of this controller, and the Pods
-// on it, which their workloads replace. It returns when to check again, or 0.
+// on it. Their workloads create new Pods. It returns the delay before the next check, or 0 if no check is needed.
 func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	n := r.olderNode(identity)
 	if n == nil || n.Name == s.nodeName {

@@ -23,12 +23,12 @@ type recordedVersion struct {
 	URL string `json:"u,omitempty"`
 }
 
-// maxInstallRecord is the maximum size of an install record in bytes. All annotations of an object have at most 256
-// KiB. If a record would be larger, it omits the URLs. If that is not enough, it omits versions.
+// maxInstallRecord is the maximum size of an install record in bytes. Kubernetes limits all annotations of an object
+// to 256 KiB in total. A record that would be larger omits the URLs. If that is not enough, it omits versions.
 const maxInstallRecord = 64 << 10
 
 // InstallRecord returns the install record of a base as JSON; empty if no version is installed. The caller saves the
-// record outside of this process, and passes it to Serve later.
+// record outside of this process, and later passes it to Serve.
 func (p *Provider) InstallRecord(identity string) string {
 	var all []recordedVersion
 	p.store.read(func() {
@@ -58,8 +58,8 @@ func (p *Provider) InstallRecord(identity string) string {
 	return string(text)
 }
 
-// restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install before it
-// stopped: the base may still execute it until inDoubt.
+// restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install command
+// before it stopped. The base may still execute this command until inDoubt.
 func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt time.Time) error {
 	if installRecord == "" {
 		return nil
@@ -93,5 +93,6 @@ func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
 	}
 }
 
-// baselinePodTimeout limits the time until the base has its baseline and the scheduler has bound the Pods for it.
+// baselinePodTimeout limits how long to wait until the base has installed its baseline and the scheduler has bound
+// the Pods for the baseline.
 const baselinePodTimeout = 10 * time.Minute

@@ -49,7 +49,7 @@ func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string,
 	}
 }
 
-// handleProbeResult handles a changed result of a probe. A module whose liveness probe failed is installed again.
+// handleProbeResult handles a changed result of a probe. A module is reinstalled after its liveness probe has failed.
 func (p *Provider) handleProbeResult(r probe.Result) {
 	e, known := p.store.get(r.Pod)
 	if !known {

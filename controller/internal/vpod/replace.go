@@ -39,7 +39,8 @@ func (s *store) acquireReplacePermit(key slotKey, module string, served bool, ti
 	return ok
 }
 
-// releaseReplacePermit releases the permit of a slot, or ends its wait for one. The caller holds the lock.
+// releaseReplacePermit releases the replace permit of a slot, or removes the slot from the slots that wait for a
+// permit. The caller holds the lock.
 func (s *store) releaseReplacePermit(key slotKey) {
 	maps.DeleteFunc(s.replacePermits, func(_ string, holder slotKey) bool { return holder == key })
 	if l := s.slot(key); l != nil {
@@ -47,8 +48,8 @@ func (s *store) releaseReplacePermit(key slotKey) {
 	}
 }
 
-// startReplacing lets the Pods of a version turn Not Ready, so that the jar can be replaced once the Pods are drained.
-// It returns false if the slot must wait for the permit.
+// startReplacing makes the publisher set the Pods of a version Not Ready, so that the jar can be replaced once the
+// Pods are drained. It returns false if the slot must wait for the permit.
 func (p *Provider) startReplacing(key slotKey, m arklet.Module) bool {
 	snapshots := p.store.snapshots(key)
 	if len(snapshots) == 0 {

@@ -15,24 +15,24 @@ import (
 
 // Options configure a Queue. Do and MaxDelay are required.
 type Options[K comparable] struct {
-	// Do handles a key, and returns the delay before the next call; 0 waits for the next Add. Calls for a key do not
-	// overlap.
+	// Do handles a key, and returns the delay before the next call for this key; 0 means that the next call happens
+	// after the next Add. Calls for a key do not overlap.
 	Do func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int
 	// MinDelay and MaxDelay limit the delay after an error, which doubles with each consecutive error. The default of
 	// MinDelay is 500 ms, but at most MaxDelay.
 	MinDelay, MaxDelay time.Duration
-	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of consecutive
-	// errors is logged as a warning, the others at debug level.
+	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of several
+	// consecutive errors is logged as a warning, the following errors at debug level.
 	Message string
 	Attrs   func(key K) []any
-	// Clock defaults to the real clock.
+	// Clock is the clock. Default: the real clock.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
 }
 
-// Queue calls Options.Do for the keys that are added. Its methods may be called concurrently.
+// Queue calls Options.Do for each key that is added. Its methods may be called concurrently.
 type Queue[K comparable] struct {
 	o    Options[K]
 	keys workqueue.TypedRateLimitingInterface[K]

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// The categories of the flags in the help text.
+// Categories of the flags in the help text.
 const (
 	catTunnels  = "Tunnels (at least one)"
 	catBase     = "Bases"
