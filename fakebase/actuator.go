@@ -19,7 +19,7 @@ const (
 	statusOutOfService healthStatus = "OUT_OF_SERVICE"
 )
 
-// startPhase is the progress of the start of a module.
+// startPhase is the phase of the start of a module.
 type startPhase int
 
 const (
@@ -28,7 +28,7 @@ const (
 	phaseFailed
 )
 
-// moduleInput is the state of a module that the health of the base depends on.
+// moduleInput is the state of a module from which the health of the base is computed.
 type moduleInput struct {
 	id        string
 	origin    ark.Origin
@@ -36,7 +36,7 @@ type moduleInput struct {
 	unhealthy bool
 }
 
-// healthInput is the state that the health of a base depends on (protocol 8.4).
+// healthInput is the state of a base from which its health is computed (protocol 8.4).
 type healthInput struct {
 	base      string // modules by name:version
 	starting  bool   // the application or its static modules are still starting
@@ -220,8 +220,8 @@ func (l *incarnation) disk() diskSpace {
 	return d
 }
 
-// serveHealth handles GET /actuator/health. The components have the names of the Koupleless documentation, or of the
-// runtime's code if the base is faithful (protocol 8.1).
+// serveHealth handles GET /actuator/health. The components have the names that the Koupleless documentation uses. On
+// a faithful base, they have the names that the runtime's code uses (protocol 8.1).
 func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	l.b.mu.Lock()
 	h := l.healthLocked()
@@ -295,7 +295,7 @@ func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {
 	writeJSON(rw, healthCode(status), doc)
 }
 
-// serveModuleHealth handles GET /{webContextPath}/actuator/health.
+// serveModuleHealth handles GET /{webContextPath}/actuator/health, the health of a single module.
 func (l *incarnation) serveModuleHealth(rw http.ResponseWriter, path string) {
 	l.b.mu.Lock()
 	biz, ok := l.container.Serving(path)

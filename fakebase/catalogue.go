@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
-// Fetch defines which jars a catalogue reads.
+// Fetch determines which jars a catalogue reads.
 type Fetch string
 
 // The values of Fetch. They apply to URLs that no Module of the catalogue has.
@@ -41,8 +41,8 @@ type (
 
 // Module is an entry of a Catalogue. It describes one version or all versions of a module.
 type Module struct {
-	// URL is the URL of the jar. If it is empty, Name and Version select the entry; an empty Version matches all
-	// versions.
+	// URL is the URL of the module's jar. If URL is empty, Name and Version select the modules of this entry. An
+	// empty Version then matches all versions.
 	URL string `json:"url,omitempty"`
 	// Name and Version are the attributes in the manifest of the jar. Name is required.
 	Name    string `json:"name"`
@@ -57,7 +57,7 @@ type Module struct {
 	// module has the same WebContextPath. Modules that are not web applications can have the same path. The active
 	// module that was activated last then serves the path.
 	Web bool `json:"web,omitempty"`
-	// Metaspace is the number of bytes that the module uses. Default: Metaspace.PerModule of the base.
+	// Metaspace is the number of bytes of metaspace that the module uses. Default: Metaspace.PerModule of the base.
 	Metaspace int64 `json:"metaspace,omitempty"`
 	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop of the
 	// module. Default: the values of the catalogue.
@@ -66,12 +66,12 @@ type Module struct {
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 }
 
-// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and version
-// of the request or the file name, and install immediately. Bases can share a catalogue. Its fields must not be changed
-// after the first use.
+// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and
+// version of the request or the file name, and install immediately. Bases can share a catalogue. The fields of a
+// Catalogue must not be changed after its first use.
 //
-// A Catalogue takes the name and the version of a URL from the first source that has them: the Module with this URL,
-// the manifest of the jar if Fetch allows reading it, the request, the file name. It takes the other attributes from
+// The name and the version of the module behind a URL come from the first source that has them: the Module with this
+// URL, the manifest of the jar if Fetch allows reading it, the request, the file name. All other attributes come from
 // the Module with this name.
 type Catalogue struct {
 	// Modules contains the entries of the catalogue. The first matching entry is used.
@@ -123,7 +123,7 @@ func (c *Catalogue) Validate() error {
 // rootPath is the web context path of a biz that serves all paths that no other biz serves.
 const rootPath = "/"
 
-// resolvedModule is the module behind a URL.
+// resolvedModule contains the attributes of the module behind a URL.
 type resolvedModule struct {
 	ark.Spec
 	web                      bool

@@ -37,7 +37,7 @@ type commandResult struct {
 	message  string
 	data     any // data of the response, of a type that dialect.render supports; may be nil
 	thrown   *exception
-	code     string // error code of the Koupleless documentation
+	code     string // error code that the Koupleless documentation defines
 	unknown  bool   // the command is unknown
 	noAnswer bool   // no response is sent, because the process has ended or the command hangs
 }
@@ -57,7 +57,7 @@ func failed(message, code string) commandResult {
 
 func exceptionResult(ex *exception) commandResult { return commandResult{thrown: ex, code: ex.code} }
 
-// errNoAnswer makes a handler return without a response.
+// errNoAnswer makes a command handler return without a response.
 var errNoAnswer = &exception{class: "process ended"}
 
 func failedResult(ex *exception) commandResult {
@@ -67,7 +67,7 @@ func failedResult(ex *exception) commandResult {
 	return exceptionResult(ex)
 }
 
-// handle executes a command unless a fault prevents it. It traces the command if there is a response.
+// handle executes a command unless a fault prevents it. If the base responds, handle traces the command.
 func (l *incarnation) handle(sub subject, op func() commandResult) commandResult {
 	began := time.Now()
 	out, done := l.applyEarlyFaults(sub)
@@ -111,7 +111,7 @@ func (l *incarnation) hangIfFaulty(sub subject) bool {
 	return true
 }
 
-// query executes a command that needs no lock.
+// query executes a command that needs no lock of a biz identity.
 func (l *incarnation) query(sub subject, op func() commandResult) commandResult {
 	return l.handle(sub, func() commandResult {
 		if l.hangIfFaulty(sub) {

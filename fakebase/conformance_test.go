@@ -50,7 +50,7 @@ func (k *known) covers(name string, d mismatch) bool {
 }
 
 // TestConformance compares the responses of the simulated base with the recorded responses of a real base (make
-// record). The differences in differences.yaml are accepted.
+// record). Differences that are listed in differences.yaml are accepted.
 func TestConformance(t *testing.T) {
 	names, recordings, err := recording.Load("testdata/real")
 	if err != nil {
@@ -147,7 +147,7 @@ func addTap(t *testing.T, b *broker.Server) *recording.Tap {
 	return tap
 }
 
-// compareExchanges compares the responses of a real and a simulated base.
+// compareExchanges compares the responses of a real and a simulated base to the same requests.
 func compareExchanges(real, fake []recording.Exchange) (out []difference) {
 	for i, x := range real {
 		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)

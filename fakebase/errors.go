@@ -68,8 +68,8 @@ var errorSpecs = map[string]errorSpec{
 type exception struct {
 	class  string
 	detail string   // result of getMessage; empty = null
-	causes []string // causes as Throwable.toString returns them, outermost first
-	code   string   // error code of the Koupleless documentation
+	causes []string // causes as Throwable.toString formats them, outermost first
+	code   string   // error code that the Koupleless documentation defines
 	// plain reports whether arklet itself throws the exception. The message of such an exception is sent without the
 	// class. All other exceptions are wrapped.
 	plain bool

@@ -32,11 +32,11 @@ const (
 // EventKind is the kind of an Event.
 type EventKind string
 
-// The kinds of events.
+// The kinds of events that a base emits.
 const (
 	// EventBiz: the state of a module has changed.
 	EventBiz EventKind = "biz"
-	// EventUp: a process has started, without modules.
+	// EventUp: a process of the base has started. It has no modules yet.
 	EventUp EventKind = "up"
 	// EventReady: the base and its static modules have started.
 	EventReady EventKind = "ready"
@@ -57,7 +57,7 @@ type Event struct {
 	Time time.Time `json:"time"`
 	// Identity is the identity of the process.
 	Identity string `json:"identity"`
-	// Biz, Version, From, To, Reason and Message are set for EventBiz.
+	// Biz, Version, From, To, Reason and Message describe the change of a module. They are set only for EventBiz.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	From    State  `json:"from,omitempty"`

@@ -117,7 +117,7 @@ func (b *Base) Start(ctx context.Context) error {
 // mochi-mqtt removes the subscriptions of both connections.
 const minRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process must start. It returns false if ctx ends first.
+// awaitRestart blocks until the next process must start. It returns false if ctx is done first.
 func (b *Base) awaitRestart(ctx context.Context) bool {
 	ended := time.Now()
 	b.mu.Lock()
@@ -172,8 +172,9 @@ func (b *Base) Crash() {
 	}
 }
 
-// Restart starts a new process after a crash. A running process crashes first. identity is the new identity; empty = no
-// change. Restart does not wait for the new process, which starts at least 500 ms after the end of the old one.
+// Restart starts a new process after a crash. If a process is running, Restart crashes it first. identity is the new
+// identity of the base; empty = no change. Restart does not wait for the new process, which starts at least 500 ms
+// after the end of the old one.
 func (b *Base) Restart(identity string) error {
 	if err := validTopicLevel(identity); err != nil {
 		return fmt.Errorf("restarting base as %q: %w", identity, err)

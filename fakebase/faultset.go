@@ -53,7 +53,7 @@ func (s *faultSet) add(f fault.Fault, duration time.Duration) (fault.Fault, erro
 	return a.Fault, nil
 }
 
-// remove removes the faults with these IDs, or all faults if there are no IDs, and returns them.
+// remove removes the faults with these IDs, or all faults if there are no IDs, and returns the removed faults.
 func (s *faultSet) remove(ids ...string) []*fault.Active[fault.Fault] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

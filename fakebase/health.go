@@ -222,7 +222,8 @@ func (l *incarnation) cpuHealth() *cpuHealth {
 	}
 }
 
-// jvmHealth returns the metrics of a small JVM. The number of classes and the non-heap memory depend on the metaspace.
+// jvmHealth returns the metrics of a small JVM. The number of loaded classes and the non-heap memory are derived from
+// the metaspace usage.
 func (l *incarnation) jvmHealth() *jvmHealth {
 	const (
 		classesOfBase   = 10063

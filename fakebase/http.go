@@ -41,7 +41,7 @@ type httpTunnel struct {
 	endpoint endpoint
 	client   *http.Client
 	url      string // URL of the controller for heartbeats; empty = no heartbeats
-	failing  bool   // reports whether the last heartbeat failed; used only by heartbeat
+	failing  bool   // the last heartbeat failed; used only by heartbeat
 	d        dialect
 }
 
@@ -226,8 +226,8 @@ func (l *incarnation) help() commandResult {
 	})
 }
 
-// heartbeat sends a heartbeat and schedules the next one at a fixed rate. In contrast to MQTT, heartbeats continue
-// after a failure (protocol 4.1).
+// heartbeat sends a heartbeat and schedules the next heartbeat at a fixed rate. Unlike over MQTT, heartbeats continue
+// after a failed heartbeat (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one log line for consecutive failures

@@ -17,7 +17,7 @@ var (
 	errEnded   = errors.New("process ended")
 )
 
-// incarnation is one process of a base, from its start to its end. The mutex of the base guards its state.
+// incarnation is one simulated process of a base, from its start to its end. The mutex of the base guards its state.
 type incarnation struct {
 	b        *Base
 	log      *slog.Logger
@@ -34,7 +34,7 @@ type incarnation struct {
 	ended     bool // the process has ended: no goroutine may be started
 	booted    bool // the application has started
 	container *ark.Container
-	// staticsPending reports whether static modules are starting.
+	// staticsPending reports whether static modules are still starting.
 	staticsPending bool
 	metaspaceUse   metaspace
 	charged        map[string]int64       // metaspace in bytes by biz identity
@@ -54,7 +54,7 @@ type failedStart struct {
 	origin ark.Origin
 }
 
-// startIncarnation creates a new process.
+// startIncarnation creates a new process of the base.
 func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +168,7 @@ func (l *incarnation) startStatics() {
 	l.ready()
 }
 
-// ready emits EventReady, unless a fault makes the base fail to start.
+// ready emits EventReady, unless a fault makes the start of the base fail.
 func (l *incarnation) ready() {
 	if _, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{}); !failed {
 		l.emit(EventReady)

@@ -129,7 +129,7 @@ func (k *link) advance() {
 	}
 }
 
-// corrupt corrupts the second half of a message. The result depends only on the message.
+// corrupt corrupts the second half of a message. The result is deterministic: it depends only on the message.
 func corrupt(payload []byte) []byte {
 	out := append([]byte(nil), payload...)
 	for i := len(out) / 2; i < len(out); i++ {

@@ -121,7 +121,7 @@ func (t *mqttTunnel) sendHeartbeat() error {
 	return t.link.publish(t.prefix+"base/heart", t.heartbeatPayload)
 }
 
-// publish sends data on a topic of the base. It logs errors.
+// publish sends data on a topic of the base. It logs errors instead of returning them.
 func (t *mqttTunnel) publish(message string, data any) {
 	body, err := encode(data)
 	if err == nil {

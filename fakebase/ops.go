@@ -14,8 +14,8 @@ const (
 	opsFailed      = "FAILED"
 )
 
-// processRecord is the record of an asynchronous command. It is kept until the process ends. The mutex of the base
-// guards it.
+// processRecord is the record of an asynchronous command. The base keeps it until the process ends. The mutex of the
+// base guards the record.
 type processRecord struct {
 	requestID string
 	meta      any // the request of the command

@@ -35,7 +35,7 @@ const (
 // is active (protocol 5.3).
 type Activation = ark.Activation
 
-// The activation rules.
+// Values of the option Activation.
 const (
 	// ActivateDefault keeps the old version active. It is the zero value, and the default of a real base.
 	ActivateDefault = ark.ActivateDefault
@@ -51,7 +51,7 @@ type Options struct {
 	// Identity is the identity of the base in topics and heartbeats. Default, as on real bases: a random UUID for
 	// generations A and B, and IP for generation C.
 	Identity string
-	// Name, Version and ClusterName are the metadata of the base. Default: "base", "1.0.0", "default".
+	// Name, Version and ClusterName are the metadata that the base reports. Default: "base", "1.0.0", "default".
 	Name, Version, ClusterName string
 	// Env is the environment. In lower case, it is part of the first level of every topic. Default: "dev".
 	Env string
@@ -71,7 +71,7 @@ type Options struct {
 	Activation Activation
 	// Generation is the generation of the Koupleless runtime. Default: GenerationC.
 	Generation Generation
-	// Faithful reproduces these defects of the real base. Default: the base does not have them.
+	// Faithful makes the base reproduce these defects of a real base. Default: the base does not have these defects.
 	//   - After a failed publish, the base sends no more heartbeats.
 	//   - It does not respond to invalid JSON over HTTP.
 	//   - A conflict of an asynchronous command keeps the record and releases the lock of the running command.
@@ -84,11 +84,11 @@ type Options struct {
 	// WithAllBizReadiness includes the modules that commands have installed in the health of the base, like the
 	// property koupleless.healthcheck.base.readiness.withAllBizReadiness.
 	WithAllBizReadiness bool
-	// AutoUninstallWhenFailed removes a module that fails to start. Default: true.
+	// AutoUninstallWhenFailed removes a module if it fails to start. Default: true.
 	AutoUninstallWhenFailed *bool
-	// RemoveWhenStopFailed removes a module that fails to stop, which is the default of a real base. Otherwise, the
-	// module stays in the state BROKEN, as the Koupleless documentation describes for Arklet.UninstallBizFailed.
-	// Default: the value of Faithful.
+	// RemoveWhenStopFailed removes a module if it fails to stop, which is the default of a real base. Without this
+	// option, the module stays in the state BROKEN, as the Koupleless documentation describes for
+	// Arklet.UninstallBizFailed. Default: the value of Faithful.
 	RemoveWhenStopFailed *bool
 
 	// Catalogue describes the modules behind the jar URLs. Bases can share a catalogue. Default: an empty catalogue.
@@ -261,7 +261,7 @@ func validTopicLevel(s string) error {
 	return nil
 }
 
-// maxSpeed is the maximum of Options.Speed.
+// maxSpeed is the maximum value of Options.Speed.
 const maxSpeed = 20
 
 // scaled returns a duration divided by the time scale.

@@ -25,8 +25,8 @@ var steps = map[State][]State{
 	StateBroken:      {StateStopped, StateBroken, StateUnresolved},
 }
 
-// observer derives the state of a base from its events. The mutex of the base guards its fields, because events are
-// delivered while the base is locked.
+// observer derives the state of a base from the events of the base. The mutex of the base guards the fields, because
+// events are delivered while the base is locked.
 type observer struct {
 	opts    Options
 	seq     uint64
@@ -229,7 +229,7 @@ func play(opts Options, sequence []op) string {
 	return ""
 }
 
-// run executes the operation. Commands run on separate goroutines.
+// run executes the operation on the base. Commands run on separate goroutines.
 func (x op) run(b *Base) error {
 	req := request(x.Version)
 	req.BizName.value = x.Biz

@@ -87,7 +87,7 @@ var errNotJSON = errors.New("not valid JSON")
 // errFields is the error for a JSON object in which a field has a wrong type.
 var errFields = errors.New("field of a wrong type")
 
-// decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. The errors wrap
+// decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. Every error wraps
 // errNotJSON or errFields.
 func decodeObject[T any](body []byte) (*T, error) {
 	body = bytes.TrimSpace(body)

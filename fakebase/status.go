@@ -42,7 +42,8 @@ func (b *Base) Status() Status {
 	return b.statusLocked()
 }
 
-// Identity returns the identity of the running process, otherwise of the last or next process.
+// Identity returns the identity of the running process. If no process runs, it returns the identity of the last or
+// next process.
 func (b *Base) Identity() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,9 +29,9 @@ type CommandTrace struct {
 	// Code is the error code of the Koupleless documentation, one of fault.Codes; empty = success. It is set even if
 	// the base does not send the code.
 	Code string `json:"code,omitempty"`
-	// Message is the message of the response.
+	// Message is the message text of the response.
 	Message string `json:"message,omitempty"`
-	// Elapsed is the time from the arrival of the command to the response.
+	// Elapsed is the time between the arrival of the command and the response.
 	Elapsed time.Duration `json:"elapsed"`
 }
 

@@ -65,7 +65,7 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	return w.endpoint.address(), nil
 }
 
-// reopenWeb opens the listener for a new process if WebAddr was called before.
+// reopenWeb opens the listener for a new process if WebAddr was called before the process started.
 func (b *Base) reopenWeb(l *incarnation) {
 	b.web.mu.Lock()
 	wanted := b.web.wanted
@@ -215,7 +215,7 @@ func (l *incarnation) up() bool {
 	return l.booted && !failed
 }
 
-// noModule responds to a request whose path no active module serves.
+// noModule writes the response to a request whose path no active module serves.
 func noModule(rw http.ResponseWriter, path string) {
 	writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
 }

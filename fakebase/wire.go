@@ -90,7 +90,7 @@ type wireListedBiz struct {
 	WebContextPath  string       `json:"webContextPath"`
 }
 
-// wireBizInfo is a biz in the response to health.
+// wireBizInfo is an element of the module list in the response to the command health.
 type wireBizInfo struct {
 	BizName        string `json:"bizName"`
 	BizState       string `json:"bizState"`
@@ -131,7 +131,7 @@ type wireCommand struct {
 	ID   string `json:"id"`
 }
 
-// wireThrowable is an exception as fastjson encodes it.
+// wireThrowable is the wire form of a Java exception, as fastjson encodes it.
 type wireThrowable struct {
 	Type             string         `json:"@type"`
 	Cause            *wireThrowable `json:"cause,omitempty"`

@@ -49,7 +49,8 @@ const (
 	BaseName    = "base.koupleless.io/name"
 	BaseVersion = "base.koupleless.io/version"
 	BaseStack   = "base.koupleless.io/stack"
-	// BaseCluster is the cluster that a base reports. In a sandbox, it is the name of the group of the base.
+	// BaseCluster is the label with the cluster name that a base reports. In a sandbox, it is the name of the group
+	// of the base.
 	BaseCluster      = "base.koupleless.io/cluster-name"
 	BaseHost         = "base.koupleless.io/host-name"
 	TunnelPort       = "base.koupleless.io/tunnel-port"
@@ -65,8 +66,8 @@ const (
 	// Identity is the annotation with the identity that a base reports. It is an annotation because not every
 	// identity is valid in a label or a name.
 	Identity = "base.koupleless.io/identity"
-	// WebPort is the annotation of a module Pod or of its Node with the web listener of the base for probes of type
-	// httpGet: a port, or host:port.
+	// WebPort is the annotation of a module Pod or of its Node with the address of the web listener of the base for
+	// httpGet probes: a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
 	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
 	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
@@ -97,7 +98,7 @@ const (
 
 // Labels and annotations of Pods and of Module resources.
 const (
-	// Trace is the label of a Pod with an ID that appears in the failure reports of a release.
+	// Trace is the label of a Pod with a trace ID. The failure reports of a release contain this ID.
 	Trace         = "trace.koupleless.io/id"
 	ModuleName    = "module.koupleless.io/name"
 	ModuleVersion = "module.koupleless.io/version"
@@ -110,7 +111,7 @@ const (
 // failed commands immediately.
 const Retry = "module.koupleless.io/retry"
 
-// VersionEnv is the environment variable of a container with the version of its module.
+// VersionEnv is the environment variable of a container that contains the version of its module.
 const VersionEnv = "BIZ_VERSION"
 
 // NodeLabels are the labels that the controller writes to the Node of a base, from the data that the base reports.

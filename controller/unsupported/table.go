@@ -14,7 +14,7 @@ import (
 // rule defines whether a field is ignored. The zero value means that the field is not reported, because the
 // controller or Kubernetes uses it, or because its value makes no difference for a module.
 type rule struct {
-	// name is the key in Names; default: the name of the field.
+	// name is the key of the field in Names. Default: the name of the field.
 	name string
 	// why is the reason why the field is ignored, as a sentence without a full stop.
 	why string
@@ -26,7 +26,7 @@ type rule struct {
 	parts bool
 }
 
-// Reasons that apply to several fields.
+// Reasons why fields are ignored that apply to several fields.
 const (
 	ofJVM      = "a module runs in the JVM of its base, with the user, the processes and the network of the base"
 	ofHost     = "a module resolves names as its base does, and has the host name of its base"

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Field is a field of a Pod spec that is ignored.
+// Field describes a field of a Pod spec that is ignored on a base.
 type Field struct {
 	// Name is the short name of the field, such as startupProbe or preStop. It is a key of Names.
 	Name string
@@ -37,8 +37,8 @@ func Of(spec corev1.PodSpec) []Field {
 	return w.found
 }
 
-// OfPod returns the ignored fields of a Pod: the fields of its spec, and Job if a Job created it. It omits limits that
-// a LimitRange has set.
+// OfPod returns the ignored fields of a Pod: the fields of its spec, and Job if a Job created it. It omits resource
+// limits that a LimitRange has set.
 func OfPod(pod *corev1.Pod) []Field {
 	fields := Of(pod.Spec)
 	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {

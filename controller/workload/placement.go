@@ -34,8 +34,8 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	return p
 }
 
-// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state of
-// a Node (node.kubernetes.io/...). An affinity that cannot be parsed fits no Node.
+// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state
+// of a Node (node.kubernetes.io/...). If the node affinity cannot be parsed, the Pods fit no Node.
 func (p Placement) Fits(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false
@@ -54,7 +54,7 @@ func (p Placement) Untolerated(node *corev1.Node) (taint corev1.Taint, found boo
 		false)
 }
 
-// Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint of cordoned Nodes.
+// Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint that cordoned Nodes have.
 func (p Placement) Cordoned(node *corev1.Node) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return node.Spec.Unschedulable &&
@@ -68,7 +68,7 @@ func Tolerates(tolerations []corev1.Toleration, taint string) bool {
 	})
 }
 
-// EnvToleration returns the toleration of an environment.
+// EnvToleration returns the toleration for the taint of an environment.
 func EnvToleration(env string) corev1.Toleration {
 	return corev1.Toleration{
 		Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: env, Effect: corev1.TaintEffectNoExecute,

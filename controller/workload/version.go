@@ -18,11 +18,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in metadata that
-// only the Pod has, not its template.
+// ErrUnresolved reports that a version cannot be read yet: the version is in a ConfigMap (see Resolve), or in
+// metadata that the Pod has but its template does not have.
 var ErrUnresolved = errors.New("the version is not known yet")
 
-// Causes of versions that cannot be read. The errors of Version wrap them.
+// Causes of errors for versions that cannot be read. The errors of Version wrap them.
 var (
 	errExpands = fmt.Errorf("expands to more than %d bytes, the maximum for a version", arklet.MaxName)
 	errNoField = errors.New("which the Pod does not have")
@@ -40,7 +40,7 @@ func Version(meta *metav1.ObjectMeta, container corev1.Container) (string, error
 	return (&environment{meta: meta, container: container}).version()
 }
 
-// Source is a key of a ConfigMap that a version refers to.
+// Source is a ConfigMap key that the version of a container refers to.
 type Source struct {
 	ConfigMap types.NamespacedName
 	Key       string
@@ -73,12 +73,12 @@ func VersionVariables(container corev1.Container) map[string]bool {
 // Resolve returns a copy of a container whose version is a plain value, so that ModuleOf and Check do not need the
 // ConfigMaps. It does not change a container whose version refers to no ConfigMap.
 //
-// value returns the value of a ConfigMap key. It must not block. For a key that does not exist, it must return an error
-// with the code OtherUpstreamInvalidParameter, which Resolve ignores for an optional reference. Resolve returns other
-// errors of value.
+// value returns the value of a ConfigMap key. value must not block. For a key that does not exist, value must return
+// an error with the code OtherUpstreamInvalidParameter, which Resolve ignores for an optional reference. Resolve
+// returns other errors of value.
 //
-// Like a kubelet, Resolve uses the value at the time of the installation: an installed version in the status of the Pod
-// takes precedence over the ConfigMap, which may have changed since.
+// Like a kubelet, Resolve uses the value at the time of the installation: an installed version in the status of the
+// Pod takes precedence over the ConfigMap, which may have changed since.
 func Resolve(pod *corev1.Pod, container corev1.Container,
 	value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
 	if len(VersionSources(pod.Namespace, container)) == 0 {
@@ -99,7 +99,7 @@ func Resolve(pod *corev1.Pod, container corev1.Container,
 	return container, nil
 }
 
-// installed returns the installed version of a container from the status of its Pod, or the empty string.
+// installed returns the installed version of a container's module from the status of the Pod; empty if there is none.
 func installed(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if v := InstalledVersion(c); v != "" && c.Name == container {
@@ -111,7 +111,7 @@ func installed(pod *corev1.Pod, container string) string {
 
 const containerIDScheme = "arklet://"
 
-// ContainerID returns the container ID of a module on the base with the IP address ip:
+// ContainerID returns the container ID of a module in the Pod status. ip is the IP address of the base. The format is
 // arklet://<ip>:<module>:<version>. An IPv6 address is in brackets.
 func ContainerID(ip, module, version string) string {
 	return containerIDScheme + net.JoinHostPort(ip, module) + ":" + version

@@ -32,7 +32,7 @@ var ErrNotActing = errors.New("this controller may not act because it has not re
 type ControllerLease struct {
 	opts   Options // the complete options, including the defaults
 	leases coordinationv1client.LeaseInterface
-	// ended reports whether the process with this name is known to have ended. Tests replace it.
+	// ended reports whether the process with the given name is known to have ended. Tests replace this function.
 	ended func(process string) bool
 
 	mu sync.Mutex
@@ -60,8 +60,8 @@ type peerLease struct {
 	read     time.Time
 }
 
-// rival is the last other process with the same CLIENT_ID that held the Lease of this controller. The zero value means
-// that there was none.
+// rival is the last observed process with the same CLIENT_ID that held the Lease of this controller. The zero value
+// means that there was no such process.
 type rival struct {
 	process string
 	peerLease
@@ -87,16 +87,16 @@ func (m *ControllerLease) isValid() bool {
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
-// Epoch returns how often this controller has started acting. Another controller may have taken over the bases from an
-// earlier epoch.
+// Epoch returns the number of times that this controller has started acting. Another controller may have taken over
+// the bases that this controller served in an earlier epoch.
 func (m *ControllerLease) Epoch() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// observe records which tunnels are down. It returns whether this controller may act, and whether an epoch has started
-// since the last call.
+// observe records which tunnels are down. It returns whether this controller may act, and whether a new epoch has
+// started since the last call.
 func (m *ControllerLease) observe() (acting, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,8 +172,8 @@ func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, 
 }
 
 // isHeldByRival reports whether another process with the same CLIENT_ID holds the Lease of this controller. If so, it
-// makes this controller stop acting, because only the holder serves bases. This controller can take the Lease when the
-// other process has ended, or has not renewed the Lease for its duration.
+// makes this controller stop acting, because only the holder serves bases. This controller can take the Lease after
+// the other process has ended, or after it has not renewed the Lease for the Lease duration.
 func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
@@ -234,7 +234,7 @@ func (m *ControllerLease) fill(l *coordinationv1.Lease, now time.Time) *coordina
 	return l
 }
 
-// selector selects the Leases of the controllers of an environment.
+// selector returns the label selector for the Leases of the controllers of an environment.
 func (m *ControllerLease) selector() string {
 	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
 }
@@ -336,8 +336,8 @@ func (p *peerLease) remaining(now time.Time) time.Duration {
 	return p.changed.Add(p.duration).Sub(now)
 }
 
-// fetchPeer reads the Lease of a controller if it was not observed yet. The controller may have stopped before this one
-// started.
+// fetchPeer reads the Lease of another controller if the Lease was not observed yet. That controller may have stopped
+// before this controller started.
 func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
@@ -349,8 +349,8 @@ func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	return m.confirm(ctx, holder)
 }
 
-// confirm reads the Lease of a controller that seems to have expired, because the watch may be delayed. It reads each
-// Lease at most once per second.
+// confirm reads the Lease of a controller whose Lease seems to have expired. The read is necessary because the watch
+// may be delayed. confirm reads each Lease at most once per second.
 func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
@@ -378,7 +378,7 @@ func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 }
 
 // renewing returns the sorted CLIENT_IDs of the other controllers in this environment whose Leases are valid and were
-// renewed.
+// renewed at least once.
 func (m *ControllerLease) renewing() (holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -392,7 +392,7 @@ func (m *ControllerLease) renewing() (holders []string) {
 	return holders
 }
 
-// reachableByPeers reports whether another controller is connected to a tunnel.
+// reachableByPeers reports whether another controller with a valid Lease is connected to a tunnel.
 func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -405,7 +405,7 @@ func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	return false
 }
 
-// tunnelDownFor returns how long a tunnel of this controller has been down.
+// tunnelDownFor returns how long a tunnel has been disconnected from this controller; 0 if it is connected.
 func (m *ControllerLease) tunnelDownFor(key tunnel.Key) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,8 +49,8 @@ const (
 	memoryPressureAt = 0.9
 )
 
-// Name returns the name of a base's Node: vnode.<identity>, as in the Koupleless documentation. If the identity is not
-// a DNS name, invalid characters are replaced and a hash is appended.
+// Name returns the name of a base's Node, vnode.<identity>, as the Koupleless documentation specifies. If the
+// identity is not a DNS name, invalid characters are replaced and a hash is appended.
 func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -58,7 +58,8 @@ func Name(identity string) string {
 	return namePrefix + hashedDNSName(identity, 200-len(namePrefix))
 }
 
-// hashedDNSName converts a text to a DNS name: at most limit valid characters, and a hash.
+// hashedDNSName converts a text to a DNS name that consists of at most limit valid characters of the text and a hash
+// of the text.
 func hashedDNSName(s string, limit int) string {
 	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 	if len(safe) > limit {
@@ -67,7 +68,7 @@ func hashedDNSName(s string, limit int) string {
 	return strings.Trim(safe+"-"+hash(s), "-")
 }
 
-// dnsName converts a text to a part of a DNS name. It does not change a valid DNS name.
+// dnsName converts a text to a part of a DNS name. A text that is already valid stays unchanged.
 func dnsName(s string) string {
 	if len(s) <= 100 && len(validation.IsDNS1123Subdomain(s)) == 0 {
 		return s
@@ -86,7 +87,7 @@ func hash(s string) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 36)
 }
 
-// labelValue converts a text to a label value. It does not change a valid label value.
+// labelValue converts a text to a label value. A text that is already valid stays unchanged.
 func labelValue(s string) string {
 	if len(validation.IsValidLabelValue(s)) == 0 {
 		return s
@@ -115,7 +116,7 @@ func staleRole(want map[string]string) func(key, value string) bool {
 	}
 }
 
-// Labels returns the labels of a base's Node. They are also used to select baselines.
+// Labels returns the labels of a base's Node. The labels are also used to select baselines.
 //
 // They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
 // kube-proxy, select their Nodes by kubernetes.io/os=linux, and would create a Pod on each base that never starts.
@@ -189,11 +190,12 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 	return n
 }
 
-// noKubelet is the kubelet address of a Node without logs and exec. It never resolves (RFC 6761).
+// noKubelet is the kubelet address in Nodes for which logs and exec are not available. It never resolves (RFC 6761).
 const noKubelet = "kubelet-api-is-off.invalid"
 
-// addresses returns the addresses of a Node. They do not include a Hostname, because the API server would prefer it as
-// the address of the kubelet, and a base could report any host. The API server prefers InternalDNS to InternalIP.
+// addresses returns the addresses of a Node. The addresses do not include a Hostname, because the API server would
+// prefer it as the kubelet address, and a base could report any host name. The API server also prefers InternalDNS to
+// InternalIP.
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	kubelet := noKubelet
 	if s.KubeletPort != 0 {
@@ -205,7 +207,7 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	}
 }
 
-// mebibyte is the resolution of allocatable memory.
+// mebibyte is the unit to which allocatable memory is rounded.
 const mebibyte = 1 << 20
 
 // resources returns the capacity and the allocatable resources of a Node: the CPUs of the base, its metaspace as
@@ -297,9 +299,9 @@ func observed(b base.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// Info returns the base of a Node, so that a restarted controller knows the base before its first message. ok is false
-// for Nodes that do not represent bases. A Node of ModuleController V2 contains the identity only in its name,
-// vnode.<identity>.<env>.
+// Info returns the data of a base from its Node, so that a restarted controller knows the base before the base sends
+// its first message. ok is false for Nodes that do not represent bases. A Node of ModuleController V2 contains the
+// identity only in its name, vnode.<identity>.<env>.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
 	if n.Labels[labels.Component] != labels.Vnode {
 		return base.Info{}, false

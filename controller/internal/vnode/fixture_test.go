@@ -229,7 +229,7 @@ func (s *fixture) sync(t *testing.T) {
 	}
 }
 
-// pass advances the clock that the controllers share, one second at a time.
+// pass advances the clock that the controllers share by the given time, one second at a time.
 func pass(t *testing.T, d time.Duration, all ...*fixture) {
 	t.Helper()
 	for range d / time.Second {

@@ -23,7 +23,8 @@ func (r *Reconciler) guard(ctx context.Context) {
 	}
 }
 
-// checkActing starts or stops serving bases if this controller started or stopped acting since the last call.
+// checkActing starts serving bases if this controller started acting since the last call, and stops serving all bases
+// if it stopped acting.
 func (r *Reconciler) checkActing() {
 	r.reportOthers()
 	switch acting, began := r.ownLease.observe(); {
@@ -37,8 +38,8 @@ func (r *Reconciler) checkActing() {
 	}
 }
 
-// reportOthers logs a warning if there are other controllers in the environment and this controller does not share its
-// bases.
+// reportOthers logs a warning if other controllers run in the environment although this controller is not configured
+// to share its bases.
 func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.ownLease.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {

@@ -18,14 +18,14 @@ import (
 // The Lease of a Node contains the install record of its base. The Lease is suitable because it is written every 20 s
 // anyway, and outlives the controller and the Node. Install records that are newer than the Lease are in the journal.
 const (
-	// recordRetention is how long the Lease with the install record of an unreachable base is kept after its Node was
-	// deleted.
+	// recordRetention is how long the Lease with the install record of an unreachable base is kept after the Node of
+	// the base was deleted.
 	recordRetention        = 24 * time.Hour
 	retentionCheckInterval = time.Hour
 )
 
-// InstallRecordChanged tells the Reconciler that the result of Options.InstallRecord for a base has changed. It does
-// not block.
+// InstallRecordChanged notifies the Reconciler that the result of Options.InstallRecord for a base has changed. It
+// does not block.
 func (r *Reconciler) InstallRecordChanged(identity string) { r.journal.markChanged(identity) }
 
 // SaveInstallRecord blocks until the current install record of a base is saved, or ctx is done. Call it before
@@ -66,7 +66,7 @@ func (r *Reconciler) newRecord(s *state) (_ installRecord, served bool) {
 }
 
 // HeartbeatsTimedOut records that a base was removed because of missed heartbeats. Its install record is retained,
-// because the base may recover with its modules. The method does not block.
+// because the base may recover with its modules still installed. The method does not block.
 func (r *Reconciler) HeartbeatsTimedOut(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,8 +196,8 @@ func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 	return nil
 }
 
-// isInUse reports whether a Lease must not be deleted: it is the journal of this controller, belongs to an existing
-// Node, or has no install record.
+// isInUse reports whether a Lease must not be deleted: it is the journal of this controller, it belongs to an
+// existing Node, or it has no install record.
 func (r *Reconciler) isInUse(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.InstallRecordLease {
 		return l.Name == r.journal.name()

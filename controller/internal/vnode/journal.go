@@ -34,7 +34,7 @@ const (
 type baseEntries struct {
 	saved     installRecord // newest record that is known to be saved
 	lastStamp int64         // At of the newest record, whether or not the record is saved
-	journaled installRecord // record in the journal; its At is 0 if there is none
+	journaled installRecord // record that the journal contains; its At is 0 if there is none
 	// time when this controller stopped serving the base; the next controller needs the record
 	orphan time.Time
 	// minimum At that the Lease of the Node must reach, because the journal is full; 0 if there is none
@@ -57,7 +57,7 @@ type journal struct {
 	// renew schedules writing the Lease of the Node of a base.
 	renew func(identity string)
 
-	wakeup chan struct{} // signals run after a change
+	wakeup chan struct{} // signals run that records have changed
 
 	io    sync.Mutex
 	lease *coordinationv1.Lease // the Lease as last written or read; nil if its current version is unknown
@@ -74,7 +74,7 @@ type journal struct {
 	failed  int                        // number of consecutive failed writes
 }
 
-// reading is the result of journal.read.
+// reading is the kind of result of journal.read.
 type reading int
 
 const (
@@ -94,7 +94,7 @@ func (j *journal) entriesOf(identity string) *baseEntries {
 	return p
 }
 
-// stamp returns a record with a new timestamp. The caller must prevent concurrent calls for the same base.
+// stamp returns an install record with a new timestamp. The caller must prevent concurrent calls for the same base.
 func (j *journal) stamp(identity, modules string) installRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -103,7 +103,8 @@ func (j *journal) stamp(identity, modules string) installRecord {
 	return installRecord{p.lastStamp, modules}
 }
 
-// isSaved reports whether the record of a base is saved. It returns false while the result of a write is unknown.
+// isSaved reports whether the newest record of a base is saved. It returns false while the result of a write is
+// unknown.
 func (j *journal) isSaved(identity, modules string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,7 +147,7 @@ func (j *journal) wake() {
 	}
 }
 
-// recordSaved sets the saved record of a base that this controller starts serving.
+// recordSaved sets the record that is known to be saved of a base that this controller starts serving.
 func (j *journal) recordSaved(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,7 +156,8 @@ func (j *journal) recordSaved(identity string, r installRecord) {
 	p.setSaved(r)
 }
 
-// recordOnLease records that the Lease of a Node contains a record, so that the journal does not need it.
+// recordOnLease records that the Lease of a Node contains an install record, so that the record can be removed from
+// the journal.
 func (j *journal) recordOnLease(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -196,7 +198,7 @@ func (j *journal) stopServing(identity string) {
 	}
 }
 
-// dropBase removes a base whose Lease was deleted.
+// dropBase removes a base whose Node Lease was deleted from the journal.
 func (j *journal) dropBase(identity string) {
 	j.mu.Lock()
 	if p := j.bases[identity]; p != nil {
@@ -224,7 +226,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	return at.Sub(j.clock.Now()), true
 }
 
-// run writes the journal when records change, until ctx is done.
+// run writes the journal after records have changed, until ctx is done.
 func (j *journal) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var later <-chan time.Time
@@ -342,7 +344,7 @@ func (j *journal) addEntries(fresh map[string]installRecord, waiting map[string]
 }
 
 // moveToLeases schedules writing the Leases of the Nodes whose records do not fit in the journal, and reports whether
-// there are any. Waiting callers then wait for these Leases. The caller holds the lock.
+// there are such Nodes. Callers that wait for these records then wait for the Leases. The caller holds the lock.
 func (j *journal) moveToLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	for _, identity := range left {
 		p := j.bases[identity]
@@ -410,7 +412,7 @@ func (j *journal) writeLease(ctx context.Context, text string) error {
 	return nil
 }
 
-// unsavedBases returns the bases whose records are in the journal and not in the Leases of their Nodes.
+// unsavedBases returns the bases whose records are in the journal but not yet in the Leases of their Nodes.
 func (j *journal) unsavedBases() (identities []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -422,7 +424,7 @@ func (j *journal) unsavedBases() (identities []string) {
 	return identities
 }
 
-// release deletes the journal if all its records are in the Leases of Nodes.
+// release deletes the journal if all its records are also in the Leases of Nodes.
 func (j *journal) release(ctx context.Context) error {
 	if len(j.unsavedBases()) > 0 {
 		return nil

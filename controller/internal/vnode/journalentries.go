@@ -24,7 +24,7 @@ type installRecord struct {
 	// At is the time of the record in microseconds since 1970. It increases with each record of a base: a controller
 	// that takes over a base continues from the last record, even if its clock is behind.
 	At int64 `json:"t"`
-	// Modules is the text from Options.InstallRecord.
+	// Modules is the text that Options.InstallRecord returned.
 	Modules string `json:"l,omitempty"`
 }
 
@@ -93,7 +93,8 @@ func pack(entries map[string]installRecord) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// maxUnpacked is the maximum decompressed size of a journal in bytes. Another client could have written the journal.
+// maxUnpacked is the maximum decompressed size of a journal in bytes. It protects against a malicious journal that
+// another client has written.
 const maxUnpacked = 64 << 20
 
 func unpack(text string) (entries map[string]installRecord, err error) {
@@ -163,7 +164,7 @@ func (j *journal) own(ctx context.Context, identity string) (installRecord, erro
 	return installRecord{}, nil
 }
 
-// journalSelector selects the journals of an environment.
+// journalSelector returns the label selector for the journals of an environment.
 func journalSelector(env string) string {
 	return labels.Component + "=" + labels.InstallRecordLease + "," + labels.Env + "=" + labelValue(env)
 }

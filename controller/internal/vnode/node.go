@@ -57,8 +57,8 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	return r.setTaints(ctx, want, s, fresh)
 }
 
-// refresh updates the known Node from the informer, and reports whether the Node was deleted. If the informer does not
-// have the Node, refresh reads it from the API server.
+// refresh updates the known Node from the informer, and reports whether the Node was deleted. If the informer cache
+// does not contain the Node, refresh reads the Node from the API server.
 func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
@@ -182,7 +182,7 @@ func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
 	return r.recordWrite(ctx, s, written, err)
 }
 
-// recordWrite updates the known Node after a write.
+// recordWrite updates the known Node after a write of the Node.
 func (r *Reconciler) recordWrite(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
@@ -198,7 +198,8 @@ func (r *Reconciler) recordWrite(ctx context.Context, s *state, written *corev1.
 	return nil
 }
 
-// readNode reads a Node that another client has changed. It returns errConflict unless reading fails.
+// readNode reads a Node again after another client has changed it. It always returns an error: errConflict, or the
+// error of the read.
 func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {

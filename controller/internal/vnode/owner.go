@@ -36,7 +36,7 @@ func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
 	return holder, fence, named
 }
 
-// ownership returns which controller may serve a base.
+// ownership determines which controller may serve a base.
 func (r *Reconciler) ownership(s *state) ownership {
 	if s.node == nil {
 		return unowned
@@ -103,8 +103,8 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 }
 
 // workloadDelay returns how long to wait before serving a base that other controllers could also serve. The delay is
-// longer if this controller serves a larger share of all bases (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL).
-// It has a random part, so that controllers with equal shares do not conflict.
+// longer if this controller serves a larger share of all bases (Module Controller V2 document 5.4,
+// WORKLOAD_MAX_LEVEL). The delay has a random part, so that controllers with equal shares do not conflict.
 func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	if !r.opts.Cluster {
 		return 0

@@ -27,7 +27,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// pair returns two controllers that share the bases and a clock. The first one serves the base.
+// pair returns two controllers that share the bases and have the same clock. The first controller serves the base.
 func pair(t *testing.T) (first, second *fixture) {
 	t.Helper()
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)

@@ -11,8 +11,9 @@ import (
 // because a restarted controller and a second controller can have the same CLIENT_ID. The name is PLACE/RANDOM.
 //
 // On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when the
-// process ends, so another process with the same PLACE can detect that it has ended. PLACE consists of the boot ID of
-// the machine and the network namespace, which is the scope of the socket. It is empty for a process without a socket.
+// process ends, so another process with the same PLACE can detect that the process has ended. PLACE consists of the
+// boot ID of the machine and the network namespace, which together are the scope of the socket. PLACE is empty for a
+// process without a socket.
 type process struct {
 	name string
 	// accepts no connections; this reference prevents the garbage collector from closing the socket

@@ -64,7 +64,7 @@ func TestHasEndedAfterKill(t *testing.T) {
 	}
 }
 
-// sameID returns two controllers with the same CLIENT_ID on two machines. The first one serves the base.
+// sameID returns two controllers with the same CLIENT_ID on two machines. The first controller serves the base.
 func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	t.Helper()
 	api, clock, logged := newAPI(), clocktesting.NewFakeClock(noon), &bytes.Buffer{}

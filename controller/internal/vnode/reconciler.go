@@ -34,15 +34,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options configure a Reconciler.
+// Options configures a Reconciler.
 type Options struct {
 	Settings
 	// Holder is the holder identity of this controller in Leases (CLIENT_ID).
 	Holder string
 	// Cluster enables sharing the bases with other controllers (IS_CLUSTER). The controller hands over bases whose
-	// tunnel is down. It waits before it takes over a base, longer if it serves a larger share of all bases. With or
-	// without Cluster, it takes over the Node of another controller only after the Lease of that controller was
-	// released or has expired.
+	// tunnel is down. It waits before it takes over a base. The wait is longer if it serves a larger share of all
+	// bases. With or without Cluster, the controller takes over the Node of another controller only after the Lease
+	// of that controller was released or has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
@@ -77,8 +77,8 @@ type Options struct {
 
 const (
 	defaultMaxLevel = 3
-	// workers is the number of concurrent writes of Nodes and Leases. It is enough to renew the Leases of 10,000
-	// bases in 20 s if a write takes 250 ms.
+	// workers is the number of concurrent writes of Nodes and Leases. The number is sufficient to renew the Leases of
+	// 10,000 bases within 20 s if a write takes 250 ms.
 	workers = 144
 	// afterConflict is the delay after a write of a Node failed with a conflict.
 	afterConflict = 20 * time.Millisecond
@@ -88,8 +88,8 @@ const (
 	foreignRecheck = time.Minute
 )
 
-// firstHealth is how long to wait for the first health document of a base before its Node is created, so that the Node
-// is created with its memory.
+// firstHealth is how long to wait for the first health document of a base before its Node is created, so that the new
+// Node already has its memory.
 const firstHealth = time.Second
 
 // Reconciler maintains the Nodes and Leases of the bases that this controller serves. Its methods may be called
@@ -108,7 +108,7 @@ type Reconciler struct {
 	states map[string]*state
 	served int // number of states with owned set
 
-	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by name
+	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by Lease name
 	// controllers that the last warning of reportOthers listed; only the guard uses it
 	reported string
 }
@@ -192,7 +192,7 @@ func (r *Reconciler) NodeChanged(n *corev1.Node) {
 	}
 }
 
-// QueueLength returns the number of bases that wait for a worker.
+// QueueLength returns the number of bases whose reconciliation waits for a worker.
 func (r *Reconciler) QueueLength() int { return r.queue.Len() }
 
 // Owns reports whether this controller serves a base.
@@ -206,7 +206,7 @@ func (r *Reconciler) Owns(identity string) bool {
 // Acting reports whether this controller may act now; see ControllerLease.Acting.
 func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 
-// PeerSelector selects the Leases of the controllers of this environment.
+// PeerSelector returns the label selector for the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
 // PeerChanged records a change of the Lease of a controller. If the Lease was deleted, this controller can take over
@@ -409,8 +409,8 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 	return r.cleanUp(ctx, identity, s)
 }
 
-// ownsDeletion reports whether this controller must delete a Node: it serves the base, or it did in an earlier epoch
-// and no other controller has taken over the base.
+// ownsDeletion reports whether this controller must delete a Node: it serves the base, or it served the base in an
+// earlier epoch and no other controller has taken over the base since then.
 func (r *Reconciler) ownsDeletion(s *state) bool {
 	switch holder, _, _ := holderOf(s.node); r.ownership(s) {
 	case ownedByMe:

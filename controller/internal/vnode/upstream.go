@@ -42,14 +42,15 @@ func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	return n
 }
 
-// observedLease is an observed version of a Lease that another controller may renew: the Lease of a Node or of a
-// controller.
+// observedLease is the last observed version of a Lease that another controller may renew: the Lease of a Node or of
+// a controller.
 type observedLease struct {
 	name, version string
 	changed       time.Time
 }
 
-// leaseRemaining returns how long a Lease is still valid, from its observed changes; 0 or less if it has expired.
+// leaseRemaining returns how long a Lease is still valid, based on the time of its last observed change; 0 or less if
+// it has expired.
 func (r *Reconciler) leaseRemaining(ctx context.Context, name string, s *state) (time.Duration, error) {
 	l, err := r.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -61,7 +62,7 @@ func (r *Reconciler) leaseRemaining(ctx context.Context, name string, s *state) 
 	return r.observeLease(l, s), nil
 }
 
-// observeLease records the version of a Lease, and returns how long the Lease is still valid.
+// observeLease records the current version of a Lease, and returns how long the Lease is still valid.
 func (r *Reconciler) observeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	now := r.opts.Clock.Now()
 	if s.observed.name != l.Name || s.observed.version != l.ResourceVersion {
@@ -131,7 +132,7 @@ func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *st
 	return 0, nil
 }
 
-// reportOwnership logs why a base is not served, and records an Event, when the reason changes.
+// reportOwnership logs and records in an Event why a base is not served, whenever the reason changes.
 func (r *Reconciler) reportOwnership(s *state, why ownership) {
 	if s.reportedOwnership == why {
 		return

@@ -16,8 +16,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// endpoints finds out to which Pods Services send requests. It lists the EndpointSlices of a namespace only while
-// modules wait to be uninstalled there. A watch would keep the EndpointSlices of the whole cluster in memory.
+// endpoints determines to which Pods Services send requests. It lists the EndpointSlices of a namespace only while
+// modules of the namespace wait to be uninstalled. A watch would keep the EndpointSlices of the whole cluster in
+// memory.
 type endpoints struct {
 	client   kubernetes.Interface
 	interval time.Duration // minimum delay between two lists of a namespace
@@ -43,8 +44,8 @@ type namespaceEndpoints struct {
 	waiting  map[slotKey]bool
 }
 
-// minListInterval is the minimum delay between two lists of a namespace. The delay is also at least listIntervalFactor
-// times the duration of the last list.
+// minListInterval is the minimum delay between two list requests for a namespace. The delay is also at least
+// listIntervalFactor times the duration of the last list.
 const (
 	minListInterval    = 500 * time.Millisecond
 	listIntervalFactor = 10
@@ -81,7 +82,8 @@ func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, sl
 	return ready, at, known
 }
 
-// list lists the EndpointSlices of a namespace if a module slot waits for a list. Otherwise it removes the namespace.
+// list lists the EndpointSlices of a namespace if a module slot waits for the list. Otherwise, it stops tracking the
+// namespace.
 func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
 	start := time.Now()
 	e.mu.Lock()

@@ -46,7 +46,7 @@ func (w *fixture) uninstalledAfter(identity string) time.Duration {
 	}
 }
 
-// newServingFixture returns a fixture with a Ready Pod to which a Service sends requests.
+// newServingFixture returns a fixture with a Ready Pod, and a Service that sends requests to the Pod.
 func newServingFixture(t *testing.T) (*fixture, *corev1.Pod) {
 	t.Helper()
 	w := newFixture(t, Options{})

@@ -38,7 +38,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// mode is how a base treats a second version of a module (protocol 5.3).
+// mode determines what a base does when a second version of a module is installed (protocol 5.3).
 type mode int
 
 const (
@@ -208,7 +208,7 @@ func (b *fakeBase) sendList() {
 	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, list)
 }
 
-// states returns the states of the installed modules by name:version.
+// states returns the states of the modules on the base by name:version.
 func (b *fakeBase) states() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,8 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// fixture is a Provider with a fake API server and the fake base "a" on Node "vnode.a", in a synctest bubble.
+// fixture consists of a Provider, a fake API server, and the fake base "a" on Node "vnode.a". It runs in a synctest
+// bubble.
 type fixture struct {
 	*Provider
 	t      *testing.T
@@ -294,8 +295,8 @@ func nextVersion(stored runtime.Object) *corev1.Pod {
 	return pod
 }
 
-// filterWatch returns a watch of the Pods that match a selector. (watch.Filter blocks indefinitely if it is stopped
-// while no goroutine reads events.)
+// filterWatch returns a watch of the Pods that match a selector. It replaces watch.Filter, which blocks indefinitely
+// if it is stopped while no goroutine reads events.
 func filterWatch(all watch.Interface, selector k8slabels.Selector) watch.Interface {
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
@@ -320,8 +321,8 @@ func filterWatch(all watch.Interface, selector k8slabels.Selector) watch.Interfa
 	return w
 }
 
-// addReactors makes the fake behave like the API server: a deletion with a grace period only sets the deletion
-// timestamp, a write of the status changes only the status, and each write changes the resource version.
+// addReactors makes the fake clientset behave like the API server: a deletion with a grace period only sets the
+// deletion timestamp, a write of the status changes only the status, and each write changes the resource version.
 func (w *fixture) addReactors() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
 	// the fake ignores selectors
@@ -563,7 +564,7 @@ func (w *fixture) statusWrites() (n int) {
 	return n
 }
 
-// refuseStatusWrites makes the API server reject all writes of Pod status, or accept them again.
+// refuseStatusWrites sets whether the API server rejects all writes of Pod status.
 func (w *fixture) refuseStatusWrites(refused bool) {
 	w.refuseWrites.Store(refused)
 }
@@ -573,7 +574,7 @@ func (w *fixture) setRunTime(runs time.Duration) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{RunTime: runs})
 }
 
-// setMetaspaceUsed makes the base report how many bytes of its 256 MiB of metaspace are used.
+// setMetaspaceUsed makes the base report that the given number of bytes of its 256 MiB of metaspace is used.
 func (w *fixture) setMetaspaceUsed(used int64) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})

@@ -15,7 +15,7 @@ import (
 // unreachable or no controller runs. From the record, the controller then knows which versions it must uninstall.
 // Versions without a record were never requested by a Pod, and stay.
 
-// recordedVersion is one version in an install record.
+// recordedVersion is one version of a module in an install record.
 type recordedVersion struct {
 	Name    string `json:"n"`
 	Version string `json:"v"`
@@ -77,8 +77,8 @@ func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt tim
 	return nil
 }
 
-// ExpectBaseline records the modules that a base installs at its start as its baseline. They are uninstalled if no Pod
-// requests them within baselinePodTimeout.
+// ExpectBaseline records which modules a base installs when it starts: its baseline. These modules are uninstalled if
+// no Pod requests them within baselinePodTimeout.
 func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
 	until := time.Now().Add(p.opts.TimeScale.Of(baselinePodTimeout))
 	p.store.change(func() {

@@ -17,7 +17,7 @@ import (
 type module struct {
 	arklet.Module
 	invalid error // reason why the module cannot be installed, with an error code; nil if it can be installed
-	pending bool  // the ConfigMap with the version is being read
+	pending bool  // the ConfigMap that contains the version is still being read
 	preStop time.Duration
 }
 

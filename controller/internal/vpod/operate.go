@@ -27,7 +27,8 @@ type CommandResult struct {
 }
 
 const (
-	// inDoubtFor is how long after the timeout a base may still execute an install that it has not answered.
+	// inDoubtFor is how long, after the timeout of an install, a base may still execute the unanswered install
+	// command.
 	inDoubtFor = 10 * time.Minute
 	// listTimeout limits how long to wait for the module list of a base.
 	listTimeout = 10 * time.Second
@@ -130,8 +131,8 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 	return answer, b, err
 }
 
-// runCommand sends a command and waits for the answer. The error has an error code, unless ctx is done or the command
-// is obsolete.
+// runCommand sends a command and waits for the answer. Every error has an error code, unless ctx is done or the
+// command is obsolete.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
@@ -191,9 +192,9 @@ var errUnwanted = errors.New("no Pod requests this version any more")
 // cancelledListTimeout limits how long listCancelledInstall waits for the module list.
 const cancelledListTimeout = time.Second
 
-// listCancelledInstall requests a module list after an install was cancelled, so that the list shows the install.
-// Without the list, the controller would send the same install again when another Pod requests the version, and the
-// base would refuse it.
+// listCancelledInstall requests a module list after an install was cancelled, so that the controller learns whether
+// the module was installed. Without this list, the controller would send the same install again when another Pod
+// requests the version, and the base would refuse the second install.
 func (p *Provider) listCancelledInstall(ctx context.Context, b base.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(cancelledListTimeout))
 	defer cancel()
@@ -242,7 +243,7 @@ func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore t
 	return fresh, nil
 }
 
-// transportCode returns the error code for a failed connection to a base.
+// transportCode returns the error code for an error of the tunnel to a base.
 func transportCode(err error) errcode.Code {
 	if errors.Is(err, tunnel.ErrRefused) {
 		return errcode.ArkletArkletServiceNotFound
@@ -251,7 +252,7 @@ func transportCode(err error) errcode.Code {
 }
 
 // answerError returns the error that an answer reports; nil if the command succeeded. The error has an error code of
-// the controller, and wraps an error with a code of arklet.
+// the controller. It wraps an error that has the error code of arklet.
 func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
 	code := a.Classify(biz.State)
@@ -307,7 +308,7 @@ func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, e
 	}
 }
 
-// maxRetryDelay is the maximum delay between two attempts, as in the kubelet.
+// maxRetryDelay is the maximum delay between two attempts of a command, as in the kubelet.
 const maxRetryDelay = 5 * time.Minute
 
 // backoff returns the delay after a number of consecutive failures. The delay doubles with each failure.

@@ -38,7 +38,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options configure a Provider. All are required, except those with a default.
+// Options configures a Provider. All fields are required, except fields with a default.
 type Options struct {
 	// Workers is the maximum number of concurrent commands of one base (VNODE_WORKER_NUM). Default: 8.
 	Workers int
@@ -77,7 +77,7 @@ type Options struct {
 	InstallRecordChanged func(identity string)
 	// SaveInstallRecord saves the install record of a base. It blocks until the record is saved or ctx is done.
 	SaveInstallRecord func(ctx context.Context, identity string)
-	// Node returns a Node; nil if it does not exist.
+	// Node returns the Node with the given name; nil if it does not exist.
 	Node func(name string) *corev1.Node
 	// ProbeDial connects to the web listeners of bases for probes. Default: it dials their addresses directly.
 	ProbeDial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -130,14 +130,14 @@ type Provider struct {
 	served map[string]*servedBase // served bases by identity
 }
 
-// servedBase is a base that is served.
+// servedBase is the state of a base that this controller serves.
 type servedBase struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	commands *commandLimiter
 }
 
-// New returns a Provider. The Provider sends no commands before Start.
+// New returns a Provider. The Provider sends no commands before Start is called.
 func New(opts Options, client kubernetes.Interface, registry *base.Registry, requests *base.RequestTracker) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
@@ -197,7 +197,7 @@ func (p *Provider) templateChanged(workload string) {
 	}
 }
 
-// Serves reports whether this controller serves a Node.
+// Serves reports whether this controller serves the base of a Node.
 func (p *Provider) Serves(nodeName string) bool {
 	return p.Identity(nodeName) != ""
 }
@@ -411,7 +411,7 @@ func (p *Provider) RequestedMemory(nodeName string) int64 {
 	return total
 }
 
-// PodCount returns the number of served Pods.
+// PodCount returns the number of Pods that this controller serves.
 func (p *Provider) PodCount() int { return p.store.count() }
 
 // Depth returns the number of module slots whose operator is running or queued, or that wait for the command limit.
@@ -451,7 +451,7 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 	}
 }
 
-// republish triggers the publishers of all module slots of a Pod.
+// republish queues the publishers of all module slots of a Pod.
 func (p *Provider) republish(e *podRecord) {
 	var names []string
 	p.store.read(func() { names = e.moduleNames() })

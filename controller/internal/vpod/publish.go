@@ -132,7 +132,8 @@ func (s *minDelay) add(d time.Duration) {
 	}
 }
 
-// staleListDelay is how long the publisher waits for the operator of the slot to request a new module list.
+// staleListDelay is how long the publisher waits for the operator of a module slot to request a new module list
+// before it requests the list itself.
 const staleListDelay = time.Second
 
 // requestStaleList requests the module list if the operator did not do so in time. It returns the delay before the
@@ -296,7 +297,8 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 	return true, nil
 }
 
-// startReplaceDrain starts the drain of a version whose jar is being replaced, once all Pods of the slot are Not Ready.
+// startReplaceDrain starts the drain of a version whose jar is being replaced, as soon as all Pods of the module slot
+// are Not Ready.
 func (p *Provider) startReplaceDrain(key slotKey) {
 	drained := false
 	p.store.change(func() {
@@ -332,7 +334,7 @@ func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod,
 	return pod, list
 }
 
-// addSlotState adds the state of the module slot to the state of a module. The caller holds the lock of the store.
+// addSlotState adds data of the module slot to the state of a module. The caller holds the lock of the store.
 func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord, b base.Snapshot) {
 	for _, a := range []plan.Attempt{plan.InstallAttempt(s.Module), plan.UninstallAttempt(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {

@@ -282,7 +282,8 @@ func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	return conflictGone || now.Kind == action.Kind && now.Module == action.Module
 }
 
-// recordResult records the result of an attempt, and an Event if the jar of a version was replaced.
+// recordResult records the result of an attempted action. If the jar of a version was replaced, it also records an
+// Event.
 func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	replaced := false
 	p.store.change(func() {

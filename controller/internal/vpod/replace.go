@@ -10,13 +10,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// replaceTimeout is how long a base waits until another base serves the module. After that, the base replaces the jar
+// replaceTimeout is how long a base waits for another base to serve the module. After that, the base replaces the jar
 // although no other base serves the module.
 const replaceTimeout = 30 * time.Second
 
-// acquireReplacePermit acquires the permit to replace the jar of a module, and reports whether the slot has it. Only
-// one base at a time has the permit for a module. served reports whether other bases process the requests during the
-// replacement. If not, the slot gets the permit only after timeout.
+// acquireReplacePermit acquires the permit to replace the jar of a module, and reports whether the module slot has
+// the permit. Only one base at a time has the permit for a module. served reports whether other bases process the
+// requests during the replacement. If no other base does, the slot gets the permit only after timeout.
 func (s *store) acquireReplacePermit(key slotKey, module string, served bool, timeout time.Duration) (ok bool) {
 	s.change(func() {
 		maps.DeleteFunc(s.replacePermits,

@@ -19,7 +19,8 @@ type rollouts struct {
 	counts map[string]*rolloutCount // counts by namespace/name of the Deployment
 }
 
-// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted or have ended.
+// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted, and Pods that have Failed or
+// Succeeded.
 type rolloutCount struct {
 	byReplicaSet           map[string]int // numbers of Pods by ReplicaSet
 	unbound, unschedulable int
@@ -72,9 +73,10 @@ func (r *rollouts) add(pod *corev1.Pod, n int) {
 	}
 }
 
-// mayGetSuccessor reports whether the base of a deleted Pod may get another Pod of the same Deployment: a Pod waits for
-// a Node, or a rolling update is in progress. It returns false if a Pod of the Deployment is unschedulable: that Pod
-// may wait for the resources of the deleted Pod.
+// mayGetSuccessor reports whether the base of a deleted Pod may get another Pod of the same Deployment. This is the
+// case if a Pod of the Deployment waits for a Node, or if a rolling update is in progress. mayGetSuccessor returns
+// false if a Pod of the Deployment is unschedulable, because that Pod may be waiting for the resources of the deleted
+// Pod.
 func (r *rollouts) mayGetSuccessor(pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

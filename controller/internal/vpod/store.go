@@ -24,7 +24,8 @@ type slotKey struct{ identity, module string }
 
 func (k slotKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
 
-// podRecord is a Pod that this controller serves. store.mu guards it, except for lastWrite, which has its own lock.
+// podRecord contains the state of a Pod that this controller serves. store.mu guards its fields, except lastWrite,
+// which has its own lock.
 type podRecord struct {
 	podState
 	uid               types.UID
@@ -47,10 +48,10 @@ type podRecord struct {
 	lastWrite                          lastWrite
 }
 
-// podState is the part of a podRecord that a podSnapshot copies.
+// podState contains the fields of a podRecord that a podSnapshot copies.
 type podState struct {
 	pod *corev1.Pod
-	// outdated is set if the template of the Pod's workload now requests another module.
+	// outdated is set if the current template of the Pod's workload requests another module than the Pod.
 	outdated bool
 	deleting bool
 	// finished is set if the base no longer has any module of the Pod. The Pod must then be deleted from the API.
@@ -128,7 +129,8 @@ func stageOf(pod *corev1.Pod) stage {
 
 // store contains the Pods of all served bases, by UID and by module slot.
 type store struct {
-	isOutdated func(*corev1.Pod) bool // reports whether the workload of a Pod now requests another module
+	// reports whether the template of a Pod's workload now requests another module than the Pod
+	isOutdated func(*corev1.Pod) bool
 
 	mu             sync.RWMutex
 	lastSequence   uint64
@@ -239,7 +241,8 @@ func (s *store) leaveSlot(e *podRecord, name string) {
 	}
 }
 
-// restoreInstalled reads the installed version and jar of a module from a Pod status that an earlier controller wrote.
+// restoreInstalled reads the installed version and the jar of each module from a Pod status that an earlier
+// controller wrote.
 func (l *moduleSlot) restoreInstalled(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		version, url := podstatus.Installed(c)
@@ -304,7 +307,7 @@ func (s *store) removePod(e *podRecord) {
 	}
 }
 
-// removeBase removes a base, and returns its Pods.
+// removeBase removes a base from the store, and returns the Pods of the base.
 func (s *store) removeBase(identity string) (pods []*podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// startRollout starts a rollout of the DaemonSet, so that the base has Pods of both versions.
+// startRollout starts a rollout of the DaemonSet. Afterwards, the base has Pods of both versions.
 func (w *fixture) startRollout(m mode) {
 	w.base.change(func(b *fakeBase) { b.mode = m })
 	w.applyDaemonSet("1")

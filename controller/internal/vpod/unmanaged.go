@@ -60,8 +60,9 @@ func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// notAModule returns a message that explains why a Pod on a base does not run, and how to keep the Pod off bases. A
-// DaemonSet that tolerates all taints usually needs its tolerations, so the message suggests a node affinity.
+// notAModule returns the message for a Pod on a base that is not a module. It explains why the Pod does not run, and
+// how to keep such Pods off bases. A DaemonSet that tolerates all taints usually needs its tolerations, so the
+// message suggests a node affinity.
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"

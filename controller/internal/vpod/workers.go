@@ -25,7 +25,7 @@ func newQueue[K interface {
 	})
 }
 
-// commandLimiter limits the concurrent commands of a base (VNODE_WORKER_NUM). Its zero value allows none.
+// commandLimiter limits the concurrent commands of a base (VNODE_WORKER_NUM). The zero value allows no commands.
 type commandLimiter struct {
 	mu      sync.Mutex
 	free    int

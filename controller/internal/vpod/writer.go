@@ -23,7 +23,7 @@ import (
 // apiTimeout limits the duration of an API request. The API server itself allows up to 60 s.
 const apiTimeout = 30 * time.Second
 
-// lastWrite is the result of the last write of a Pod.
+// lastWrite contains the result of the last write of a Pod.
 type lastWrite struct {
 	mu sync.Mutex // held during a write
 	// Pod that the API server returned; nil before the first write, and once the informer has received this Pod
@@ -34,7 +34,8 @@ type lastWrite struct {
 // set records a Pod that the API server returned for a write. The caller holds mu.
 func (w *lastWrite) set(pod *corev1.Pod) { w.pod, w.resourceVersion = pod, pod.ResourceVersion }
 
-// observe records a Pod that the informer has received. foreign reports whether another client may have written it.
+// observe records a Pod that the informer has received. foreign reports whether another client may have written the
+// Pod.
 func (w *lastWrite) observe(pod *corev1.Pod) (foreign bool) {
 	if !w.mu.TryLock() { // a write is in progress: its result may be older or newer than the Pod
 		return true
@@ -101,7 +102,7 @@ func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	return live
 }
 
-// status returns the newest known status of a Pod.
+// status returns the newest known status of a Pod, from the last write or from the informer.
 func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()
@@ -119,8 +120,8 @@ func (w *writer) writeCompleted(ctx context.Context, e *podRecord, pod *corev1.P
 // deleteFirstCost is the deletion cost of a Pod that its ReplicaSet must delete before other Pods.
 const deleteFirstCost = "-1"
 
-// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If prefer
-// is false, it restores the previous value.
+// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If
+// prefer is false, it restores the previous deletion cost.
 func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()

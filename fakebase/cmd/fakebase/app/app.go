@@ -133,7 +133,8 @@ func flags() []cli.Flag {
 	}
 }
 
-// New returns the command-line application of fakebase. Its action blocks until the context ends.
+// New returns the command-line application of fakebase. The action of the application blocks until its context is
+// done.
 func New(version string, stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name:            "fakebase",

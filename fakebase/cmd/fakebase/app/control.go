@@ -17,7 +17,7 @@ import (
 // maxFaultBytes is the maximum size in bytes of a fault in a request body.
 const maxFaultBytes = 1 << 16
 
-// control is an HTTP API for the bases of this process.
+// control serves an HTTP API that controls the bases of this process.
 //
 //	GET    /bases                        return the status of all bases
 //	GET    /bases/{identity}             return the status of a base
