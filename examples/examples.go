@@ -1,9 +1,9 @@
-// Package examples has what a repository of a user's own begins with, as files that work where they
-// are:
+// Package examples contains the template of a module repository. Its files also work in this directory:
 //
 //	module/   a module: its manifests, scenarios of its releases, CI files, a Makefile
 //
-// koupsandbox init writes them elsewhere, with another name of the module and its own version.
+// koupsandbox init writes the files to another directory, with the module name that the user chooses and the version
+// of koupsandbox.
 package examples
 
 import (
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// The pattern starts with all: because the names of some files begin with a dot.
+// files contains the example files. The pattern starts with all: because the names of some files begin with a dot.
 //
 //go:embed all:module
 var files embed.FS

@@ -75,8 +75,9 @@ func (r *Reconciler) stopServingAll() {
 	}
 }
 
-// reconcileTunnelsDown reconciles the served bases with a tunnel that is down in this controller, so that another
-// controller can take them over.
+// reconcileTunnelsDown schedules the reconciliation of all served bases if a tunnel of this controller has been down
+// for a Lease duration and another controller is connected to the tunnel. The other controller can then take over the
+// bases.
 func (r *Reconciler) reconcileTunnelsDown() {
 	for _, key := range r.opts.Tunnels {
 		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {

@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
-// The install record of a base has the versions that were installed for Pods. A Pod may be deleted while its base is
-// unreachable or no controller runs. From the record, the controller then knows which versions it must uninstall.
-// Versions without a record were never requested by a Pod, and stay.
+// The install record of a base contains the versions that were installed for Pods. A Pod may be deleted while its base
+// is unreachable or no controller runs. The install record then shows which versions the controller must uninstall.
+// Versions without a record were never requested by a Pod, and stay installed.
 
 // recordedVersion is one version of a module in an install record.
 type recordedVersion struct {

@@ -470,8 +470,8 @@ func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A Pod of another namespace is bound to the base during the replacement. It must not prevent the release of the
-// replace permit of the first namespace.
+// During a replacement, a Pod of another namespace is bound to the base, or the Pod is force-deleted. The replace
+// permit must be released nevertheless.
 func TestReplacePermitIsReleasedWhenPodsChange(t *testing.T) {
 	for name, then := range map[string]func(w *fixture){
 		"Pod of another namespace added": func(w *fixture) {

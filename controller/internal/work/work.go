@@ -1,4 +1,4 @@
-// Package work calls a function for the keys of a client-go work queue.
+// Package work implements a queue that calls a function for each added key. It is based on the work queue of client-go.
 package work
 
 import (

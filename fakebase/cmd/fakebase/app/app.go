@@ -1,4 +1,4 @@
-// Package app holds the command line of fakebase.
+// Package app implements the command line of fakebase.
 package app
 
 import (
