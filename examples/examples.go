@@ -1,9 +1,9 @@
-// Package examples has what a repository of a user's own begins with, as files that work where they
-// are:
+// Package examples contains the template of a module repository. Its files also work in this directory:
 //
 //	module/   a module: its manifests, scenarios of its releases, CI files, a Makefile
 //
-// koupsandbox init writes them elsewhere, with another name of the module and its own version.
+// koupsandbox init writes the files to another directory, with the module name that the user chooses and the version
+// of koupsandbox.
 package examples
 
 import (
@@ -14,46 +14,47 @@ import (
 	"strings"
 )
 
-// all: the names of some files begin with a dot.
+// files contains the example files. The pattern starts with all: because the names of some files begin with a dot.
 //
 //go:embed all:module
 var files embed.FS
 
 const (
-	// module and version are what the files call the module, and the release of koupsandbox that CI uses.
+	// module and version are placeholders in the example files: the module name, and the release of koupsandbox that
+	// CI uses.
 	module, version = "stock", "v0.1.0"
-	// schema is where the scenarios find their schema in this repository.
+	// schema is the path of the scenario schema in this repository, as the scenarios refer to it.
 	schema = "../../../sandbox/api/v1alpha1/"
 )
 
-// CI names a system that runs the scenarios of a repository.
+// CI is the name of a CI system that runs the scenarios of a repository.
 type CI string
 
-// The systems that there are files for.
+// The supported CI systems.
 const (
 	GitHub CI = "github"
 	GitLab CI = "gitlab"
 	None   CI = "none"
 )
 
-// ciFiles are the files of each, which the others leave out.
+// ciFiles maps each CI system to its workflow file. Module returns only the file of the selected system.
 var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: ".gitlab-ci.yml"}
 
-// Systems are all values of CI.
+// Systems lists all values of CI.
 func Systems() []CI { return []CI{GitHub, GitLab, None} }
 
-// Options of Module.
+// Options configures Module.
 type Options struct {
-	// Name of the module, a DNS label. Required.
+	// Name is the name of the module, a DNS label. Required.
 	Name string
-	// Version is the release of koupsandbox that CI uses, such as v1.2.3. Default: that of the files.
+	// Version is the release of koupsandbox that CI uses, such as v1.2.3. Default: the version in the example files.
 	Version string
-	// CI chooses the file for it. Default: none.
+	// CI selects the CI system whose workflow file is included. Default: none.
 	CI CI
 }
 
-// Module returns the files of a module's repository by their paths, which have slashes. The scenarios
-// expect their schema next to them, as scenario.schema.json.
+// Module returns the files of a module's repository by path, with slashes as separators. The scenarios expect their
+// schema in the same directory, as scenario.schema.json.
 func Module(o Options) (map[string][]byte, error) {
 	pairs := []string{module, o.Name, schema, ""}
 	if o.Version != "" {

@@ -10,16 +10,16 @@ import (
 
 type healthStatus string
 
-// The statuses of a base.
+// Values of the health status of a base.
 const (
 	statusUp      healthStatus = "UP"
 	statusUnknown healthStatus = "UNKNOWN"
 	statusDown    healthStatus = "DOWN"
-	// statusOutOfService is the readiness before the base is ready.
+	// statusOutOfService is the readiness status of a base that is not ready yet.
 	statusOutOfService healthStatus = "OUT_OF_SERVICE"
 )
 
-// startPhase is the progress of the start of a module.
+// startPhase is the phase of the start of a module.
 type startPhase int
 
 const (
@@ -28,7 +28,7 @@ const (
 	phaseFailed
 )
 
-// moduleInput is the state of a module that the health of the base depends on.
+// moduleInput is the state of a module from which the health of the base is computed.
 type moduleInput struct {
 	id        string
 	origin    ark.Origin
@@ -36,39 +36,39 @@ type moduleInput struct {
 	unhealthy bool
 }
 
-// healthInput is the state that the health of a base depends on (protocol 8.4).
+// healthInput is the state of a base from which its health is computed (protocol 8.4).
 type healthInput struct {
-	base      string // name:version
-	starting  bool   // the application or its static modules are starting
+	base      string // modules by name:version
+	starting  bool   // the application or its static modules are still starting
 	failed    bool   // the base has failed to start
 	unhealthy bool   // a fault sets the health of the base to DOWN
-	withAll   bool   // withAllBizReadiness
-	faithful  bool   // use the rules of the runtime's code (protocol 8.3)
-	orphaned  bool   // a module failed to stop and was removed
+	withAll   bool   // value of the option WithAllBizReadiness
+	faithful  bool   // apply the rules of the runtime's code (protocol 8.3)
+	orphaned  bool   // a module has failed to stop and was removed
 	modules   []moduleInput
 }
 
-// namedStatus is the status of a module.
+// namedStatus is the health status of a module with its name.
 type namedStatus struct {
 	name   string
 	status healthStatus
-	// starting reports whether the module has no application context yet, and therefore no checks.
+	// starting reports whether a module has no application context yet, and therefore no health checks.
 	starting bool
 }
 
 type baseHealth struct {
 	overall, aggregate, startUp healthStatus
-	aggregateDetails            []namedStatus // of started modules
-	startUpDetails              []namedStatus // of the base and all modules
-	aggregateError              string        // replaces aggregateDetails; may be empty
+	aggregateDetails            []namedStatus // details of started modules
+	startUpDetails              []namedStatus // details of the base and all modules
+	aggregateError              string        // error that replaces aggregateDetails; may be empty
 }
 
 // orphanError is the error of the aggregate component after a stop handler has thrown an exception (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
-// computeHealth returns the health of a base. The start of a static or replayed module is included. The start of a
-// module that a command has installed is included with withAllBizReadiness. Modules that have started are always
-// included.
+// computeHealth returns the health of a base. The health includes static and replayed modules while they start, and
+// always includes modules that have started. It includes the start of a module that a command has installed only if
+// withAllBizReadiness is set.
 func computeHealth(in healthInput) baseHealth {
 	own := statusUp
 	switch {
@@ -119,7 +119,7 @@ func computeHealth(in healthInput) baseHealth {
 	return h
 }
 
-// worst returns the worse status; DOWN is worse than UNKNOWN, which is worse than UP.
+// worst returns the worse of two statuses. DOWN is worse than UNKNOWN, which is worse than UP.
 func worst(a, b healthStatus) healthStatus {
 	for _, s := range []healthStatus{statusDown, statusUnknown} {
 		if a == s || b == s {
@@ -129,7 +129,7 @@ func worst(a, b healthStatus) healthStatus {
 	return statusUp
 }
 
-// healthLocked returns the current health. The caller holds b.mu.
+// healthLocked returns the current health of the base. The caller holds b.mu.
 func (l *incarnation) healthLocked() baseHealth {
 	fs := &l.b.faults
 	_, broken := fs.inEffectFor(fault.KindStartFailed, subject{})
@@ -165,7 +165,7 @@ func (l *incarnation) healthLocked() baseHealth {
 	return computeHealth(in)
 }
 
-// unhealthy reports whether a fault sets the health of a module to DOWN. If name is empty, it reports it for the base.
+// unhealthy reports whether a fault sets the health of a module to DOWN. An empty name stands for the base.
 func (l *incarnation) unhealthy(name, version string) bool {
 	_, unhealthy := l.b.faults.inEffectIf(func(f *fault.Fault) bool {
 		if f.Kind != fault.KindActuatorDown {
@@ -179,7 +179,7 @@ func (l *incarnation) unhealthy(name, version string) bool {
 	return unhealthy
 }
 
-// The JSON documents of the actuator.
+// The JSON documents of the actuator endpoints.
 type (
 	statusDoc struct {
 		Status healthStatus `json:"status"`
@@ -201,7 +201,7 @@ type (
 		Total     int64  `json:"total"`
 		Free      int64  `json:"free"`
 		Threshold int64  `json:"threshold"`
-		Path      string `json:"path,omitempty"` // only for faithful bases
+		Path      string `json:"path,omitempty"` // sent only by faithful bases
 		Exists    bool   `json:"exists"`
 	}
 	infoDoc struct {
@@ -220,8 +220,8 @@ func (l *incarnation) disk() diskSpace {
 	return d
 }
 
-// serveHealth handles GET /actuator/health. The components have the names of the Koupleless documentation, or of the
-// runtime's code if the base is faithful (protocol 8.1).
+// serveHealth handles GET /actuator/health. The components have the names that the Koupleless documentation uses. On
+// a faithful base, they have the names that the runtime's code uses (protocol 8.1).
 func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	l.b.mu.Lock()
 	h := l.healthLocked()
@@ -276,13 +276,13 @@ func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	writeHealth(rw, h.overall, doc)
 }
 
-// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. They do not include modules
-// (protocol 8).
+// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. The liveness and the readiness do
+// not include modules (protocol 8).
 func serveProbe(rw http.ResponseWriter, status healthStatus) {
 	writeHealth(rw, status, statusDoc{status})
 }
 
-// readiness returns the readiness of the base, without modules.
+// readiness returns the readiness status of the base. It does not include modules.
 func (l *incarnation) readiness() healthStatus {
 	if l.up() {
 		return statusUp
@@ -295,7 +295,7 @@ func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {
 	writeJSON(rw, healthCode(status), doc)
 }
 
-// serveModuleHealth handles GET /{webContextPath}/actuator/health.
+// serveModuleHealth handles GET /{webContextPath}/actuator/health, the health of a single module.
 func (l *incarnation) serveModuleHealth(rw http.ResponseWriter, path string) {
 	l.b.mu.Lock()
 	biz, ok := l.container.Serving(path)
@@ -323,7 +323,7 @@ func (l *incarnation) serveInfo(rw http.ResponseWriter) {
 	writeHealth(rw, statusUp, doc)
 }
 
-// healthCode returns the HTTP status that Spring uses for a status.
+// healthCode returns the HTTP status code that Spring uses for a health status.
 func healthCode(s healthStatus) int {
 	if s == statusDown || s == statusOutOfService {
 		return http.StatusServiceUnavailable

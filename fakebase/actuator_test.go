@@ -93,7 +93,8 @@ func TestHealthScenarios(t *testing.T) {
 	}
 }
 
-// TestFaithfulHealth tests the differences of the runtime's code (protocol 8.3, 8.4).
+// TestFaithfulHealth tests the health rules in which the runtime's code differs from the documentation (protocol 8.3,
+// 8.4).
 func TestFaithfulHealth(t *testing.T) {
 	tests := []struct {
 		name string
@@ -115,11 +116,11 @@ func TestFaithfulHealth(t *testing.T) {
 	}
 }
 
-// TestHealthOfRunningBase tests the scenarios with a running base.
+// TestHealthOfRunningBase tests the scenarios of protocol 8.4 with a running base.
 func TestHealthOfRunningBase(t *testing.T) {
 	type stop struct {
 		after time.Duration
-		want  string // health, ready
+		want  string // expected health and readiness
 	}
 	static := &Catalogue{Fetch: FetchNever, InstallTime: Delay{Min: Duration(10 * time.Second)}}
 	keep := false
@@ -220,7 +221,7 @@ func TestHealthOfRunningBase(t *testing.T) {
 	}
 }
 
-// request returns a request for a version of biz1.
+// request returns the bizRequest for a version of biz1.
 func request(version string) *bizRequest {
 	return &bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}

@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
-// batchID is the biz identity that a batch locks. It is the identity of a request without a name and a version, so a
-// batch blocks only other batches (protocol 3.6).
+// batchID is the biz identity that a batch command locks. It is the identity of a request without a name and a
+// version, so a batch blocks only other batches (protocol 3.6).
 const batchID = "null:null"
 
 type batchResponse struct {
@@ -20,7 +20,8 @@ type batchResponse struct {
 	byURL   map[string]clientResponse
 }
 
-// batchCommand executes batchInstallBiz (protocol 4.9), or a baseline with the origin Replay (protocol 3.6).
+// batchCommand executes batchInstallBiz (protocol 4.9), or installs a baseline, with the origin Replay (protocol
+// 3.6).
 func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) commandResult {
 	sub := subject{command: cmdBatch}
 	return l.handle(sub, func() commandResult {
@@ -50,9 +51,9 @@ func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) command
 	})
 }
 
-// installBatch installs modules in the order of their priorities, and modules with the same priority concurrently. If a
-// jar cannot be read, the batch fails before the first installation. If only an attribute of its manifest is missing,
-// the other modules are installed.
+// installBatch installs modules in the order of their priorities, and modules with the same priority concurrently. If
+// a jar cannot be read, the batch fails before the first installation. If only an attribute in the manifest of a jar
+// is missing, the other modules are installed.
 func (l *incarnation) installBatch(req *batchRequest, origin ark.Origin) commandResult {
 	groups := map[int][]*bizRequest{}
 	for i := range req.BizList {

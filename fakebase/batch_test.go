@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// TestBatchOrder: modules are installed in the order of their priorities, and modules with the same priority
-// concurrently (protocol 3.6).
+// TestBatchOrder checks that a batch installs modules in the order of their priorities, and modules with the same
+// priority concurrently (protocol 3.6).
 func TestBatchOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := func(n int) *int { return &n }
@@ -54,7 +54,8 @@ func TestBatchOrder(t *testing.T) {
 	})
 }
 
-// TestBatchesExcludeEachOther: a batch locks the identity null:null, which does not block single installs.
+// TestBatchesExcludeEachOther checks that two batches conflict, because each locks the identity null:null, and that a
+// batch does not block single installs.
 func TestBatchesExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1",
@@ -80,7 +81,7 @@ func TestBatchesExcludeEachOther(t *testing.T) {
 	})
 }
 
-// ExampleBase_Watch shows how an observer follows the modules of a base.
+// ExampleBase_Watch shows how to observe the modules of a base with Watch.
 func ExampleBase_Watch() {
 	b, err := New(Options{Identity: "b1"})
 	if err != nil {

@@ -18,74 +18,74 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/jar"
 )
 
-// Fetch defines which jars a catalogue reads.
+// Fetch determines which jars a catalogue reads.
 type Fetch string
 
-// The values of Fetch, for URLs that no Module of the catalogue has.
+// The values of Fetch. They apply to URLs that no Module of the catalogue has.
 const (
 	// FetchNever reads no jars: all modules are simulated. It is the default.
 	FetchNever Fetch = "never"
 	// FetchAvailable reads file and http URLs. Modules at https URLs, and at URLs that cannot be read, are simulated.
 	// The installation fails only if the file is not a biz jar.
 	FetchAvailable Fetch = "available"
-	// FetchAlways reads all URLs, including https, and fails like a real base if there is no jar.
+	// FetchAlways reads all URLs, including https. As on a real base, the installation fails if there is no jar.
 	FetchAlways Fetch = "always"
 )
 
 type (
-	// Duration is a time in a Catalogue. Faults have the same format.
+	// Duration is a duration in a Catalogue. Faults use the same format.
 	Duration = fault.Duration
-	// Delay is a random time in a Catalogue. Faults have the same format.
+	// Delay is a random duration in a Catalogue. Faults use the same format.
 	Delay = fault.Delay
 )
 
-// Module is an entry of a Catalogue. It describes one or all versions of a module.
+// Module is an entry of a Catalogue. It describes one version or all versions of a module.
 type Module struct {
-	// URL is the URL of the jar. If it is empty, Name and Version select the entry; an empty Version matches all
-	// versions.
+	// URL is the URL of the module's jar. If URL is empty, Name and Version select the modules of this entry. An
+	// empty Version then matches all versions.
 	URL string `json:"url,omitempty"`
-	// Name and Version are the attributes in the manifest. Name is required.
+	// Name and Version are the attributes in the manifest of the jar. Name is required.
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
-	// Priority is the order in batches and lists, lowest first. Default: 100.
+	// Priority determines the order of modules in batches and lists, lowest first. Default: 100.
 	Priority *int `json:"priority,omitempty"`
-	// WebContextPath is the path of requests to the module, without slashes. Default: Name.
+	// WebContextPath is the first part of the path in requests to the module, without slashes. Default: Name.
 	WebContextPath string `json:"webContextPath,omitempty"`
-	// MainClass is the main class. Default: com.example.<Name>.Application.
+	// MainClass is the main class of the module. Default: com.example.<Name>.Application.
 	MainClass string `json:"mainClass,omitempty"`
-	// Web reports whether the module is a web application. The web server of a base rejects a module whose
-	// WebContextPath another installed module has, so it does not start. Otherwise, modules can have the same path, and
-	// the active module that was activated last serves it.
+	// Web reports whether the module is a web application. A web application fails to start if another installed
+	// module has the same WebContextPath. Modules that are not web applications can have the same path. The active
+	// module that was activated last then serves the path.
 	Web bool `json:"web,omitempty"`
-	// Metaspace is the number of bytes that the module uses. Default: Metaspace.PerModule of the base.
+	// Metaspace is the number of bytes of metaspace that the module uses. Default: Metaspace.PerModule of the base.
 	Metaspace int64 `json:"metaspace,omitempty"`
-	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop. Default: the
-	// values of the catalogue.
+	// PullTime, InstallTime and UninstallTime are the durations of the download, the start and the stop of the
+	// module. Default: the values of the catalogue.
 	PullTime      Delay `json:"pullTime,omitzero"`
 	InstallTime   Delay `json:"installTime,omitzero"`
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 }
 
-// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and version
-// of the request or the file name, and install immediately. Bases can share a catalogue. Its fields must not be changed
-// after the first use.
+// Catalogue describes the modules behind URLs. The zero value is an empty catalogue: modules have the name and
+// version of the request or the file name, and install immediately. Bases can share a catalogue. The fields of a
+// Catalogue must not be changed after its first use.
 //
-// A Catalogue takes the name and the version of a URL from the first source that has them: the Module with this URL,
-// the manifest of the jar if Fetch allows reading it, the request, the file name. It takes the other attributes from
+// The name and the version of the module behind a URL come from the first source that has them: the Module with this
+// URL, the manifest of the jar if Fetch allows reading it, the request, the file name. All other attributes come from
 // the Module with this name.
 type Catalogue struct {
-	// Modules are the entries. The first matching entry is used.
+	// Modules contains the entries of the catalogue. The first matching entry is used.
 	Modules []Module `json:"modules,omitempty"`
-	// Fetch defines which jars are read. Default: FetchNever.
+	// Fetch defines which jars the catalogue reads. Default: FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
-	// PullTime, InstallTime and UninstallTime are the defaults for modules. Default: 0.
+	// PullTime, InstallTime and UninstallTime are the default durations for modules. Default: 0.
 	PullTime      Delay `json:"pullTime,omitzero"`
 	InstallTime   Delay `json:"installTime,omitzero"`
 	UninstallTime Delay `json:"uninstallTime,omitzero"`
 	// MaxJarSize is the maximum size of a jar in bytes. Default: 256 MiB.
 	MaxJarSize int64 `json:"maxJarSize,omitempty"`
-	// ConnectTimeout is the timeout of the connection, and PullTimeout the timeout of the download. Default: 2 s and 30
-	// s.
+	// ConnectTimeout limits the time to connect to the server of a jar, and PullTimeout limits the download. Default:
+	// 2 s and 30 s.
 	ConnectTimeout Duration `json:"connectTimeout,omitempty"`
 	PullTimeout    Duration `json:"pullTimeout,omitempty"`
 
@@ -93,7 +93,7 @@ type Catalogue struct {
 	reader *jar.Reader
 }
 
-// Validate returns all errors of the catalogue, joined, or nil.
+// Validate returns all errors of the catalogue as a joined error, or nil.
 func (c *Catalogue) Validate() error {
 	var errs []error
 	switch c.Fetch {
@@ -123,15 +123,15 @@ func (c *Catalogue) Validate() error {
 // rootPath is the web context path of a biz that serves all paths that no other biz serves.
 const rootPath = "/"
 
-// resolvedModule is the module behind a URL.
+// resolvedModule contains the attributes of the module behind a URL.
 type resolvedModule struct {
 	ark.Spec
 	web                      bool
 	pull, install, uninstall Delay
 }
 
-// resolve returns the module behind a URL. The request has the name and the version, which may be empty. perModule is
-// the default metaspace of a module. resolve blocks while a jar is read.
+// resolve returns the module behind a URL. The request contains the name and the version of the module, which may be
+// empty. perModule is the default metaspace of a module. resolve blocks while a jar is read.
 func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, perModule int64) (resolvedModule,
 	*exception) {
 	if ex := checkURL(rawURL); ex != nil {
@@ -158,7 +158,8 @@ func (c *Catalogue) resolve(ctx context.Context, rawURL, name, version string, p
 	return c.describe(spec, c.entry(spec.Name, spec.Version), perModule), nil
 }
 
-// open reads the manifest of a jar. It returns false if Fetch does not allow it, or if an optional jar cannot be read.
+// open reads the manifest of a jar. It returns false if Fetch does not allow reading the jar, or if an optional jar
+// cannot be read.
 func (c *Catalogue) open(ctx context.Context, rawURL string) (ark.Spec, bool, *exception) {
 	u, err := url.Parse(rawURL)
 	if err != nil || c.Fetch == "" || c.Fetch == FetchNever {
@@ -217,7 +218,7 @@ func (c *Catalogue) describe(spec ark.Spec, m *Module, perModule int64) resolved
 	return f
 }
 
-// checkURL returns the exception of java.net.URL for an invalid URL, or nil.
+// checkURL returns the exception that java.net.URL throws for an invalid URL, or nil.
 func checkURL(raw string) *exception {
 	scheme, _, ok := strings.Cut(raw, ":")
 	if !ok || strings.ContainsAny(scheme, "/?#") || scheme == "" {
@@ -232,8 +233,8 @@ func checkURL(raw string) *exception {
 	}
 }
 
-// fileNotFound returns the exception of Java for a missing jar. For a file URL, it has the path and the error text of
-// the operating system.
+// fileNotFound returns the exception that Java throws for a missing jar. For a file URL, the message contains the
+// path and the error text of the operating system.
 func fileNotFound(rawURL string) *exception {
 	detail := rawURL
 	switch u, err := url.Parse(rawURL); {
@@ -246,7 +247,7 @@ func fileNotFound(rawURL string) *exception {
 	return thrown(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
 }
 
-// exceptionFor returns the exception of Java for a failed read (protocol 6, rows 5 to 9).
+// exceptionFor returns the exception that Java throws for a failed read (protocol 6, rows 5 to 9).
 func exceptionFor(err error, rawURL string) *exception {
 	var e *jar.Error
 	if !errors.As(err, &e) {
@@ -273,8 +274,8 @@ func exceptionFor(err error, rawURL string) *exception {
 
 var versionStart = regexp.MustCompile(`^(.+?)-(\d+(?:[.\-_].*)?|\d+)$`)
 
-// splitFileName returns the name and the version in a file name with the format of Maven. The version begins after the
-// first hyphen that precedes a digit. If the file name has no version, both results are empty.
+// splitFileName returns the name and the version in a Maven-style file name. The version starts after the first
+// hyphen that is followed by a digit. If the file name has no version, both results are empty.
 func splitFileName(rawURL string) (name, version string) {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// The commands of arklet (protocol 4.4).
+// Names of the arklet commands (protocol 4.4).
 const (
 	cmdHelp      = "help"
 	cmdInstall   = "installBiz"
@@ -22,7 +22,7 @@ const (
 	cmdQueryOps  = "queryBizOps"
 )
 
-// The response codes in data (protocol 3.6, 4.6).
+// Response codes in the field data of a response (protocol 3.6, 4.6).
 const (
 	codeSuccess      = "SUCCESS"
 	codeFailed       = "FAILED"
@@ -35,18 +35,18 @@ const (
 type commandResult struct {
 	failed   bool
 	message  string
-	data     any // a type that dialect.render supports, or nil
+	data     any // data of the response, of a type that dialect.render supports; may be nil
 	thrown   *exception
-	code     string // error code of the Koupleless documentation
-	unknown  bool   // unknown command
-	noAnswer bool   // the process has ended or the command hangs: send no response
+	code     string // error code that the Koupleless documentation defines
+	unknown  bool   // the command is unknown
+	noAnswer bool   // no response is sent, because the process has ended or the command hangs
 }
 
-// clientResponse is the response of an operation on a biz.
+// clientResponse is the response to an operation on a biz.
 type clientResponse struct {
 	code, message string
 	biz           []Biz
-	elapsed       *int64 // bytes of metaspace; nil = omitted
+	elapsed       *int64 // growth of the metaspace in bytes; nil = omitted
 }
 
 func ok(data any) commandResult { return commandResult{data: data} }
@@ -57,7 +57,7 @@ func failed(message, code string) commandResult {
 
 func exceptionResult(ex *exception) commandResult { return commandResult{thrown: ex, code: ex.code} }
 
-// errNoAnswer makes a handler return without a response.
+// errNoAnswer makes a command handler return without a response.
 var errNoAnswer = &exception{class: "process ended"}
 
 func failedResult(ex *exception) commandResult {
@@ -67,7 +67,7 @@ func failedResult(ex *exception) commandResult {
 	return exceptionResult(ex)
 }
 
-// handle executes a command unless a fault prevents it. It traces the command if there is a response.
+// handle executes a command unless a fault prevents it. If the base responds, handle traces the command.
 func (l *incarnation) handle(sub subject, op func() commandResult) commandResult {
 	began := time.Now()
 	out, done := l.applyEarlyFaults(sub)
@@ -80,8 +80,8 @@ func (l *incarnation) handle(sub subject, op func() commandResult) commandResult
 	return out
 }
 
-// applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Installs crash later,
-// while the main method runs. done reports whether out is the result of the command.
+// applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Crash faults of installs
+// act later, while the main method runs. done reports whether out is already the result of the command.
 func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, done bool) {
 	fs := &l.b.faults
 	if f, hit := fs.trigger(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
@@ -102,7 +102,7 @@ func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, done boo
 	return commandResult{}, false
 }
 
-// hangIfFaulty blocks until the end of the process if a hang fault matches, and reports whether it did.
+// hangIfFaulty blocks until the process ends if a hang fault matches the command, and reports whether one did.
 func (l *incarnation) hangIfFaulty(sub subject) bool {
 	if _, hit := l.b.faults.trigger(fault.KindHang, sub); !hit {
 		return false
@@ -111,7 +111,7 @@ func (l *incarnation) hangIfFaulty(sub subject) bool {
 	return true
 }
 
-// query executes a command that needs no lock.
+// query executes a command that needs no lock of a biz identity.
 func (l *incarnation) query(sub subject, op func() commandResult) commandResult {
 	return l.handle(sub, func() commandResult {
 		if l.hangIfFaulty(sub) {
@@ -121,8 +121,8 @@ func (l *incarnation) query(sub subject, op func() commandResult) commandResult 
 	})
 }
 
-// withLock runs an operation with the lock of a biz identity (protocol 4.8). conflict reports whether the operation did
-// not run because another command has the lock.
+// withLock runs an operation while it holds the lock of a biz identity (protocol 4.8). conflict reports whether the
+// operation did not run because another command has the lock.
 func (l *incarnation) withLock(id string, sub subject, op func() commandResult) (out commandResult, conflict bool) {
 	running, free := l.lock(id, sub.command)
 	if free && l.b.faults.exceptionAt(stepLock, sub) != nil {
@@ -187,7 +187,7 @@ func (l *incarnation) switchCommand(req *bizRequest) commandResult {
 	})
 }
 
-// namedCommand executes uninstallBiz or switchBiz.
+// namedCommand executes uninstallBiz or switchBiz, whose requests name a biz.
 func (l *incarnation) namedCommand(command string, req *bizRequest, op func(subject) commandResult) commandResult {
 	sub := subject{command: command}
 	if req != nil {
@@ -208,7 +208,7 @@ func (l *incarnation) namedCommand(command string, req *bizRequest, op func(subj
 	})
 }
 
-// operationResult returns the result of an operation. message is the message of a failure.
+// operationResult returns the command result for an operation. message is the message of a failed operation.
 func operationResult(r clientResponse, message, notFoundCode string) commandResult {
 	out := commandResult{data: r}
 	if r.code == codeSuccess {
@@ -273,13 +273,13 @@ func asyncWithoutID() *exception {
 	return invalid(fault.CodeInvalidParameter, "requestId should not be blank when async is true")
 }
 
-// handlers are the Java classes of the commands.
+// handlers maps commands to the Java classes of their handlers.
 var handlers = map[string]string{
 	cmdInstall: "InstallBizHandler", cmdUninstall: "UninstallBizHandler", cmdSwitch: "SwitchBizHandler",
 	cmdBatch: "BatchInstallBizHandler",
 }
 
-// nullPointer returns the exception of a handler that calls a method of a missing request.
+// nullPointer returns the exception of a handler that calls a method of a request that is null.
 func nullPointer(handler, method string) *exception {
 	return &exception{
 		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, plain: true,

@@ -14,14 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// absent is the text for a missing value.
+// absent is the text that stands for a missing value.
 const absent = "absent"
 
 // mismatch is a difference between the responses of the real and the simulated base.
 type mismatch struct {
-	// Path is $ followed by fields and [indices], or "head" for the status line and the headers of an HTTP response.
+	// Path is the path of the value: $ followed by fields and [indices], or "head" for the status line and the
+	// headers of an HTTP response.
 	Path string `json:"path"`
-	// Real and Fake are the values as JSON, or "absent".
+	// Real and Fake are the values in the two responses as JSON, or "absent".
 	Real string `json:"real"`
 	Fake string `json:"fake"`
 }
@@ -140,7 +141,7 @@ func compare(path string, recorded, simulated any, out *[]mismatch) {
 	}
 }
 
-// sortObjects sorts a list of objects by their names. Objects without a name, such as state records, keep their order.
+// sortObjects sorts a list of objects by name. Objects without a name, such as state records, keep their order.
 func sortObjects(list []any) {
 	name := func(v any) string {
 		object, _ := v.(map[string]any)
@@ -165,7 +166,7 @@ func toJSON(v any) string {
 func TestCompareRecordings(t *testing.T) {
 	for _, c := range []struct {
 		name, recorded, simulated string
-		want             []mismatch
+		want                      []mismatch
 	}{
 		{"different order", `{"a":1,"b":[{"id":"x"},{"id":"y"}]}`, `{"b":[{"id":"y"},{"id":"x"}],"a":1}`,
 			nil},
@@ -193,9 +194,9 @@ func TestCompareRecordings(t *testing.T) {
 		heart := recording.Sent{What: "PUBLISH base/heart QoS 1", Payload: `{"port":0}`}
 		other := recording.Sent{What: heart.What, Payload: `{"port":1}`}
 		for _, c := range []struct {
-			name       string
+			name                string
 			recorded, simulated []recording.Sent
-			want       []mismatch
+			want                []mismatch
 		}{
 			{"missing message", []recording.Sent{heart, heart}, []recording.Sent{heart},
 				[]mismatch{{Path: "sent", Real: heart.What + "; " + heart.What, Fake: heart.What}}},

@@ -21,12 +21,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// known is an accepted difference, an entry of testdata/real/differences.yaml.
+// known is an accepted difference between the bases: an entry of testdata/real/differences.yaml.
 type known struct {
-	// Recordings are patterns of path.Match for the recordings with the difference.
+	// Recordings contains path.Match patterns for the names of the recordings in which the difference is accepted.
 	Recordings []string `json:"recordings"`
-	// Path, Real and Fake must be equal to the fields of the mismatch. In Path, indices are *, and leading fields can
-	// be omitted. An empty Real or Fake matches any value.
+	// Path, Real and Fake must be equal to the fields of the mismatch. Path contains * in place of indices, and may
+	// omit leading fields. An empty Real or Fake matches any value.
 	Path   string `json:"path"`
 	Real   string `json:"real"`
 	Fake   string `json:"fake"`
@@ -50,7 +50,7 @@ func (k *known) covers(name string, d mismatch) bool {
 }
 
 // TestConformance compares the responses of the simulated base with the recorded responses of a real base (make
-// record). The differences in differences.yaml are accepted.
+// record). Differences that are listed in differences.yaml are accepted.
 func TestConformance(t *testing.T) {
 	names, recordings, err := recording.Load("testdata/real")
 	if err != nil {
@@ -100,16 +100,16 @@ func TestConformance(t *testing.T) {
 	t.Logf("%d recordings, %d exchanges, %d phases, %d differences listed", len(names), compared, phases, len(list))
 }
 
-// difference is a mismatch in an exchange or a phase of a recording.
+// difference is a mismatch together with the exchange or the phase of the recording in which it occurs.
 type difference struct {
 	mismatch
 	where string
 }
 
-// noAnswerTimeout is the time after which a test concludes that there is no response.
+// noAnswerTimeout is the time to wait for a response before the test concludes that the base sends none.
 const noAnswerTimeout = 150 * time.Millisecond
 
-// replay sends the recorded requests, and compares the responses.
+// replay sends the recorded requests to the simulated base, and compares the responses.
 func replay(t *testing.T, r recording.Recording) []difference {
 	t.Helper()
 	opts := simulate(t, r)
@@ -137,7 +137,7 @@ func replay(t *testing.T, r recording.Recording) []difference {
 	return compareExchanges(r.Exchanges, got)
 }
 
-// addTap adds a Tap to the broker.
+// addTap adds a Tap, which records packets, to the broker.
 func addTap(t *testing.T, b *broker.Server) *recording.Tap {
 	t.Helper()
 	tap := recording.NewTap()
@@ -147,7 +147,7 @@ func addTap(t *testing.T, b *broker.Server) *recording.Tap {
 	return tap
 }
 
-// compareExchanges compares the responses of a real and a simulated base.
+// compareExchanges compares the responses of a real and a simulated base to the same requests.
 func compareExchanges(real, fake []recording.Exchange) (out []difference) {
 	for i, x := range real {
 		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)
@@ -161,7 +161,8 @@ func compareExchanges(real, fake []recording.Exchange) (out []difference) {
 	return out
 }
 
-// newFixtures writes the jars of a recording and serves them. A simulated base reads only their manifests.
+// newFixtures writes the jars that a recording needs and serves them. A simulated base reads only the manifests of
+// the jars.
 func newFixtures(t *testing.T, jars map[string]recording.Manifest) *recording.Fixtures {
 	t.Helper()
 	dir := t.TempDir()
@@ -178,7 +179,7 @@ func newFixtures(t *testing.T, jars map[string]recording.Manifest) *recording.Fi
 	return p
 }
 
-// simulate returns the options of a faithful base for a recording, without tunnels.
+// simulate returns the options of a faithful base that simulates the base of a recording, without tunnels.
 func simulate(t *testing.T, r recording.Recording) Options {
 	t.Helper()
 	opts := Options{

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// replayPhases plays the phases of a recording with a simulated base, and compares the packets and requests of the
-// base. It runs in a synctest bubble.
+// replayPhases replays the phases of a recording with a simulated base, and compares the packets and requests that
+// the base sends. It runs in a synctest bubble.
 func replayPhases(t *testing.T, r recording.Recording) (out []difference) {
 	t.Helper()
 	fixtures := newFixtures(t, r.Jars)
@@ -47,30 +47,30 @@ func replayPhases(t *testing.T, r recording.Recording) (out []difference) {
 	return out
 }
 
-// environment implements recording.Environment with a base and its broker or controller, in memory.
+// environment implements recording.Environment in memory, with a base and its broker or controller.
 type environment struct {
 	t    *testing.T
 	opts Options
-	base *Base // nil before the first start
+	base *Base // the base; nil before the first start
 
 	broker *testBroker
 	mu     sync.Mutex
 	conns  []net.Conn // connections of the base to the broker
 	closed bool       // the broker or the controller refuses connections
 
-	arklet     port // of the arklet HTTP server
-	heartbeats port // of the controller
+	arklet     port // port of the arklet HTTP server
+	heartbeats port // port on which the controller receives heartbeats
 	control    recording.Controller
-	server     *http.Server // handler: control
+	server     *http.Server // HTTP server whose handler is control
 }
 
 // Listens reports whether the broker or the controller accepts connections.
 func (s *environment) Listens() bool { return !s.closed }
 
-// Ready returns immediately, because the base has started.
+// Ready returns immediately, because a simulated base is ready as soon as it has started.
 func (s *environment) Ready(context.Context) error { return nil }
 
-// Apply applies an event.
+// Apply applies an event of the recording.
 func (s *environment) Apply(_ context.Context, event recording.Event) error {
 	s.t.Helper()
 	switch event {
@@ -103,7 +103,7 @@ func (s *environment) Apply(_ context.Context, event recording.Event) error {
 	return nil
 }
 
-// start starts the base, or its next process. Start of the base must fail if the broker refuses connections.
+// start starts the base, or its next process. If the broker refuses connections, the start of the base must fail.
 func (s *environment) start() {
 	s.t.Helper()
 	if s.base != nil {
@@ -157,8 +157,8 @@ func (s *environment) disconnect() {
 	s.conns = nil
 }
 
-// openController opens a controller. It returns the options of a base that connects to the controller in memory, with
-// the timeouts of a real base.
+// openController starts a controller. It returns the options of a base that connects to this controller in memory,
+// with the timeouts of a real base.
 func (s *environment) openController() *HTTPOptions {
 	s.serve()
 	transport := heartbeatTransport.Clone()
@@ -182,7 +182,7 @@ func (s *environment) serve() {
 
 func (s *environment) closeController() { _ = s.server.Close() }
 
-// port is a port with or without an in-memory listener. Its methods may be called concurrently.
+// port is a simulated TCP port that may have an in-memory listener. Its methods may be called concurrently.
 type port struct {
 	mu       sync.Mutex
 	listener *memoryListener
@@ -212,7 +212,7 @@ func (p *port) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// memoryListener is a listener with in-memory connections.
+// memoryListener is a net.Listener with in-memory connections.
 type memoryListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -233,5 +233,5 @@ func (m *memoryListener) Close() error {
 	return nil
 }
 
-// Addr returns an address on which a process cannot listen, so that the next process of the base calls listen again.
+// Addr returns an address on which no process can listen, so that the next process of the base calls listen again.
 func (m *memoryListener) Addr() net.Addr { return &net.TCPAddr{Port: 1 << 16} }

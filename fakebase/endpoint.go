@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// endpoint is an HTTP server that can be closed and opened again at the same address. Closing it resets its
-// connections, like the end of a process.
+// endpoint is an HTTP server that can be closed and opened again at the same address. Closing the server resets its
+// connections, as the end of a process does.
 type endpoint struct {
 	handler http.Handler
 	log     *slog.Logger
-	listen  func(context.Context) (net.Listener, error) // used the first time
+	listen  func(context.Context) (net.Listener, error) // opens the first listener
 
-	addr atomic.Pointer[string] // of the current or last listener; nil = none so far
+	addr atomic.Pointer[string] // address of the current or last listener; nil = none so far
 
 	mu    sync.Mutex
 	srv   *http.Server
@@ -29,11 +29,11 @@ type endpoint struct {
 	conns map[net.Conn]struct{}
 }
 
-// connKey is the context key of the connection of a request.
+// connKey is the context key under which the connection of a request is stored.
 type connKey struct{}
 
-// open listens, and serves on a goroutine that spawn starts. It has no effect if the endpoint is open. If another
-// program uses the previous address, open selects another address.
+// open starts listening, and serves requests on a goroutine that spawn starts. It has no effect if the endpoint is
+// already open. If another program uses the previous address, open selects another address.
 func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -113,7 +113,7 @@ func (e *endpoint) track(c net.Conn, state http.ConnState) {
 	}
 }
 
-// forget stops tracking a hijacked connection that its handler has closed.
+// forget stops tracking a hijacked connection after its handler has closed it.
 func (e *endpoint) forget(c net.Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +128,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// listenOn returns a function that listens on host:port; empty = 127.0.0.1 and any port.
+// listenOn returns a function that listens on host:port. An empty address means 127.0.0.1 and any free port.
 func listenOn(addr string) func(context.Context) (net.Listener, error) {
 	return func(ctx context.Context) (net.Listener, error) {
 		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(addr, "127.0.0.1:0"))

@@ -10,11 +10,11 @@ import (
 const (
 	arkletException     = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 	validationException = "com.alipay.sofa.koupleless.arklet.core.common.exception.CommandValidationException"
-	// badManifest is the exception of sofa-ark if a required attribute of the manifest is missing.
+	// badManifest is the exception that sofa-ark throws if a required attribute is missing in the manifest.
 	badManifest = "java.lang.IllegalArgumentException"
 )
 
-// commandStep is a step of a command, in which an error code can occur.
+// commandStep is a step of a command in which an error with an error code can occur.
 type commandStep int
 
 const (
@@ -31,15 +31,15 @@ const (
 	stepStop                            // the stop handlers run
 )
 
-// errorSpec is the step in which an error code occurs, and the Java exception.
+// errorSpec is the command step in which an error code occurs, and the Java exception for the code.
 type errorSpec struct {
 	step  commandStep
 	class string
 	text  string
 }
 
-// errorSpecs has all Arklet codes (protocol 6). A code without a class is not an exception; the step defines the
-// response.
+// errorSpecs contains all Arklet error codes (protocol 6). A code without an exception class does not cause an
+// exception: the step determines the response.
 var errorSpecs = map[string]errorSpec{
 	fault.CodeUnknown:          {stepEnter, "java.lang.RuntimeException", "unknown error"},
 	fault.CodeInvalidParameter: {stepValidate, validationException, "bizVersion should not be blank"},
@@ -64,14 +64,14 @@ var errorSpecs = map[string]errorSpec{
 		"the active one of several versions must not be uninstalled"},
 }
 
-// exception is a Java exception of a handler.
+// exception is a Java exception that a handler throws.
 type exception struct {
 	class  string
 	detail string   // result of getMessage; empty = null
-	causes []string // causes as Throwable.toString returns them, outermost first
-	code   string   // error code of the Koupleless documentation
-	// plain reports whether arklet itself throws the exception. Its message is sent without the class. Other exceptions
-	// are wrapped.
+	causes []string // causes as Throwable.toString formats them, outermost first
+	code   string   // error code that the Koupleless documentation defines
+	// plain reports whether arklet itself throws the exception. The message of such an exception is sent without the
+	// class. All other exceptions are wrapped.
 	plain bool
 }
 
@@ -79,12 +79,12 @@ func thrown(code, class, detail string) *exception {
 	return &exception{class: class, detail: detail, code: code}
 }
 
-// invalid returns the exception of a request that arklet rejects as invalid.
+// invalid returns the exception for a request that arklet rejects as invalid.
 func invalid(code, message string) *exception {
 	return &exception{class: validationException, detail: message, code: code, plain: true}
 }
 
-// String returns the result of Throwable.toString.
+// String returns the text that Throwable.toString returns in Java.
 func (e *exception) String() string {
 	if e.detail == "" {
 		return e.class
@@ -92,7 +92,7 @@ func (e *exception) String() string {
 	return e.class + ": " + e.detail
 }
 
-// message returns x of ISE(x) in protocol 6.
+// message returns the message that protocol 6 writes as x in ISE(x).
 func (e *exception) message() string {
 	if e.plain {
 		return e.nullableDetail()
@@ -100,7 +100,7 @@ func (e *exception) message() string {
 	return e.String()
 }
 
-// trace returns the stack trace for responses.
+// trace returns the stack trace of the exception as it appears in responses.
 func (e *exception) trace() string {
 	const frames = "\n\tat com.alipay.sofa.koupleless.arklet.core.command.executor.BizCommand.handle(fakebase)"
 	if e.plain {
@@ -113,7 +113,7 @@ func (e *exception) trace() string {
 	return trace + "\n"
 }
 
-// nullableDetail returns the result of getMessage, or "null".
+// nullableDetail returns the result of getMessage, or "null" if getMessage returns null.
 func (e *exception) nullableDetail() string {
 	if e.detail == "" {
 		return "null"
@@ -121,7 +121,7 @@ func (e *exception) nullableDetail() string {
 	return e.detail
 }
 
-// parseException parses the message of a fault, "class: text".
+// parseException parses the message of a fault, which has the format "class: text".
 func parseException(code, text string) *exception {
 	class, detail, found := strings.Cut(text, ": ")
 	if found && strings.Contains(class, ".") && !strings.ContainsAny(class, " /") {

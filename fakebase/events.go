@@ -11,15 +11,15 @@ import (
 type (
 	// State is the state of a module.
 	State = ark.State
-	// Reason is the reason of a state change.
+	// Reason is the reason for a state change.
 	Reason = ark.Reason
-	// Record is an entry in the history of a module.
+	// Record is an entry in the state history of a module.
 	Record = ark.Record
 	// Biz is an installed module.
 	Biz = ark.Biz
 )
 
-// The states of a module.
+// Possible states of a module.
 const (
 	StateUnresolved  = ark.Unresolved
 	StateResolved    = ark.Resolved
@@ -32,32 +32,32 @@ const (
 // EventKind is the kind of an Event.
 type EventKind string
 
-// The kinds of events.
+// The kinds of events that a base emits.
 const (
 	// EventBiz: the state of a module has changed.
 	EventBiz EventKind = "biz"
-	// EventUp: a process has started, without modules.
+	// EventUp: a process of the base has started. It has no modules yet.
 	EventUp EventKind = "up"
 	// EventReady: the base and its static modules have started.
 	EventReady EventKind = "ready"
-	// EventDown: the process has ended, with all modules.
+	// EventDown: the process and all its modules have ended.
 	EventDown EventKind = "down"
-	// EventConnected and EventDisconnected: the base has connected to the broker, or lost the connection.
+	// EventConnected and EventDisconnected: the base has connected to the broker, or has lost its connection.
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
 )
 
-// Event is a change of a base.
+// Event is a change of the state of a base.
 type Event struct {
-	// Seq is the number of the event, from 1, without gaps.
+	// Seq is the sequence number of the event. It starts at 1 and has no gaps.
 	Seq  uint64    `json:"seq"`
 	Kind EventKind `json:"kind"`
-	// Time is not affected by clockSkew faults. Changes that happen together, such as a switch from one version to
-	// another, have equal times.
+	// Time is the time of the event. It is not affected by clockSkew faults. Changes that happen together, such as a
+	// switch from one version to another, have equal times.
 	Time time.Time `json:"time"`
-	// Identity of the process.
+	// Identity is the identity of the process.
 	Identity string `json:"identity"`
-	// Biz, Version, From, To, Reason and Message are set for EventBiz.
+	// Biz, Version, From, To, Reason and Message describe the change of a module. They are set only for EventBiz.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	From    State  `json:"from,omitempty"`
@@ -66,21 +66,21 @@ type Event struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Watch calls fn with all later events, one at a time and in order, until stop is called. now is the status before the
-// first event. The base is locked during the calls, so fn must return quickly, and must not call methods of the base or
-// stop.
+// Watch calls fn with all later events, one at a time and in order, until stop is called. now is the status of the
+// base before the first of these events. The base is locked during the calls. Therefore, fn must return quickly, and
+// must call neither methods of the base nor stop.
 func (b *Base) Watch(fn func(Event)) (now Status, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.statusLocked(), b.watchers.Add(fn)
 }
 
-// WatchStatus is like Watch, but also calls fn with the status after the event.
+// WatchStatus is like Watch, but also passes fn the status of the base after the event.
 func (b *Base) WatchStatus(fn func(Event, Status)) (now Status, stop func()) {
 	return b.Watch(func(e Event) { fn(e, b.statusLocked()) })
 }
 
-// emitLocked sets the number of an event, and delivers the event. The caller holds b.mu.
+// emitLocked assigns the sequence number of an event, and delivers the event. The caller holds b.mu.
 func (b *Base) emitLocked(e Event) {
 	b.seq++
 	e.Seq = b.seq

@@ -17,10 +17,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
-// ErrStarted is returned by Start, wrapped, if the base has already been started.
+// ErrStarted is the error of Start if the base has already been started. Start wraps it.
 var ErrStarted = errors.New("base has already been started")
 
-// ErrNotRunning is returned by Restart, wrapped, before Start is called and after Start has returned.
+// ErrNotRunning is the error of Restart before Start is called and after Start has returned. Restart wraps it.
 var ErrNotRunning = errors.New("base is not running")
 
 // Base is a simulated base. Its methods may be called concurrently, before, during and after Start.
@@ -31,21 +31,21 @@ type Base struct {
 
 	mu              sync.Mutex
 	started         bool
-	running         bool         // Start has not returned
-	identity        string       // of the running process, otherwise of the last or next one
-	current         *incarnation // nil if no process runs
+	running         bool         // Start was called and has not returned
+	identity        string       // identity of the running process; otherwise of the last or next process
+	current         *incarnation // the running process; nil if no process runs
 	watchers        observers.List[Event]
 	tracers         observers.List[Trace]
 	seq             uint64
 	rnd             *rand.Rand
-	restartRequests chan string    // identities of processes to start; empty = no change
-	restartPlan     *fault.Restart // for the current crash; nil = no restart
+	restartRequests chan string    // identities for the next processes; empty = the identity does not change
+	restartPlan     *fault.Restart // when and how to restart after the current crash; nil = no restart
 	web             webPort
-	httpAddr        string        // of the arklet HTTP server; the next process uses it again
+	httpAddr        string        // address of the arklet HTTP server; the next process uses it again
 	requests        atomic.Uint64 // number of served module requests
 }
 
-// New returns a base that does nothing until Start. The error has all invalid options.
+// New returns a base that is idle until Start is called. The error contains all invalid options.
 func New(opts Options) (*Base, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -83,9 +83,10 @@ func New(opts Options) (*Base, error) {
 	return b, nil
 }
 
-// Start runs the base until ctx ends, and then returns nil. It continues to run during crashes and restarts. It returns
-// an error if a tunnel cannot be opened: the HTTP port is in use, or the broker is unreachable when a faithful base
-// starts. When Start returns, all connections and listeners are closed. Start must be called at most once.
+// Start runs the base until ctx ends, and then returns nil. Start continues to run during crashes and restarts of the
+// base. It returns an error if a tunnel cannot be opened: the HTTP port is in use, or the broker is unreachable when
+// a faithful base starts. When Start returns, all connections and listeners are closed. Start must be called at most
+// once.
 func (b *Base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	if b.started {
@@ -111,11 +112,12 @@ func (b *Base) Start(ctx context.Context) error {
 	}
 }
 
-// minRestart is the minimum time between two processes of a base. A JVM is not faster. If a client ID reconnects before
-// the broker has removed the old connection, mochi-mqtt removes the subscriptions of both connections.
+// minRestart is the minimum time between two processes of a base. A JVM does not restart faster. This time also
+// protects the broker connection: if a client ID reconnects before the broker has removed the old connection,
+// mochi-mqtt removes the subscriptions of both connections.
 const minRestart = 500 * time.Millisecond
 
-// awaitRestart blocks until the next process must start. It returns false if ctx ends first.
+// awaitRestart blocks until the next process must start. It returns false if ctx is done first.
 func (b *Base) awaitRestart(ctx context.Context) bool {
 	ended := time.Now()
 	b.mu.Lock()
@@ -170,8 +172,9 @@ func (b *Base) Crash() {
 	}
 }
 
-// Restart starts a new process after a crash. A running process crashes first. identity is the new identity; empty = no
-// change. Restart does not wait for the new process, which starts at least 500 ms after the end of the old one.
+// Restart starts a new process after a crash. If a process is running, Restart crashes it first. identity is the new
+// identity of the base; empty = no change. Restart does not wait for the new process, which starts at least 500 ms
+// after the end of the old one.
 func (b *Base) Restart(identity string) error {
 	if err := validTopicLevel(identity); err != nil {
 		return fmt.Errorf("restarting base as %q: %w", identity, err)
@@ -190,7 +193,7 @@ func (b *Base) Restart(identity string) error {
 	return nil
 }
 
-// Inject sets a fault, which takes effect immediately, and returns its ID.
+// Inject adds a fault, which takes effect immediately, and returns the ID of the fault.
 func (b *Base) Inject(f fault.Fault) (string, error) {
 	f, err := b.faults.add(f, b.opts.scaled(time.Duration(f.For)))
 	if err != nil {
@@ -201,9 +204,9 @@ func (b *Base) Inject(f fault.Fault) (string, error) {
 	return f.ID, nil
 }
 
-// Clear clears the faults with these IDs, or all faults if there are no IDs, and returns the number of cleared faults.
-// A command that a latency fault delays starts immediately. Other effects remain: a crashed process stays down, and a
-// hanging command hangs.
+// Clear clears the faults with these IDs, or all faults if there are no IDs, and returns the number of cleared
+// faults. A command that a cleared latency fault delays starts immediately. Other effects remain: a crashed process
+// stays down, and a hanging command continues to hang.
 func (b *Base) Clear(ids ...string) int {
 	cleared := b.faults.remove(ids...)
 	for _, a := range cleared {
@@ -215,7 +218,7 @@ func (b *Base) Clear(ids ...string) int {
 // Faults returns the faults that have not been cleared, in the order of injection.
 func (b *Base) Faults() []fault.Status { return b.faults.status() }
 
-// onFaultEnded ends the effect of a fault that commands do not check.
+// onFaultEnded reverts the effect of a fault that has ended, for fault kinds that commands do not check.
 func (b *Base) onFaultEnded(kind fault.Kind) {
 	if kind != fault.KindCrash && kind != fault.KindUninstalled {
 		b.applyFault(kind)

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// newConnectedBase starts a base that is connected to a test broker.
+// newConnectedBase starts a base, and waits until it is connected to a test broker.
 func newConnectedBase(t *testing.T, opts Options) (*testBroker, *Base) {
 	t.Helper()
 	w := newTestBroker(t)
@@ -99,8 +99,8 @@ func TestLatencyAndHang(t *testing.T) {
 	})
 }
 
-// TestConflictCodes: the message of a conflict has the name of the running command. Only a running install has an error
-// code.
+// TestConflictCodes checks the response to a command that conflicts with a running command. The message must contain
+// the name of the running command. The response must contain an error code only if the running command is an install.
 func TestConflictCodes(t *testing.T) {
 	answer := func(w *testBroker, command, body string) []any {
 		w.send(topic+command, body)
@@ -394,7 +394,7 @@ func TestMetaspaceFull(t *testing.T) {
 	})
 }
 
-// TestErrorCodes triggers a fault with each code, and checks the code in the response.
+// TestErrorCodes triggers a fault with each error code, and checks the error code in the response.
 func TestErrorCodes(t *testing.T) {
 	for _, code := range fault.Codes() {
 		runInBubble(t, code, func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// TestUninstalledFault: the fault uninstalls a module once, and the base sends no message about it.
+// TestUninstalledFault checks that the fault uninstalled uninstalls a module once, and that the base sends no message
+// about it.
 func TestUninstalledFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newConnectedBase(t, Options{})

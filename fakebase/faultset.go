@@ -11,29 +11,29 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// subject has the attributes that a fault can match.
+// subject contains the attributes of a command or message that a fault can match.
 type subject struct {
 	command, biz, version string
-	message               string // last part of the topic
-	url, main             string // for exception messages
+	message               string // last part of the MQTT topic
+	url, main             string // jar URL for exception messages
 }
 
-// triggeredFault is a fault that was triggered.
+// triggeredFault is a fault that was triggered, with the delay of this trigger.
 type triggeredFault struct {
 	fault.Fault
-	wait    time.Duration   // random time of Delay
+	wait    time.Duration   // random duration from Delay
 	cleared <-chan struct{} // closed when the fault is cleared
 }
 
-// faultSet has the faults of a base. It is safe for concurrent use. If there are no faults, checking them is one atomic
-// read.
+// faultSet contains the faults of a base. It is safe for concurrent use. While there are no faults, a check takes one
+// atomic read.
 type faultSet struct {
 	mu    sync.Mutex
 	speed int // time scale; 0 = 1
 	fault.Set[fault.Fault]
 }
 
-// add sets a valid fault for a duration, and returns the fault with its ID; 0 = unlimited.
+// add adds a valid fault for a duration, and returns the fault with its ID. The duration 0 means no limit.
 func (s *faultSet) add(f fault.Fault, duration time.Duration) (fault.Fault, error) {
 	if err := f.Validate(); err != nil {
 		return f, fmt.Errorf("injecting fault %q: %w", f.ID, err)
@@ -53,7 +53,7 @@ func (s *faultSet) add(f fault.Fault, duration time.Duration) (fault.Fault, erro
 	return a.Fault, nil
 }
 
-// remove removes the faults with these IDs, or all faults if there are no IDs, and returns them.
+// remove removes the faults with these IDs, or all faults if there are no IDs, and returns the removed faults.
 func (s *faultSet) remove(ids ...string) []*fault.Active[fault.Fault] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,13 +70,13 @@ func (s *faultSet) status() []fault.Status {
 	return out
 }
 
-// trigger triggers the first matching fault of the kind. It returns false if there is none.
+// trigger triggers the first fault of the kind that matches the subject. It returns false if no fault matches.
 func (s *faultSet) trigger(kind fault.Kind, sub subject) (triggeredFault, bool) {
 	return s.triggerIf(sub, func(f *fault.Fault) bool { return f.Kind == kind })
 }
 
 // exceptionAt triggers the first matching fault for a step of a command, and returns its exception. It returns nil if
-// there is none.
+// no fault matches.
 func (s *faultSet) exceptionAt(step commandStep, sub subject) *exception {
 	f, ok := s.triggerIf(sub, func(f *fault.Fault) bool {
 		return f.Kind == fault.KindError && errorSpecs[f.Code].step == step
@@ -112,7 +112,8 @@ func (s *faultSet) triggerIf(sub subject, match func(*fault.Fault) bool) (trigge
 	return triggeredFault{}, false
 }
 
-// inEffectFor returns the first state fault of the kind that matches the subject. It returns false if there is none.
+// inEffectFor returns the first state fault of the kind that matches the subject. It returns false if no fault
+// matches.
 func (s *faultSet) inEffectFor(kind fault.Kind, sub subject) (fault.Fault, bool) {
 	return s.inEffectIf(func(f *fault.Fault) bool { return f.Kind == kind && matches(f.Match, sub) })
 }
@@ -131,7 +132,7 @@ func (s *faultSet) inEffectIf(match func(*fault.Fault) bool) (fault.Fault, bool)
 	return fault.Fault{}, false
 }
 
-// isSelective reports whether the match selects commands or modules.
+// isSelective reports whether the match of a fault selects certain commands or modules.
 func isSelective(m fault.Match) bool { return len(m.Commands) > 0 || m.Biz != "" || m.Version != "" }
 
 func matches(m fault.Match, s subject) bool {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzMQTT sends payloads on topics. The base must not panic or leak, must respond only to valid commands, and must
-// respond with JSON in an envelope.
+// FuzzMQTT sends arbitrary payloads on the command topics. The base must not panic or leak. It must respond only to
+// valid commands, with JSON in an envelope.
 func FuzzMQTT(f *testing.F) {
 	for _, topic := range []string{"installBiz", "uninstallBiz", "health", "queryAllBiz", "base/baseline", "baseline",
 		"switchBiz", ""} {
@@ -71,7 +71,8 @@ func FuzzMQTT(f *testing.F) {
 	})
 }
 
-// FuzzHTTP sends requests with a method, a path and a body. The response must be complete and follow protocol 4.2.
+// FuzzHTTP sends requests with an arbitrary method, path and body. The response must be complete and follow protocol
+// 4.2.
 func FuzzHTTP(f *testing.F) {
 	for _, path := range []string{"/help", "/installBiz", "/batchInstallBiz", "/uninstallBiz", "/switchBiz",
 		"/queryAllBiz", "/health", "/queryBizOps", "/", "//health", "/health/"} {

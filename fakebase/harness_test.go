@@ -21,7 +21,8 @@ type message struct {
 	payload []byte
 }
 
-// testBroker is an MQTT broker with a controller client. Connections are in memory, so they work in a synctest bubble.
+// testBroker is an MQTT broker with a client that acts as the controller. Its connections are in memory, so that they
+// work in a synctest bubble.
 type testBroker struct {
 	t        *testing.T
 	broker   *broker.Server
@@ -69,13 +70,13 @@ func (w *testBroker) dial(context.Context) (net.Conn, error) {
 	return client, nil
 }
 
-// send publishes a command to a base.
+// send publishes a command on a topic of a base.
 func (w *testBroker) send(topic, payload string) {
 	w.t.Helper()
 	w.must(w.client.Publish(topic, 1, false, payload))
 }
 
-// next waits for a message whose topic ends with suffix. It discards other messages.
+// next waits for the next message whose topic ends with suffix, and returns it. It discards other messages.
 func (w *testBroker) next(suffix string) []byte {
 	w.t.Helper()
 	limit := time.After(10 * time.Minute)
@@ -91,7 +92,7 @@ func (w *testBroker) next(suffix string) []byte {
 	}
 }
 
-// data returns the data of the next message whose topic ends with suffix.
+// data waits for the next message whose topic ends with suffix, and returns its field data.
 func (w *testBroker) data(suffix string) map[string]any {
 	w.t.Helper()
 	var env struct {
@@ -114,7 +115,7 @@ func start(t *testing.T, opts Options) *Base {
 	return b
 }
 
-// startBase runs a base until the test ends.
+// startBase runs an existing base until the test ends.
 func startBase(t *testing.T, b *Base) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,10 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// javaDouble is a float64 whose JSON form is the result of Java's Double.toString.
+// javaDouble is a float64 that is encoded in JSON as Java's Double.toString formats it.
 type javaDouble float64
 
-// MarshalJSON implements json.Marshaler. Whole numbers end with ".0", and small or large numbers have an exponent "E".
+// MarshalJSON implements json.Marshaler. Whole numbers end with ".0". Very small and very large numbers have an
+// exponent with "E".
 func (d javaDouble) MarshalJSON() ([]byte, error) {
 	f := float64(d)
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-3 || abs >= 1e7) {
@@ -32,7 +33,7 @@ func (d javaDouble) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// healthData is the response to health. Fields that were not requested are nil.
+// healthData is the data of the response to the command health. Fields that were not requested are nil.
 type healthData struct {
 	master  *Biz
 	cpu     *cpuHealth
@@ -43,11 +44,11 @@ type healthData struct {
 	plugins []plugin
 }
 
-// cpuHealth and jvmHealth are the metrics of protocol 7.
+// cpuHealth and jvmHealth contain the CPU and JVM metrics of protocol 7.
 type cpuHealth struct {
 	Count  int        `json:"count"`
 	Type   string     `json:"type"`
-	Total  javaDouble `json:"total used (%)"` // number of ticks since the start, not a percentage
+	Total  javaDouble `json:"total used (%)"` // total CPU ticks since the start, not a percentage
 	User   javaDouble `json:"user used (%)"`
 	System javaDouble `json:"system used (%)"`
 	Free   javaDouble `json:"free (%)"`
@@ -85,7 +86,7 @@ type plugin struct {
 	PluginVersion   string `json:"pluginVersion"`
 }
 
-// basePlugins are the plugins of a base with the Koupleless starter.
+// basePlugins lists the plugins of a base that uses the Koupleless starter.
 var basePlugins = []plugin{{
 	ArtifactID: "koupleless-base-plugin", GroupID: "com.alipay.sofa.koupleless",
 	PluginActivator: "com.alipay.sofa.koupleless.plugin.ServerlessRuntimeActivator",
@@ -93,7 +94,7 @@ var basePlugins = []plugin{{
 	PluginURL:       "file:/app/lib/koupleless-base-plugin-2.1.11.jar!/", PluginVersion: "2.1.11",
 }}
 
-// masterVersion is the version of the master biz. It is constant in embed mode.
+// masterVersion is the version of the master biz, which is constant in embed mode.
 const masterVersion = "1.0.0"
 
 func (l *incarnation) master() Biz {
@@ -103,7 +104,7 @@ func (l *incarnation) master() Biz {
 	}
 }
 
-// healthCommand executes health (protocol 7).
+// healthCommand executes the command health (protocol 7).
 func (l *incarnation) healthCommand(req *healthRequest) commandResult {
 	if req == nil {
 		req = &healthRequest{}
@@ -203,7 +204,7 @@ func pluginHealth(data *healthData, name string) commandResult {
 	return commandResult{}
 }
 
-// missingBiz returns the message of protocol 6, row 22.
+// missingBiz returns the message for a biz that is not installed (protocol 6, row 22).
 func missingBiz(s subject) string {
 	if s.version == "" && s.biz != "" {
 		return "can not find biz: " + s.biz
@@ -221,7 +222,8 @@ func (l *incarnation) cpuHealth() *cpuHealth {
 	}
 }
 
-// jvmHealth returns the metrics of a small JVM. The number of classes and the non-heap memory depend on the metaspace.
+// jvmHealth returns the metrics of a small JVM. The number of loaded classes and the non-heap memory are derived from
+// the metaspace usage.
 func (l *incarnation) jvmHealth() *jvmHealth {
 	const (
 		classesOfBase   = 10063
@@ -253,7 +255,8 @@ func (l *incarnation) jvmHealth() *jvmHealth {
 
 func toMiB(bytes int64) javaDouble { return javaDouble(float64(bytes) / mib) }
 
-// metaspace returns the current metaspace usage. It is exhausted if a metaspaceFull fault is in effect.
+// metaspace returns the current metaspace usage. While a metaspaceFull fault is in effect, it reports an exhausted
+// metaspace.
 func (l *incarnation) metaspace() MetaspaceStatus {
 	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()

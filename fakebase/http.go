@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// firstHTTPPort and lastHTTPPort are the range in which arklet searches for a free port.
+	// firstHTTPPort and lastHTTPPort limit the range in which arklet searches for a free port.
 	firstHTTPPort, lastHTTPPort = 1238, 1337
-	// maxBody is the maximum size of a request body, as for real bases.
+	// maxBody is the maximum size of a request body in bytes, as on real bases.
 	maxBody = 1 << 20
-	// heartbeatConnect and heartbeatRead are the timeouts of heartbeats of real bases (protocol 4.1).
+	// heartbeatConnect and heartbeatRead are the timeouts of real bases for the connection and the response of a
+	// heartbeat request (protocol 4.1).
 	heartbeatConnect, heartbeatRead = 30 * time.Second, 10 * time.Second
 )
 
-// heartbeatTransport sends the heartbeats of all bases without HTTPOptions.Client.
+// heartbeatTransport is the HTTP transport for the heartbeats of all bases that do not set HTTPOptions.Client.
 var heartbeatTransport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DialContext = (&net.Dialer{Timeout: heartbeatConnect}).DialContext
@@ -33,13 +34,14 @@ var heartbeatTransport = func() *http.Transport {
 	return t
 }()
 
-// httpTunnel is the HTTP tunnel of one process: the HTTP server of arklet, and the heartbeats (protocol 4).
+// httpTunnel is the HTTP tunnel of one process. It consists of the HTTP server of arklet and the heartbeats (protocol
+// 4).
 type httpTunnel struct {
 	l        *incarnation
 	endpoint endpoint
 	client   *http.Client
-	url      string // of the heartbeats; empty = none
-	failing  bool   // reports whether the last heartbeat failed; used only by heartbeat
+	url      string // URL of the controller for heartbeats; empty = no heartbeats
+	failing  bool   // the last heartbeat failed; used only by heartbeat
 	d        dialect
 }
 
@@ -77,7 +79,7 @@ func (l *incarnation) closeHTTP() {
 	}
 }
 
-// listener returns a function that listens (protocol 2.2).
+// listener returns the function that opens the listener of the arklet HTTP server (protocol 2.2).
 func (o *HTTPOptions) listener() func(context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(o.Addr)
 	switch {
@@ -103,8 +105,8 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 	}
 }
 
-// ServeHTTP handles a command (protocol 4.2). It writes the response to the connection, because a real base sends
-// neither a Content-Length nor a Content-Type, and closes the connection.
+// ServeHTTP handles a command (protocol 4.2). It writes the response directly to the connection, because a real base
+// sends neither a Content-Length nor a Content-Type, and closes the connection.
 func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
@@ -136,7 +138,7 @@ func (t *httpTunnel) holdOpen(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// reply returns the complete response to a request, or nil if there is none.
+// reply returns the complete HTTP response to a request, or nil if no response is sent.
 func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 	switch {
 	case method != http.MethodPost:
@@ -172,7 +174,7 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 	return buf.Bytes()
 }
 
-// dispatch decodes the body and runs the command. It returns an error if the body is not a JSON object.
+// dispatch decodes the request body and runs the command. It returns an error if the body is not a JSON object.
 func (t *httpTunnel) dispatch(command string, body []byte) (commandResult, error) {
 	l := t.l
 	switch command {
@@ -224,8 +226,8 @@ func (l *incarnation) help() commandResult {
 	})
 }
 
-// heartbeat sends a heartbeat and schedules the next one at a fixed rate. In contrast to MQTT, heartbeats continue
-// after a failure (protocol 4.1).
+// heartbeat sends a heartbeat and schedules the next heartbeat at a fixed rate. Unlike over MQTT, heartbeats continue
+// after a failed heartbeat (protocol 4.1).
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one log line for consecutive failures
@@ -295,7 +297,8 @@ func (t *httpTunnel) port() int {
 	return n
 }
 
-// HTTPAddr returns host:port of the current or last arklet HTTP server; empty = none so far.
+// HTTPAddr returns the address (host:port) of the current or last arklet HTTP server. It is empty if no server has
+// been started yet.
 func (b *Base) HTTPAddr() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

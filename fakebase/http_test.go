@@ -81,7 +81,7 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// startController starts an HTTP server that receives heartbeats and responds with a status.
+// startController starts an HTTP server that receives heartbeats and responds with the given status.
 func startController(t *testing.T, status int) (string, <-chan string) {
 	t.Helper()
 	got := make(chan string, 100)
@@ -220,7 +220,7 @@ func TestDisconnectRefusesTheHTTPPort(t *testing.T) {
 	roundTrip(t, addr, "POST /health HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}")
 }
 
-// record returns the result of queryBizOps.
+// record queries the record of an asynchronous command with queryBizOps, and returns the response.
 func record(t *testing.T, l *incarnation, id string) wireProcessRecord {
 	t.Helper()
 	out := l.queryOps(&opsRequest{RequestID: jsonString{id, true}})

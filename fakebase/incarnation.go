@@ -17,29 +17,30 @@ var (
 	errEnded   = errors.New("process ended")
 )
 
-// incarnation is one process of a base, from its start to its end. The mutex of the base guards its state.
+// incarnation is one simulated process of a base, from its start to its end. The mutex of the base guards its state.
 type incarnation struct {
 	b        *Base
 	log      *slog.Logger
 	identity string
 	started  time.Time
 
-	// ctx ends with the process. It is a field because commands, timers and requests of the process need it.
+	// ctx is cancelled when the process ends. It is a field because commands, timers and requests of the process need
+	// it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
 
 	timers    map[*pendingTimer]struct{}
-	ended     bool // no goroutine may be started
+	ended     bool // the process has ended: no goroutine may be started
 	booted    bool // the application has started
 	container *ark.Container
-	// staticsPending reports whether static modules are starting.
+	// staticsPending reports whether static modules are still starting.
 	staticsPending bool
 	metaspaceUse   metaspace
-	charged        map[string]int64       // metaspace by biz identity
-	stopTimes      map[string]Delay       // stop times by biz identity
-	failures       map[string]failedStart // failed starts, for the health
-	orphaned       bool                   // a module failed to stop; see healthInput.orphaned
+	charged        map[string]int64       // metaspace in bytes by biz identity
+	stopTimes      map[string]Delay       // durations of the stop by biz identity
+	failures       map[string]failedStart // modules that failed to start, for the health
+	orphaned       bool                   // a module failed to stop and was removed; see healthInput.orphaned
 	locks          map[string]string      // running commands by biz identity
 	ops            map[string]*processRecord
 
@@ -53,7 +54,7 @@ type failedStart struct {
 	origin ark.Origin
 }
 
-// startIncarnation creates a new process.
+// startIncarnation creates a new process of the base.
 func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +78,7 @@ func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 	return l
 }
 
-// run runs the process. It returns nil when the process has ended, or an error if the process cannot start.
+// run runs the process. It returns nil when the process has ended, or an error if the process cannot be started.
 func (l *incarnation) run() error {
 	l.scheduleCrash()
 	l.b.reopenWeb(l)
@@ -118,7 +119,7 @@ func (l *incarnation) end() {
 	l.log.Info("base process ended", "reason", context.Cause(l.ctx))
 }
 
-// boot marks the application as started, and starts the static modules.
+// boot marks the application as started, and starts the static modules in the background.
 func (l *incarnation) boot() {
 	l.b.mu.Lock()
 	l.booted, l.staticsPending = true, len(l.b.opts.StaticBiz) > 0
@@ -167,15 +168,15 @@ func (l *incarnation) startStatics() {
 	l.ready()
 }
 
-// ready emits EventReady, unless a fault makes the base fail to start.
+// ready emits EventReady, unless a fault makes the start of the base fail.
 func (l *incarnation) ready() {
 	if _, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{}); !failed {
 		l.emit(EventReady)
 	}
 }
 
-// spawn runs fn on a goroutine. The end of the process waits for the goroutine. spawn returns false if the process has
-// ended, and fn does not run.
+// spawn runs fn on a goroutine. The process ends only after fn has returned. If the process has already ended, spawn
+// does not run fn, and returns false.
 func (l *incarnation) spawn(fn func()) bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -188,7 +189,7 @@ func (l *incarnation) spawn(fn func()) bool {
 
 type pendingTimer struct{ timer *time.Timer }
 
-// after runs fn on the goroutine of a timer after d, unless the process has ended.
+// after runs fn in a timer goroutine after d, unless the process has ended by then.
 func (l *incarnation) after(d time.Duration, fn func()) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -230,7 +231,7 @@ func (l *incarnation) sleepOr(d time.Duration, stop <-chan struct{}) bool {
 	return true
 }
 
-// now returns the time of the clock of the base, including the error of a clockSkew fault.
+// now returns the time of the clock of the base, including the offset of a clockSkew fault.
 func (l *incarnation) now() time.Time {
 	t := time.Now()
 	if f, ok := l.b.faults.inEffectFor(fault.KindClockSkew, subject{}); ok {
@@ -247,7 +248,7 @@ func (l *incarnation) emit(kind EventKind) {
 	}
 }
 
-// observe emits the event of a change in the container. The caller holds b.mu.
+// observe emits the event for a state change in the container. The caller holds b.mu.
 func (l *incarnation) observe(c ark.StateChange) {
 	if l.ended {
 		return // a command was still running when the process ended
@@ -259,7 +260,8 @@ func (l *incarnation) observe(c ark.StateChange) {
 	})
 }
 
-// scheduleCrash triggers a crash fault without a Match.
+// scheduleCrash triggers a crash fault whose Match selects no commands or modules. The process crashes after the
+// delay of the fault.
 func (l *incarnation) scheduleCrash() {
 	f, ok := l.b.faults.triggerIf(subject{},
 		func(f *fault.Fault) bool { return f.Kind == fault.KindCrash && !isSelective(f.Match) })

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// The strategies of installBiz. Any other value is treated as installOnly.
+// Values of the install strategy of installBiz. Any other value is treated as installOnly.
 const (
 	strategyInstallOnly    = "installOnly"
 	strategyUninstallFirst = "uninstallThenInstall"
@@ -50,8 +50,8 @@ func (r *bizRequest) subject(command string) subject {
 	return subject{command: command, biz: r.BizName.value, version: r.BizVersion.value, url: r.BizURL.value}
 }
 
-// validateInstall validates a request in the order of arklet. If the request has neither a name nor a version, it sets
-// those of the jar.
+// validateInstall checks an install request in the same order as arklet. If the request has neither a name nor a
+// version, validateInstall sets the name and the version of the jar.
 func (l *incarnation) validateInstall(req bizRequest) (bizRequest, *exception) {
 	switch {
 	case bool(req.Async) && blank(req.RequestID):
@@ -83,8 +83,8 @@ func (l *incarnation) resolve(req *bizRequest) (resolvedModule, *exception) {
 	return f, ex
 }
 
-// install downloads, registers and starts a biz. The jar, not the request, defines the identity. It succeeds when the
-// main method has returned, even if another version stays active.
+// install downloads, registers and starts a biz. The jar, not the request, defines the identity of the biz. The
+// install succeeds when the main method has returned, even if another version stays active.
 func (l *incarnation) install(req *bizRequest, sub subject, origin ark.Origin) (clientResponse, *exception) {
 	begun := l.now()
 	if req.InstallStrategy.value == strategyUninstallFirst {
@@ -158,8 +158,8 @@ func (l *incarnation) register(f resolvedModule, origin ark.Origin, sub subject)
 	return nil
 }
 
-// finishStart completes the start of a registered biz. The start fails if ex is not nil, the metaspace is exhausted, or
-// another web application has the path.
+// finishStart completes the start of a registered biz. The start fails if ex is not nil, the metaspace is exhausted,
+// or the biz is a web application and another installed biz has its web context path.
 func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *exception) (Biz, *exception) {
 	id := f.ID()
 	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
@@ -204,8 +204,8 @@ func (l *incarnation) pathTakenLocked(f resolvedModule) bool {
 	})
 }
 
-// repeatCode returns the error code of the installation of a biz that is installed already. It depends on the state of
-// the biz (protocol 6, row 10).
+// repeatCode returns the error code for the installation of a biz that is already installed. The code depends on the
+// state of the biz (protocol 6, row 10).
 func (l *incarnation) repeatCode(sub subject) string {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// link is the network between a base and its broker. It applies faults to messages.
+// link is the network link between a base and its broker. It applies faults to the messages on the link.
 type link struct {
 	l    *incarnation
 	send func(topic string, payload []byte) error
 
 	mu    sync.Mutex
-	held  []func()        // messages that wait for the next one
-	queue []queuedMessage // messages on a slow link
-	busy  bool            // reports whether the head of the queue has a timer
+	held  []func()        // messages that are held until the next message is sent
+	queue []queuedMessage // messages that are waiting on a slow link
+	busy  bool            // a timer is running for the head of the queue
 }
 
 type queuedMessage struct {
@@ -25,8 +25,8 @@ type queuedMessage struct {
 	do  func()
 }
 
-// publish sends data in an envelope. It returns an error if sending fails immediately. Errors of delayed messages are
-// logged.
+// publish sends data in an envelope. It returns an error if sending fails immediately. It logs the errors of delayed
+// messages.
 func (k *link) publish(topic string, data []byte) error {
 	fs := &k.l.b.faults
 	sub := subject{message: topic[strings.LastIndexByte(topic, '/')+1:]}
@@ -70,7 +70,7 @@ func (k *link) publish(topic string, data []byte) error {
 	return err
 }
 
-// deliver handles a received message, delayed if the link is slow.
+// deliver passes a received message to the base. If the link is slow, it delays the message.
 func (k *link) deliver(do func()) {
 	if f, hit := k.l.b.faults.trigger(fault.KindSlowLink, subject{}); hit {
 		k.enqueue(f.wait, do)
@@ -79,7 +79,7 @@ func (k *link) deliver(do func()) {
 	do()
 }
 
-// holdForReorder holds a message until the next one has been sent, but at most for d.
+// holdForReorder holds a message until the next message has been sent, but at most for d.
 func (k *link) holdForReorder(d time.Duration, do func()) {
 	k.mu.Lock()
 	k.held = append(k.held, do)
@@ -97,7 +97,7 @@ func (k *link) releaseHeld() {
 	}
 }
 
-// enqueue queues a message on a slow link, which keeps the order.
+// enqueue queues a message on a slow link. The queue preserves the order of messages.
 func (k *link) enqueue(d time.Duration, do func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +108,7 @@ func (k *link) enqueue(d time.Duration, do func()) {
 	}
 }
 
-// advance sends or handles the messages that are due.
+// advance sends or delivers the messages in the queue that are due.
 func (k *link) advance() {
 	for {
 		k.mu.Lock()
@@ -129,7 +129,7 @@ func (k *link) advance() {
 	}
 }
 
-// corrupt corrupts the second half of a message. The result depends only on the message.
+// corrupt corrupts the second half of a message. The result is deterministic: it depends only on the message.
 func corrupt(payload []byte) []byte {
 	out := append([]byte(nil), payload...)
 	for i := len(out) / 2; i < len(out); i++ {

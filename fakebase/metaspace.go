@@ -8,30 +8,30 @@ import (
 
 const (
 	mib = 1 << 20
-	// defaultMetaspaceUsed is the usage of the base in protocol 7 without modules.
+	// defaultMetaspaceUsed is the metaspace usage, without modules, of the base that protocol 7 describes.
 	defaultMetaspaceUsed = 53 * mib
-	// defaultMetaspaceMax is -XX:MaxMetaspaceSize of this base.
+	// defaultMetaspaceMax is the -XX:MaxMetaspaceSize of the base that protocol 7 describes.
 	defaultMetaspaceMax = 256 * mib
-	// defaultModuleMetaspace is the growth after an installation in protocol 3.6.
+	// defaultModuleMetaspace is the growth of the metaspace after an installation in protocol 3.6.
 	defaultModuleMetaspace = 3 * mib
-	// commitGranule is the granularity with which the JVM commits metaspace.
+	// commitGranule is the unit in which the JVM commits metaspace.
 	commitGranule = 64 << 10
 )
 
-// Metaspace is the model of the metaspace of a JVM. An installed module uses metaspace, which is freed completely or
-// partly when the module is uninstalled. Sizes are in bytes.
+// Metaspace is a model of the metaspace of a JVM. Each installed module uses metaspace. When the module is
+// uninstalled, this metaspace is freed completely or partly. Sizes are in bytes.
 type Metaspace struct {
-	// Used is the usage without modules. Default: 53 MiB.
+	// Used is the metaspace usage of the base without modules. Default: 53 MiB.
 	Used int64 `json:"used,omitempty"`
 	// Max is -XX:MaxMetaspaceSize; -1 = unlimited. Default: 256 MiB.
 	Max int64 `json:"max,omitempty"`
-	// PerModule is the usage of a module without a size in the catalogue. Default: 3 MiB.
+	// PerModule is the metaspace usage of a module whose size is not in the catalogue. Default: 3 MiB.
 	PerModule int64 `json:"perModule,omitempty"`
 	// Leak is the share of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1. Default:
 	// 0.
 	Leak float64 `json:"leak,omitempty"`
-	// Threshold is a percentage of Max. Installs that would exceed it are rejected. Default: no check, as for a real
-	// base.
+	// Threshold is the maximum usage as a percentage of Max. Installs that would exceed it are rejected. Default: no
+	// check, as on a real base.
 	Threshold int `json:"threshold,omitempty"`
 }
 
@@ -66,15 +66,15 @@ func (m Metaspace) validate() error {
 type MetaspaceStatus struct {
 	Used      int64 `json:"used"`
 	Committed int64 `json:"committed"`
-	// Max is -1 if there is no limit.
+	// Max is the maximum metaspace; -1 if there is no limit.
 	Max int64 `json:"max"`
 }
 
-// metaspace is the metaspace of one process. It is not safe for concurrent use.
+// metaspace is the metaspace state of one process. It is not safe for concurrent use.
 type metaspace struct {
 	model     Metaspace
 	used      int64
-	committed int64 // does not shrink, as in a JVM
+	committed int64 // committed metaspace; does not shrink, as in a JVM
 }
 
 func newMetaspace(model Metaspace) metaspace {
@@ -83,12 +83,12 @@ func newMetaspace(model Metaspace) metaspace {
 	return m
 }
 
-// fits reports whether size more bytes are available.
+// fits reports whether size more bytes of metaspace are available.
 func (m *metaspace) fits(size int64) bool {
 	return m.model.Max < 0 || m.used+size <= m.model.Max
 }
 
-// allowed reports whether an install of size bytes passes the threshold check.
+// allowed reports whether the install of a module with size bytes passes the threshold check.
 func (m *metaspace) allowed(size int64) bool {
 	if m.model.Threshold == 0 || m.model.Max < 0 {
 		return true
@@ -109,7 +109,7 @@ func (m *metaspace) free(size int64) {
 	m.used -= size - int64(float64(size)*m.model.Leak)
 }
 
-// status returns the usage. If full is true, the metaspace is exhausted.
+// status returns the metaspace usage. If full is true, it reports an exhausted metaspace.
 func (m *metaspace) status(full bool) MetaspaceStatus {
 	s := MetaspaceStatus{Used: m.used, Committed: m.committed, Max: m.model.Max}
 	if full && s.Max >= 0 {

@@ -13,12 +13,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// mqttTunnel is the MQTT tunnel of one process (protocol 3). Commands run on a pool. Messages go through a link, which
-// applies faults.
+// mqttTunnel is the MQTT tunnel of one process (protocol 3). Commands run in a thread pool. Messages pass through a
+// link, which applies faults.
 type mqttTunnel struct {
 	l                *incarnation
 	client           *mqtt.Client
-	prefix           string // koupleless_{env}/{id}/
+	prefix           string // prefix of the topics of the base: koupleless_{env}/{id}/
 	heartbeatPayload []byte // encoded heartbeat without the envelope
 	work             pool
 	link             *link
@@ -68,8 +68,8 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 	return func(ctx context.Context) (net.Conn, error) { return dial(ctx, "tcp", addr) }, nil
 }
 
-// onConnect subscribes after each handshake. After the first handshake of the process, it also requests the baseline
-// and starts the heartbeats (protocol 3.2).
+// onConnect subscribes to the command topics after each connection handshake. After the first handshake of the
+// process, it also requests the baseline and starts the heartbeats (protocol 3.2).
 func (t *mqttTunnel) onConnect(first bool) {
 	if err := t.client.Subscribe(t.prefix+"+", t.prefix+"base/baseline"); err != nil {
 		t.l.log.Debug("subscribing failed", "err", err)
@@ -99,7 +99,7 @@ func (t *mqttTunnel) onLost(err error) {
 	t.l.log.Info("base disconnected", "err", err)
 }
 
-// heartbeat sends a heartbeat and schedules the next one at a fixed rate.
+// heartbeat sends a heartbeat and schedules the next heartbeat at a fixed rate.
 func (t *mqttTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && t.l.b.opts.Faithful {
@@ -121,7 +121,7 @@ func (t *mqttTunnel) sendHeartbeat() error {
 	return t.link.publish(t.prefix+"base/heart", t.heartbeatPayload)
 }
 
-// publish sends data on a topic of the base. It logs errors.
+// publish sends data on a topic of the base. It logs errors instead of returning them.
 func (t *mqttTunnel) publish(message string, data any) {
 	body, err := encode(data)
 	if err == nil {
@@ -132,7 +132,7 @@ func (t *mqttTunnel) publish(message string, data any) {
 	}
 }
 
-// receive handles a command. The last part of the topic is its name (protocol 3.3).
+// receive handles a received command message. The last part of the topic is the name of the command (protocol 3.3).
 func (t *mqttTunnel) receive(topic string, payload []byte) {
 	command := topic[strings.LastIndexByte(topic, '/')+1:]
 	var handle func([]byte)
@@ -157,8 +157,8 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
 }
 
-// operation returns the handler of a command. An invalid request is logged, and gets no response (protocol 3.4, 6 row
-// 3).
+// operation returns the handler of a command. An invalid request is only logged and gets no response (protocol 3.4;
+// protocol 6, row 3).
 func (t *mqttTunnel) operation(command string, do func(*bizRequest) commandResult) func([]byte) {
 	return func(payload []byte) {
 		req, err := decodeObject[bizRequest](payload)
@@ -173,7 +173,8 @@ func (t *mqttTunnel) operation(command string, do func(*bizRequest) commandResul
 	}
 }
 
-// answerOperation publishes the response to an install or uninstall command. It depends on the generation (protocol 1).
+// answerOperation publishes the response to an install or uninstall command. The response depends on the generation
+// of the runtime (protocol 1).
 func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out commandResult) {
 	if out.noAnswer || out.unknown {
 		return
@@ -193,7 +194,7 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out comman
 	}
 }
 
-// publishBizList publishes the list of modules without a query, like the generations A and B.
+// publishBizList publishes the module list without being queried, as the generations A and B do.
 func (t *mqttTunnel) publishBizList() {
 	t.answerQueryAll(ok(t.l.reportedModules()))
 }
@@ -228,7 +229,7 @@ func (t *mqttTunnel) onHealth(payload []byte) {
 	t.publish("health", t.d.output(out))
 }
 
-// onBaseline installs the modules of a baseline.
+// onBaseline installs the modules of a received baseline.
 func (t *mqttTunnel) onBaseline(payload []byte) {
 	req, err := decodeBaseline(payload)
 	if err != nil {
@@ -251,7 +252,7 @@ func (t *mqttTunnel) onBaseline(payload []byte) {
 	}
 }
 
-// replay installs a module of a baseline like generation B.
+// replay installs a module of a baseline as generation B does.
 func (l *incarnation) replay(req *bizRequest) {
 	checked, ex := l.validateInstall(*req)
 	if ex == nil {
@@ -262,7 +263,7 @@ func (l *incarnation) replay(req *bizRequest) {
 	}
 }
 
-// applyDisconnect closes the MQTT connection and the HTTP port while a disconnect fault is in effect, and otherwise
+// applyDisconnect closes the MQTT connection and the HTTP port while a disconnect fault is in effect. Otherwise, it
 // opens them.
 func (l *incarnation) applyDisconnect() {
 	l.b.mu.Lock()

@@ -31,7 +31,7 @@ func (w *testBroker) countHeartbeats(d time.Duration) int {
 	}
 }
 
-// sleep blocks for d in the time of the synctest bubble.
+// sleep blocks for d in the fake time of the synctest bubble.
 func sleep(d time.Duration) { <-time.After(d) }
 
 func TestHeartbeatIntervals(t *testing.T) {
@@ -74,7 +74,7 @@ func TestJitterSpreadsFirstHeartbeats(t *testing.T) {
 	})
 }
 
-// outage disconnects a base for a time.
+// outage disconnects a base for the given duration.
 func outage(t *testing.T, b *Base, d time.Duration) {
 	t.Helper()
 	id, err := b.Inject(fault.Fault{Kind: fault.KindDisconnect})
@@ -180,8 +180,8 @@ func TestFirstConnectionFails(t *testing.T) {
 	})
 }
 
-// TestPool tests the pool of protocol 3.3: 5 tasks run concurrently. When the queue is full, up to 10 run, and then the
-// caller runs a task.
+// TestPool tests the thread pool of protocol 3.3: 5 tasks run concurrently. When the queue is full, up to 10 tasks
+// run concurrently. Beyond that, the caller runs the task itself.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -277,7 +277,7 @@ func TestEnvIsLowerCased(t *testing.T) {
 	})
 }
 
-// published returns the publishTimestamp of a message.
+// published returns the field publishTimestamp of a message.
 func published(t *testing.T, payload []byte) time.Time {
 	t.Helper()
 	var e struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// The states of an asynchronous command (protocol 4.8).
+// States of an asynchronous command (protocol 4.8).
 const (
 	opsInitialized = "INITIALIZED"
 	opsExecuting   = "EXECUTING"
@@ -14,21 +14,21 @@ const (
 	opsFailed      = "FAILED"
 )
 
-// processRecord is the record of an asynchronous command. It is kept until the process ends. The mutex of the base
-// guards it.
+// processRecord is the record of an asynchronous command. The base keeps it until the process ends. The mutex of the
+// base guards the record.
 type processRecord struct {
 	requestID string
-	meta      any // the request
+	meta      any // the request of the command
 	status    string
 	thread    string
 	thrown    *exception
 	code      string
 	message   string
 	start     time.Time
-	end       time.Time // zero = running
+	end       time.Time // end time; zero = the command is running
 }
 
-// operateAsync starts a command, and returns its record without waiting.
+// operateAsync starts an asynchronous command. It returns the record of the command without waiting for the result.
 func (l *incarnation) operateAsync(requestID, id string, req any, sub subject, op func() commandResult) commandResult {
 	r := &processRecord{requestID: requestID, meta: req, status: opsInitialized, start: l.now(),
 		thread: "arklet-async-" + requestID}

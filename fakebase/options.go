@@ -17,58 +17,61 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// Generation is a generation of the Koupleless runtime (protocol 1). Generations differ in their heartbeats, and in
-// their responses over MQTT.
+// Generation is a generation of the Koupleless runtime (protocol 1). The generations differ in their heartbeats and
+// in their MQTT responses.
 type Generation string
 
-// The generations. The default is GenerationC.
+// The supported generations. The default is GenerationC.
 const (
-	// GenerationA is runtime 1.3.1: heartbeats every 120 s, and responses on base/biz.
+	// GenerationA is runtime 1.3.1. It sends heartbeats every 120 s, and responses on the topic base/biz.
 	GenerationA Generation = "A"
-	// GenerationB is runtime 1.3.2: heartbeats every 10 s with masterBizInfo.
+	// GenerationB is runtime 1.3.2. It sends heartbeats every 10 s, with masterBizInfo.
 	GenerationB Generation = "B"
-	// GenerationC is runtime 1.3.3 and later, also 2.x: heartbeats with baseMetadata.
+	// GenerationC is runtime 1.3.3 and later, including 2.x. Its heartbeats contain baseMetadata.
 	GenerationC Generation = "C"
 )
 
-// Activation is the rule for a version that starts while another version of the module is active (protocol 5.3).
+// Activation is the rule that determines the active version when a version starts while another version of the module
+// is active (protocol 5.3).
 type Activation = ark.Activation
 
-// The activation rules.
+// Values of the option Activation.
 const (
-	// ActivateDefault keeps the old version active. It is the default of a real base, and the zero value.
+	// ActivateDefault keeps the old version active. It is the zero value, and the default of a real base.
 	ActivateDefault = ark.ActivateDefault
-	// ActivateNewModule activates the new version, like -Dactivate.new.module=true.
+	// ActivateNewModule activates the new version, like the JVM option -Dactivate.new.module=true.
 	ActivateNewModule = ark.ActivateNewModule
-	// ActivateMulti keeps all versions active, like sofa.ark.activate.multi.biz.version.enable=true.
+	// ActivateMulti keeps all versions active, like the property sofa.ark.activate.multi.biz.version.enable=true.
 	ActivateMulti = ark.ActivateMulti
 )
 
-// Options of a Base. The zero value of every field is usable. Without MQTT and HTTP, a base runs but has no tunnel. The
-// JSON form omits functions, clients and TLS configurations.
+// Options configures a Base. The zero value of every field is valid. Without MQTT and HTTP, a base runs but has no
+// tunnel. The JSON form omits functions, clients and TLS configurations.
 type Options struct {
-	// Identity of the base in topics and heartbeats. Default, as for real bases: a random UUID for the generations A
-	// and B, the IP for generation C.
+	// Identity is the identity of the base in topics and heartbeats. Default, as on real bases: a random UUID for
+	// generations A and B, and IP for generation C.
 	Identity string
-	// Name, Version and ClusterName are the metadata of the base. Default: "base", "1.0.0", "default".
+	// Name, Version and ClusterName are the metadata that the base reports. Default: "base", "1.0.0", "default".
 	Name, Version, ClusterName string
-	// Env is the environment, the first part of every topic in lower case. Default: "dev".
+	// Env is the environment. In lower case, it is part of the first level of every topic. Default: "dev".
 	Env string
-	// IP and HostName are sent in heartbeats. Default: "198.18.0.1" and the identity.
+	// IP and HostName are the IP address and the host name that heartbeats contain. Default: "198.18.0.1" and the
+	// identity.
 	IP, HostName string
 
-	// MQTT is the MQTT tunnel; nil = none.
+	// MQTT configures the MQTT tunnel; nil = no MQTT tunnel.
 	MQTT *MQTTOptions
-	// HTTP is the HTTP tunnel; nil = none.
+	// HTTP configures the HTTP tunnel; nil = no HTTP tunnel.
 	HTTP *HTTPOptions
-	// Web is the listener for module traffic and the actuator; nil = defaults.
+	// Web configures the listener for module traffic and the actuator; nil = default settings.
 	Web *WebOptions
 
-	// Activation is the activation rule. Default: ActivateDefault.
+	// Activation determines which version is active if several versions of a module are installed. Default:
+	// ActivateDefault.
 	Activation Activation
-	// Generation of the runtime. Default: GenerationC.
+	// Generation is the generation of the Koupleless runtime. Default: GenerationC.
 	Generation Generation
-	// Faithful reproduces these defects of the real base. Default: the base does not have them.
+	// Faithful makes the base reproduce these defects of a real base. Default: the base does not have these defects.
 	//   - After a failed publish, the base sends no more heartbeats.
 	//   - It does not respond to invalid JSON over HTTP.
 	//   - A conflict of an asynchronous command keeps the record and releases the lock of the running command.
@@ -78,83 +81,84 @@ type Options struct {
 	//   - Responses have no errorCode.
 	//   - If the first connection to the broker fails, Start returns an error.
 	Faithful bool
-	// WithAllBizReadiness includes modules that a command has installed in the health of the base, like
-	// koupleless.healthcheck.base.readiness.withAllBizReadiness.
+	// WithAllBizReadiness includes the modules that commands have installed in the health of the base, like the
+	// property koupleless.healthcheck.base.readiness.withAllBizReadiness.
 	WithAllBizReadiness bool
-	// AutoUninstallWhenFailed removes a module that fails to start. Default: true.
+	// AutoUninstallWhenFailed removes a module if it fails to start. Default: true.
 	AutoUninstallWhenFailed *bool
-	// RemoveWhenStopFailed removes a module that fails to stop, which is the default of a real base. Otherwise, the
-	// module stays in the state BROKEN, as the Koupleless documentation describes for Arklet.UninstallBizFailed.
-	// Default: the value of Faithful.
+	// RemoveWhenStopFailed removes a module if it fails to stop, which is the default of a real base. Without this
+	// option, the module stays in the state BROKEN, as the Koupleless documentation describes for
+	// Arklet.UninstallBizFailed. Default: the value of Faithful.
 	RemoveWhenStopFailed *bool
 
-	// Catalogue describes the modules behind URLs. Bases can share a catalogue. Default: an empty catalogue.
+	// Catalogue describes the modules behind the jar URLs. Bases can share a catalogue. Default: an empty catalogue.
 	Catalogue *Catalogue
-	// Metaspace is the model of the metaspace.
+	// Metaspace configures the metaspace model.
 	Metaspace Metaspace
-	// StaticBiz are URLs of modules that start together with the base (static merged deployment).
+	// StaticBiz contains the URLs of the modules that start together with the base (static merged deployment).
 	StaticBiz []string
-	// StartupTime is the duration of the startup before the static modules start. Default: 0.
+	// StartupTime is the startup duration of the base before its static modules start. Default: 0.
 	StartupTime time.Duration
 
-	// HeartbeatInterval is the time between heartbeats. Default: 12 s over HTTP; over MQTT, 120 s for generation A and
-	// 10 s for the others.
+	// HeartbeatInterval is the time between heartbeats. Default: 12 s over HTTP; over MQTT, 120 s for generation A
+	// and 10 s for the other generations.
 	HeartbeatInterval time.Duration
-	// InitialDelay is the time from the first connect to the first heartbeat. Default: 0.
+	// InitialDelay is the time between the first connection and the first heartbeat. Default: 0.
 	InitialDelay time.Duration
-	// HeartbeatJitter is the maximum random addition to InitialDelay, so that bases do not send heartbeats at the same
-	// time. Default: 0.
+	// HeartbeatJitter is the maximum random time that is added to InitialDelay, so that bases do not send heartbeats
+	// at the same time. Default: 0.
 	HeartbeatJitter time.Duration
 
-	// Speed is the time scale, 1 to 20. Heartbeat intervals, reconnect delays, the times of the catalogue, and the
-	// delays and durations of faults are divided by it. The duration of requests and the clock do not change. Default:
-	// 1.
+	// Speed is the time scale, 1 to 20. Heartbeat intervals, reconnect delays, the durations in the catalogue, and
+	// the delays and durations of faults are divided by Speed. The duration of requests and the clock are not
+	// affected. Default: 1.
 	Speed int
 
-	// Faults are set before the base starts.
+	// Faults contains faults that are set before the base starts.
 	Faults []fault.Fault
-	// Seed is the random seed of delays and faults. Default: derived from Identity, or random if Identity is empty.
+	// Seed is the random seed for delays and faults. Default: derived from Identity, or random if Identity is empty.
 	Seed uint64
-	// Logger of the base. Default: no logs.
+	// Logger receives the log messages of the base. Default: no logs.
 	Logger *slog.Logger `json:"-"`
 }
 
-// MQTTOptions are the settings of the MQTT tunnel (protocol 3.1).
+// MQTTOptions contains the settings of the MQTT tunnel (protocol 3.1).
 type MQTTOptions struct {
-	// Broker is tcp://host:port or ssl://host:port. Required unless Dial is set.
+	// Broker is the URL of the broker: tcp://host:port or ssl://host:port. Required unless Dial is set.
 	Broker string
-	// Username and Password are sent when not empty.
+	// Username and Password are the credentials for the broker. They are sent if they are not empty.
 	Username, Password string
-	// ClientPrefix is the prefix of the client ID, prefix@@@identity. Default: "koupleless".
+	// ClientPrefix is the prefix of the MQTT client ID, which has the form prefix@@@identity. Default: "koupleless".
 	ClientPrefix string
-	// TLS is the configuration for ssl:// brokers. Default: the CA certificates of the system.
+	// TLS is the TLS configuration for ssl:// brokers. Default: trust the CA certificates of the system.
 	TLS *tls.Config `json:"-"`
-	// Dial opens a connection to the broker. A process with a broker and bases can return in-memory connections.
-	// Default: connect to Broker.
+	// Dial opens a connection to the broker. If the broker and the bases run in the same process, Dial can return
+	// in-memory connections. Default: connect to Broker.
 	Dial func(context.Context) (net.Conn, error) `json:"-"`
 }
 
-// HTTPOptions are the settings of the HTTP tunnel (protocol 4).
+// HTTPOptions contains the settings of the HTTP tunnel (protocol 4).
 type HTTPOptions struct {
-	// Addr is the address on which arklet listens, host:port. Default of the host: 127.0.0.1. Default of the port, as
-	// for real bases: the first free port of 1238 to 1337. Port 0 selects any free port.
+	// Addr is the address (host:port) on which arklet listens. Default host: 127.0.0.1. Default port, as on real
+	// bases: the first free port from 1238 to 1337. Port 0 selects any free port.
 	Addr string
-	// HeartbeatEndpoint is the URL of the controller, http://host:port. Default: no heartbeats.
+	// HeartbeatEndpoint is the URL of the controller that receives the heartbeats, http://host:port. Default: no
+	// heartbeats.
 	HeartbeatEndpoint string
-	// Client sends the heartbeats. Default: a client with the timeouts of the real base, 30 s for the connection and 10
-	// s for the response.
+	// Client is the HTTP client that sends the heartbeats. Default: a client with the timeouts of a real base, 30 s
+	// for the connection and 10 s for the response.
 	Client *http.Client `json:"-"`
 
-	// listen replaces Addr in tests.
+	// listen replaces the listener of Addr in tests.
 	listen func(context.Context) (net.Listener, error)
 }
 
-// WebOptions are the settings of the listener for module traffic and the actuator.
+// WebOptions contains the settings of the listener for module traffic and the actuator.
 type WebOptions struct {
 	// Addr is the address of the listener, host:port. Default: 127.0.0.1 and any free port.
 	Addr string
-	// RequestDuration is the duration of a request to a module. A request can set another duration with the query
-	// parameter duration, such as ?duration=200ms. Default: 0.
+	// RequestDuration is the time that a module takes to process a request. A request can set another duration with
+	// the query parameter duration, for example ?duration=200ms. Default: 0.
 	RequestDuration time.Duration
 }
 
@@ -223,7 +227,7 @@ func (m *MQTTOptions) validate() error {
 	return err
 }
 
-// target returns the address of the broker, and reports whether its URL requires TLS.
+// target returns the address of the broker, and whether the broker URL requires TLS.
 func (m *MQTTOptions) target() (addr string, secure bool, err error) {
 	u, err := url.Parse(m.Broker)
 	if err != nil || u.Host == "" || u.Port() == "" {
@@ -257,7 +261,7 @@ func validTopicLevel(s string) error {
 	return nil
 }
 
-// maxSpeed is the maximum of Options.Speed.
+// maxSpeed is the maximum value of Options.Speed.
 const maxSpeed = 20
 
 // scaled returns a duration divided by the time scale.
@@ -265,5 +269,5 @@ func (o *Options) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(o.Speed, 1))
 }
 
-// isTrue returns the value of an option whose default is true.
+// isTrue returns the value of a boolean option that defaults to true.
 func isTrue(b *bool) bool { return b == nil || *b }

@@ -59,7 +59,7 @@ func TestJavaDoubles(t *testing.T) {
 	}
 }
 
-// TestHealthMetricsAfterRestart: the run time and the metaspace start again with a new process.
+// TestHealthMetricsAfterRestart checks that a new process has a new run time and an initial metaspace usage.
 func TestHealthMetricsAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newConnectedBase(t, Options{})

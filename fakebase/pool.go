@@ -2,8 +2,9 @@ package fakebase
 
 import "sync"
 
-// pool runs tasks like Java's ThreadPoolExecutor with CallerRunsPolicy (protocol 3.3). A task runs on one of core
-// goroutines, otherwise it is queued, otherwise it runs on one of limit goroutines, otherwise the caller runs it.
+// pool runs tasks like Java's ThreadPoolExecutor with CallerRunsPolicy (protocol 3.3). A task runs on one of the core
+// goroutines. If they are all busy, the task is queued. If the queue is full, the task runs on an additional
+// goroutine, up to limit goroutines. If all of them are busy, the caller runs the task.
 type pool struct {
 	core, limit, queued int
 	spawn               func(func()) bool
@@ -13,7 +14,7 @@ type pool struct {
 	queue   []func()
 }
 
-// submit starts or queues a task, or runs it and returns afterwards.
+// submit starts or queues a task. If the pool is full, it runs the task itself before it returns.
 func (p *pool) submit(task func()) {
 	p.mu.Lock()
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// steps are the allowed state changes (protocol 5).
+// steps contains the allowed changes of module states (protocol 5).
 var steps = map[State][]State{
 	StateUnresolved:  {StateResolved},
 	StateResolved:    {StateActivated, StateDeactivated, StateBroken},
@@ -25,14 +25,14 @@ var steps = map[State][]State{
 	StateBroken:      {StateStopped, StateBroken, StateUnresolved},
 }
 
-// observer derives the state of a base from its events. The mutex of the base guards its fields, because events are
-// delivered while the base is locked.
+// observer derives the state of a base from the events of the base. The mutex of the base guards the fields, because
+// events are delivered while the base is locked.
 type observer struct {
 	opts    Options
 	seq     uint64
 	states  map[string]State
 	last    time.Time
-	problem string // first problem
+	problem string // first violation that was found
 }
 
 func (o *observer) complain(format string, args ...any) {
@@ -41,7 +41,7 @@ func (o *observer) complain(format string, args ...any) {
 	}
 }
 
-// follow compares the status after each event with the state of the observer.
+// follow updates the observed state with each event, and compares it with the status after the event.
 func (o *observer) follow(e Event, after Status) {
 	o.see(e)
 	listed := map[string]State{}
@@ -95,8 +95,8 @@ func (o *observer) change(e Event) {
 	}
 }
 
-// compare compares the observed state with the status of the base. It returns a description of the difference; empty =
-// equal.
+// compare compares the observed state with the status of the base. It returns a description of the difference; empty
+// if they are equal.
 func (o *observer) compare(b *Base) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,14 +130,14 @@ func (o *observer) compare(b *Base) string {
 	return ""
 }
 
-// op is an operation on a base.
+// op is a random operation on a base.
 type op struct {
 	Do           string
 	Biz, Version string
-	First        bool // uninstallThenInstall
+	First        bool // install with the strategy uninstallThenInstall
 	Code         string
 	Fault        fault.Kind
-	Wait         time.Duration // after the operation
+	Wait         time.Duration // time to wait after the operation
 }
 
 var ops = rapid.Custom(func(t *rapid.T) op {
@@ -157,7 +157,8 @@ var ops = rapid.Custom(func(t *rapid.T) op {
 	}
 })
 
-// TestBaseInvariants checks invariants with random sequences of concurrent commands, faults, crashes and restarts.
+// TestBaseInvariants checks the invariants of a base during random sequences of concurrent commands, faults, crashes
+// and restarts.
 func TestBaseInvariants(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		auto, remove := rapid.Bool().Draw(rt, "autoUninstall"), rapid.Bool().Draw(rt, "removeWhenStopFailed")
@@ -179,7 +180,8 @@ func TestBaseInvariants(t *testing.T) {
 	})
 }
 
-// play runs a sequence of operations. It returns the first violated invariant; empty = none.
+// play runs a sequence of operations. It returns a description of the first violated invariant; empty if none was
+// violated.
 func play(opts Options, sequence []op) string {
 	b, err := New(opts)
 	if err != nil {
@@ -227,7 +229,7 @@ func play(opts Options, sequence []op) string {
 	return ""
 }
 
-// run executes the operation. Commands run on separate goroutines.
+// run executes the operation on the base. Commands run on separate goroutines.
 func (x op) run(b *Base) error {
 	req := request(x.Version)
 	req.BizName.value = x.Biz

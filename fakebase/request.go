@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// jsonString is a string with the decoding rules of fastjson: it accepts any scalar, and an object or an array becomes
-// its JSON text. set is false for null.
+// jsonString is a string that is decoded by the rules of fastjson: any scalar is accepted, and an object or an array
+// becomes its JSON text. set is false for null.
 type jsonString struct {
 	value string
 	set   bool
@@ -30,10 +30,10 @@ func (t *jsonString) UnmarshalJSON(raw []byte) error {
 // MarshalText implements encoding.TextMarshaler.
 func (t jsonString) MarshalText() ([]byte, error) { return []byte(t.value), nil }
 
-// IsZero reports whether the string is null. The JSON encoding omits it.
+// IsZero reports whether the string is null. The JSON encoding then omits the field.
 func (t jsonString) IsZero() bool { return !t.set }
 
-// jsonBool is a boolean with the decoding rules of fastjson: it also accepts strings, 0, 1 and null.
+// jsonBool is a boolean that is decoded by the rules of fastjson, which also accept strings, 0, 1 and null.
 type jsonBool bool
 
 func (b *jsonBool) UnmarshalJSON(raw []byte) error {
@@ -48,8 +48,8 @@ func (b *jsonBool) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// bizRequest is the input of installBiz, uninstallBiz and switchBiz
-// (protocol 4.5, 4.6), and an item of a batch or a baseline. A process record has it, with the fields in this order.
+// bizRequest is the input of installBiz, uninstallBiz and switchBiz (protocol 4.5, 4.6), and an item of a batch or a
+// baseline. A process record contains it, with the fields in this order.
 type bizRequest struct {
 	Args            []jsonString          `json:"args,omitempty"`
 	Async           jsonBool              `json:"async"`
@@ -61,14 +61,14 @@ type bizRequest struct {
 	RequestID       jsonString            `json:"requestId,omitzero"`
 }
 
-// batchRequest is the input of batchInstallBiz (protocol 4.9). A process record has it.
+// batchRequest is the input of batchInstallBiz (protocol 4.9). A process record contains it.
 type batchRequest struct {
 	Async     jsonBool     `json:"async"`
 	BizList   []bizRequest `json:"bizList,omitempty"`
 	RequestID jsonString   `json:"requestId,omitzero"`
 }
 
-// healthRequest is the input of health (protocol 7).
+// healthRequest is the input of the command health (protocol 7).
 type healthRequest struct {
 	Type       jsonString   `json:"type"`
 	Metrics    []jsonString `json:"metrics"`
@@ -81,13 +81,13 @@ type opsRequest struct {
 	RequestID jsonString `json:"requestId"`
 }
 
-// errNotJSON is the error of a body that is not a JSON object or array, as required.
+// errNotJSON is the error for a body that is not the required JSON object or array.
 var errNotJSON = errors.New("not valid JSON")
 
-// errFields is the error of a JSON object with a field of a wrong type.
+// errFields is the error for a JSON object in which a field has a wrong type.
 var errFields = errors.New("field of a wrong type")
 
-// decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. The errors wrap
+// decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. Every error wraps
 // errNotJSON or errFields.
 func decodeObject[T any](body []byte) (*T, error) {
 	body = bytes.TrimSpace(body)
@@ -104,8 +104,8 @@ func decodeObject[T any](body []byte) (*T, error) {
 	return v, nil
 }
 
-// decodeBaseline decodes a baseline, an array without an envelope (protocol 3.6). An empty payload and null are an
-// empty baseline.
+// decodeBaseline decodes a baseline, which is a JSON array without an envelope (protocol 3.6). An empty payload or
+// null is an empty baseline.
 func decodeBaseline(body []byte) (*batchRequest, error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || bytes.Equal(body, []byte("null")) {

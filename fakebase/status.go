@@ -6,41 +6,44 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Status is the status of a base. The JSON form is for control APIs. It is not part of the arklet protocol.
+// Status is the status of a base. Control APIs return its JSON form. It is not part of the arklet protocol.
 type Status struct {
 	Identity string `json:"identity"`
 	Name     string `json:"name"`
 	Version  string `json:"version"`
 	IP       string `json:"ip"`
 	HostName string `json:"hostName"`
-	// Running reports whether a process runs. Otherwise, the following fields are zero, except WebAddr and Requests.
+	// Running reports whether a process runs. If no process runs, the following fields are zero, except WebAddr and
+	// Requests.
 	Running bool `json:"running"`
 	// Connected reports whether the MQTT tunnel is connected.
 	Connected bool `json:"connected"`
 	// Ready reports whether the base and its static modules have started.
 	Ready bool `json:"ready"`
-	// Health is the status of the actuator: UP, UNKNOWN or DOWN.
+	// Health is the health status that the actuator returns: UP, UNKNOWN or DOWN.
 	Health string `json:"health,omitempty"`
 	// Started is the start time of the process.
 	Started   time.Time       `json:"started,omitzero"`
 	Metaspace MetaspaceStatus `json:"metaspace,omitzero"`
-	// Biz are the installed modules with their histories, sorted by priority.
+	// Biz contains the installed modules with their state histories, sorted by priority.
 	Biz []Biz `json:"biz,omitempty"`
-	// WebAddr and HTTPAddr are the addresses of the listeners, host:port; empty = not open.
+	// WebAddr and HTTPAddr are the addresses (host:port) of the listener for module traffic and of the arklet HTTP
+	// server. An address is empty if its listener is not open.
 	WebAddr  string `json:"webAddr,omitempty"`
 	HTTPAddr string `json:"httpAddr,omitempty"`
-	// Requests is the number of module requests that were served.
+	// Requests is the number of requests that modules have served.
 	Requests uint64 `json:"requests"`
 }
 
-// Status returns the current status.
+// Status returns the current status of the base.
 func (b *Base) Status() Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.statusLocked()
 }
 
-// Identity returns the identity of the running process, otherwise of the last or next process.
+// Identity returns the identity of the running process. If no process runs, it returns the identity of the last or
+// next process.
 func (b *Base) Identity() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// TestBrokers connects to brokers over TCP, with and without TLS.
+// TestBrokers connects a base to brokers over TCP, with and without TLS.
 func TestBrokers(t *testing.T) {
 	certificates := httptest.NewTLSServer(nil)
 	defer certificates.Close()

@@ -9,53 +9,54 @@ import (
 // Trace records a command that the base has responded to, or a fault that was set, triggered or cleared. Either Command
 // or Fault is set.
 type Trace struct {
-	// Time is not affected by clockSkew faults.
+	// Time is the time of the recorded change. It is not affected by clockSkew faults.
 	Time    time.Time     `json:"time"`
 	Command *CommandTrace `json:"command,omitempty"`
 	Fault   *FaultTrace   `json:"fault,omitempty"`
 }
 
-// CommandTrace records a command that the base has responded to, over either tunnel. Commands that hang or end with the
-// process are not traced. An asynchronous command is traced when the response with its record is sent.
+// CommandTrace records a command that the base has responded to, over either tunnel. A command is not traced if it
+// hangs or if the process ends during the command. An asynchronous command is traced when the base sends the response
+// with the record of the command.
 type CommandTrace struct {
-	// Identity of the process.
+	// Identity is the identity of the process.
 	Identity string `json:"identity"`
-	// Name of the command, such as installBiz. The name of a baseline is batchInstallBiz.
+	// Name is the name of the command, such as installBiz. For a baseline, it is batchInstallBiz.
 	Name string `json:"name"`
-	// Biz and Version of the module; may be empty.
+	// Biz and Version are the name and the version of the module; may be empty.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Code is the error code of the Koupleless documentation, one of fault.Codes; empty = success. It is set even if
-	// the base does not send it.
+	// the base does not send the code.
 	Code string `json:"code,omitempty"`
-	// Message is the message of the response.
+	// Message is the message text of the response.
 	Message string `json:"message,omitempty"`
-	// Elapsed is the time from the arrival of the command to the response.
+	// Elapsed is the time between the arrival of the command and the response.
 	Elapsed time.Duration `json:"elapsed"`
 }
 
-// FaultTrace records a change of a fault.
+// FaultTrace records that a fault was set, triggered or cleared.
 type FaultTrace struct {
 	ID   string     `json:"id"`
 	Kind fault.Kind `json:"kind"`
-	// State is set, cleared or fired. State kinds of faults are not fired.
+	// State is set, cleared or fired (triggered). Faults of a state kind are never fired.
 	State FaultState `json:"state"`
-	// Code of the fault; may be empty.
+	// Code is the error code of the fault; may be empty.
 	Code string `json:"code,omitempty"`
 }
 
-// FaultState is a change of a fault.
+// FaultState is the kind of a change of a fault.
 type FaultState string
 
-// The changes of faults.
+// The possible changes of a fault.
 const (
 	FaultIsSet     FaultState = "set"
 	FaultCleared   FaultState = "cleared"
 	FaultTriggered FaultState = "fired"
 )
 
-// Trace calls fn with all later traces until stop is called. Unlike the calls of Watch, calls may be concurrent. The
-// base may be locked during a call, so fn must return quickly, and must not call methods of the base or stop.
+// Trace calls fn with all later traces until stop is called. Unlike Watch, Trace may call fn concurrently. The base
+// may be locked during a call. Therefore, fn must return quickly, and must call neither methods of the base nor stop.
 func (b *Base) Trace(fn func(Trace)) (stop func()) { return b.tracers.Add(fn) }
 
 func (b *Base) trace(t Trace) {

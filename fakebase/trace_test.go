@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// traces collects the traces of a base as lines.
+// traces collects the traces of a base as text lines.
 type traces struct {
 	mu    sync.Mutex
 	lines []string

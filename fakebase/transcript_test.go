@@ -36,7 +36,7 @@ type exchange struct {
 	want []string
 }
 
-// transcriptOptions are the options that a transcript can set.
+// transcriptOptions contains the options that a transcript can set.
 type transcriptOptions struct {
 	Activation   string   `json:"activation"`
 	Faithful     bool     `json:"faithful"`
@@ -155,7 +155,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// playMQTT sends commands and compares all messages of the base.
+// playMQTT sends the commands of a transcript, and compares all messages of the base with the expected ones.
 func playMQTT(t *testing.T, file string, opts Options, exchanges []exchange) {
 	w := newTestBroker(t)
 	opts.MQTT = &MQTTOptions{Dial: w.dial}
@@ -193,7 +193,7 @@ func playMQTT(t *testing.T, file string, opts Options, exchanges []exchange) {
 	}
 }
 
-// playHTTP sends raw requests and compares the complete responses.
+// playHTTP sends the raw requests of a transcript, and compares the complete responses with the expected ones.
 func playHTTP(t *testing.T, file string, opts Options, exchanges []exchange) {
 	opts.HTTP = &HTTPOptions{Addr: "127.0.0.1:0"}
 	b := start(t, opts)
@@ -241,7 +241,7 @@ func httpAddr(t *testing.T, b *Base) string {
 	}
 }
 
-// roundTrip sends a raw request and reads until the base closes the connection.
+// roundTrip sends a raw request, and returns everything that the base sends until it closes the connection.
 func roundTrip(t *testing.T, addr, raw string) string {
 	t.Helper()
 	conn := dialRaw(t, addr, raw)
@@ -256,7 +256,7 @@ func roundTrip(t *testing.T, addr, raw string) string {
 	return string(got)
 }
 
-// responseWithin sends a raw request and returns the response within 100 ms; empty = none.
+// responseWithin sends a raw request, and returns the response that arrives within 100 ms; empty if there is none.
 func responseWithin(t *testing.T, addr, raw string) string {
 	t.Helper()
 	conn := dialRaw(t, addr, raw)

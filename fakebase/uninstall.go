@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// uninstall stops and removes a biz (protocol 4.6). Then it aborts the requests that the biz is processing.
+// uninstall stops and removes a biz (protocol 4.6), and then aborts the requests that the biz is still processing.
 func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	id := ark.ID(sub.biz, sub.version)
 	missing := clientResponse{code: codeNotFound, message: "Uninstall biz: " + id + " not found."}
@@ -63,9 +63,9 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	return clientResponse{code: codeSuccess, message: "Uninstall biz: " + id + " success."}, nil
 }
 
-// isGuarded reports whether the biz is the active one of several versions, which a fault with the code
-// UnInstallationRequirementNotMet does not allow to uninstall. It returns false if all versions are active, because
-// otherwise no version could be uninstalled.
+// isGuarded reports whether the biz is the active version of several installed versions. A fault with the code
+// UnInstallationRequirementNotMet prevents the uninstallation of this version. If all versions are active, isGuarded
+// returns false, because otherwise no version could be uninstalled.
 func (l *incarnation) isGuarded(id string, sub subject) bool {
 	if l.b.opts.Activation == ActivateMulti {
 		return false
@@ -76,8 +76,8 @@ func (l *incarnation) isGuarded(id string, sub subject) bool {
 	return found && b.State == ark.Activated && len(l.container.Versions(sub.biz)) > 1
 }
 
-// uninstallOthers uninstalls all versions of the biz, for the strategy uninstallThenInstall. It returns exceptions, and
-// ignores other failures.
+// uninstallOthers uninstalls all installed versions of the biz, for the install strategy uninstallThenInstall. It
+// returns the first exception, and ignores other failures.
 func (l *incarnation) uninstallOthers(sub subject) *exception {
 	l.b.mu.Lock()
 	versions := l.container.Versions(sub.biz)
@@ -97,7 +97,7 @@ func (l *incarnation) uninstallOthers(sub subject) *exception {
 	return nil
 }
 
-// applyUninstalled uninstalls the modules that an uninstalled fault matches. The base sends no message.
+// applyUninstalled uninstalls the modules that an uninstalled fault matches. The base sends no message about it.
 func (l *incarnation) applyUninstalled() {
 	l.b.mu.Lock()
 	modules := l.container.List()
@@ -119,7 +119,7 @@ func (l *incarnation) applyUninstalled() {
 	}
 }
 
-// failUninstall simulates an uninstallation whose stop handler throws an exception.
+// failUninstall simulates the uninstallation of a module whose stop handler throws an exception.
 func (l *incarnation) failUninstall(id string) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *incarnation) failUninstall(id string) {
 	l.releaseLocked(id)
 }
 
-// releaseLocked frees the metaspace of a biz if it is not registered any more. The caller holds b.mu.
+// releaseLocked frees the metaspace of a biz that is no longer registered. The caller holds b.mu.
 func (l *incarnation) releaseLocked(id string) {
 	if _, registered := l.container.Get(id); !registered {
 		l.metaspaceUse.free(l.charged[id])

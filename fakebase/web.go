@@ -14,17 +14,17 @@ import (
 )
 
 // webPort is the listener for module traffic and the actuator. The first call of WebAddr opens it. After that, every
-// process opens it.
+// new process of the base opens it.
 type webPort struct {
 	b        *Base
 	endpoint endpoint
 
 	mu       sync.Mutex
 	wanted   bool
-	inFlight map[*moduleRequest]string // biz identities of running requests
+	inFlight map[*moduleRequest]string // biz identities of in-flight requests
 }
 
-// moduleRequest is a running request to a module.
+// moduleRequest is an in-flight request to a module.
 type moduleRequest struct {
 	conn   net.Conn
 	cancel context.CancelFunc
@@ -35,9 +35,9 @@ func (w *webPort) init(b *Base) {
 	w.endpoint = endpoint{handler: w, log: b.log, listen: listenOn(b.opts.Web.Addr)}
 }
 
-// WebAddr returns host:port of the listener for module traffic and the actuator. The first call opens it. The address
-// stays the same after crashes and restarts, unless another program uses the port. If no process of the base runs,
-// connections are refused.
+// WebAddr returns the address (host:port) of the listener for module traffic and the actuator. The first call opens
+// the listener. The address stays the same after crashes and restarts, unless another program uses the port. While no
+// process of the base runs, connections are refused.
 func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
@@ -65,7 +65,7 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	return w.endpoint.address(), nil
 }
 
-// reopenWeb opens the listener for a new process if WebAddr was called before.
+// reopenWeb opens the listener for a new process if WebAddr was called before the process started.
 func (b *Base) reopenWeb(l *incarnation) {
 	b.web.mu.Lock()
 	wanted := b.web.wanted
@@ -78,7 +78,7 @@ func (b *Base) reopenWeb(l *incarnation) {
 	}
 }
 
-// applyWebRefuse closes the listener while a webRefuse fault is in effect, and otherwise opens it.
+// applyWebRefuse closes the listener while a webRefuse fault is in effect. Otherwise, it opens the listener.
 func (b *Base) applyWebRefuse(l *incarnation) {
 	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse {
 		b.web.endpoint.close()
@@ -89,7 +89,7 @@ func (b *Base) applyWebRefuse(l *incarnation) {
 
 func (b *Base) closeWeb() { b.web.endpoint.close() }
 
-// abortRequests aborts the running requests to a biz.
+// abortRequests aborts the in-flight requests to a biz.
 func (b *Base) abortRequests(id string) {
 	b.web.mu.Lock()
 	defer b.web.mu.Unlock()
@@ -101,8 +101,8 @@ func (b *Base) abortRequests(id string) {
 	}
 }
 
-// HostNameHeader is the header with the host name of the base in every response of the listener for module traffic.
-// Behind a load balancer, it identifies the base.
+// HostNameHeader is the HTTP header that contains the host name of the base. Every response of the listener for
+// module traffic has it. Behind a load balancer, it identifies the base that served the request.
 const HostNameHeader = "X-Base-Host-Name"
 
 // ServeHTTP handles requests to the actuator and to modules.
@@ -188,7 +188,8 @@ func (l *incarnation) serveModule(rw http.ResponseWriter, r *http.Request, path 
 }
 
 // startRequest returns the biz that serves a path, and records the request. It does both in one step, so that an
-// uninstallation either happens before or aborts the request. It returns false if no biz serves the path.
+// uninstallation either finishes before the request starts, or aborts the request. It returns false if no biz serves
+// the path.
 func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 	w := &l.b.web
 	w.mu.Lock()
@@ -206,7 +207,7 @@ func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 	return biz, true
 }
 
-// up reports whether the application has started successfully.
+// up reports whether the application of the base has started successfully.
 func (l *incarnation) up() bool {
 	_, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()
@@ -214,7 +215,7 @@ func (l *incarnation) up() bool {
 	return l.booted && !failed
 }
 
-// noModule responds to a request whose path no active module serves.
+// noModule writes the response to a request whose path no active module serves.
 func noModule(rw http.ResponseWriter, path string) {
 	writeJSON(rw, http.StatusNotFound, map[string]string{"error": "no active module serves /" + path})
 }

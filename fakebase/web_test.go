@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webRig is a base without tunnels, the address of its listener for module traffic, and an HTTP client without
-// keep-alive.
+// webRig consists of a base without tunnels, the address of its listener for module traffic, and an HTTP client
+// without keep-alive.
 type webRig struct {
 	t      *testing.T
 	b      *Base
@@ -43,7 +43,7 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 		&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
 }
 
-// waitForStatus waits until a condition of the status is true.
+// waitForStatus waits until the status of the base fulfils a condition.
 func waitForStatus(t *testing.T, b *Base, condition func(Status) bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -64,7 +64,7 @@ func (r *webRig) process() *incarnation {
 	return r.b.current
 }
 
-// install executes installBiz without a tunnel.
+// install executes installBiz directly, without a tunnel.
 func (r *webRig) install(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}
@@ -86,7 +86,8 @@ func (r *webRig) get(path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// expect compares a response. body is the complete body if it is JSON, otherwise a part of the body.
+// expect compares a response with the expected status and body. body is the complete body if it is JSON, otherwise a
+// part of the body.
 func (r *webRig) expect(path string, status int, body string) {
 	r.t.Helper()
 	gotStatus, gotBody, err := r.get(path)
@@ -130,7 +131,8 @@ func TestStartingBaseRejectsTraffic(t *testing.T) {
 	r.expect("/biz1", 503, `{"error":"the base is starting"}`)
 }
 
-// startRequest sends a request and waits until the module processes it. The channel gets the result.
+// startRequest sends a request, and waits until the module is processing the request. The returned channel receives
+// the result.
 func (r *webRig) startRequest() <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -148,7 +150,7 @@ func (r *webRig) startRequest() <-chan error {
 	return done
 }
 
-// isReset reports whether the connection was closed.
+// isReset reports whether an error means that the peer closed the connection.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

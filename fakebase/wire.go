@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// dialect is the encoding of a tunnel. The tunnels encode states and reasons differently (protocol 3.5 and 4.3). The
-// fields of the wire types are sorted by their JSON keys, as fastjson encodes beans.
+// dialect is the message encoding of a tunnel. The tunnels encode states and reasons differently (protocol 3.5 and
+// 4.3). The fields of the wire types are sorted by their JSON keys, as fastjson encodes beans.
 type dialect struct {
 	state  func(State) string
 	reason func(Reason) string
-	codes  bool // add the error codes of the Koupleless documentation
-	unpack bool // add the fields of wireBiz with omitzero
+	codes  bool // whether to add the error codes of the Koupleless documentation
+	unpack bool // whether to add the fields of wireBiz with omitzero
 }
 
 func mqttDialect(codes bool) dialect {
@@ -37,7 +37,7 @@ type wireRecord struct {
 }
 
 // wireBiz is the biz model in the response to an install. Only a faithful base sends the fields with omitzero, which
-// have the directory of the unpacked jar and the import rules.
+// contain the directory of the unpacked jar and the import rules.
 type wireBiz struct {
 	Attributes                   struct{}     `json:"attributes"`
 	BizName                      string       `json:"bizName"`
@@ -63,7 +63,7 @@ type wireBiz struct {
 	WebContextPath               string       `json:"webContextPath"`
 }
 
-// unpack sets the fields that only a faithful base sends. The name of the directory has the time of the installation.
+// unpack sets the fields that only a faithful base sends. The directory name contains the installation time.
 func (w *wireBiz) unpack(b *Biz) {
 	var none = []string{}
 	created := time.Time{}
@@ -90,7 +90,7 @@ type wireListedBiz struct {
 	WebContextPath  string       `json:"webContextPath"`
 }
 
-// wireBizInfo is a biz in the response to health.
+// wireBizInfo is an element of the module list in the response to the command health.
 type wireBizInfo struct {
 	BizName        string `json:"bizName"`
 	BizState       string `json:"bizState"`
@@ -131,7 +131,7 @@ type wireCommand struct {
 	ID   string `json:"id"`
 }
 
-// wireThrowable is an exception as fastjson encodes it.
+// wireThrowable is the wire form of a Java exception, as fastjson encodes it.
 type wireThrowable struct {
 	Type             string         `json:"@type"`
 	Cause            *wireThrowable `json:"cause,omitempty"`
@@ -160,7 +160,7 @@ type wireProcessRecord struct {
 	Throwable      *wireThrowable `json:"throwable,omitempty"`
 }
 
-// render converts the data of a command result to its wire type.
+// render converts the data of a command result to the wire type of the tunnel.
 func (d dialect) render(data any) any {
 	switch v := data.(type) {
 	case nil:
@@ -271,7 +271,7 @@ func nullable(s string) *string {
 	return &s
 }
 
-// encode returns JSON like fastjson, without HTML escapes and without a newline at the end.
+// encode returns JSON as fastjson encodes it, without HTML escapes and without a newline at the end.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -282,7 +282,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// wireMetadata is the class BaseMetadata.
+// wireMetadata is the wire form of the Java class BaseMetadata.
 type wireMetadata struct {
 	ClusterName string `json:"clusterName"`
 	Identity    string `json:"identity"`
@@ -290,7 +290,7 @@ type wireMetadata struct {
 	Version     string `json:"version"`
 }
 
-// wireStatus is the class BaseStatus, the heartbeat of generation C.
+// wireStatus is the wire form of the Java class BaseStatus, the heartbeat of generation C.
 type wireStatus struct {
 	BaseMetadata  wireMetadata `json:"baseMetadata"`
 	LocalHostName string       `json:"localHostName"`
@@ -299,7 +299,7 @@ type wireStatus struct {
 	State         string       `json:"state"`
 }
 
-// wireOldStatus is the heartbeat of generations A and B.
+// wireOldStatus is the heartbeat payload of generations A and B.
 type wireOldStatus struct {
 	MasterBizInfo wireOldMaster  `json:"masterBizInfo"`
 	NetworkInfo   wireOldNetwork `json:"networkInfo"`
@@ -330,7 +330,7 @@ func (o *Options) hostName(identity string) string {
 	return strings.ToLower(identity)
 }
 
-// heartbeat returns the payload of a heartbeat. port is 0 over MQTT.
+// heartbeat returns the payload of a heartbeat. port is the port of the arklet HTTP server; 0 over MQTT.
 func (l *incarnation) heartbeat(port int) any {
 	o := &l.b.opts
 	if o.Generation != GenerationC {
@@ -346,7 +346,7 @@ func (l *incarnation) heartbeat(port int) any {
 	}
 }
 
-// heartbeatInterval returns the time between heartbeats of a tunnel.
+// heartbeatInterval returns the interval between the heartbeats of a tunnel.
 func (o *Options) heartbeatInterval(overHTTP bool) time.Duration {
 	switch {
 	case o.HeartbeatInterval > 0:

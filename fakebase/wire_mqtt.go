@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// wireOutput is the class Output in an MQTT envelope (protocol 3.6).
+// wireOutput is the wire form of the Java class Output in an MQTT envelope (protocol 3.6).
 type wireOutput struct {
 	Code      string `json:"code"`
 	Data      any    `json:"data,omitempty"`
@@ -14,13 +14,14 @@ type wireOutput struct {
 	Message   string `json:"message,omitempty"`
 }
 
-// wireThrown is the data of wireOutput after an exception.
+// wireThrown is the field data of wireOutput after an exception.
 type wireThrown struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// wireOperation is the data of base/bizOperation, and of base/batchInstallBizResponse without the name and the version.
+// wireOperation is the payload data on the topic base/bizOperation and, without the name and the version, on
+// base/batchInstallBizResponse.
 type wireOperation struct {
 	BizName    jsonString `json:"bizName,omitzero"`
 	BizVersion jsonString `json:"bizVersion,omitzero"`
@@ -28,7 +29,7 @@ type wireOperation struct {
 	Response   wireOutput `json:"response"`
 }
 
-// wireSimpleBiz is an element of base/simpleBiz. Nulls are not omitted.
+// wireSimpleBiz is an element of the list on the topic base/simpleBiz. Null values are not omitted.
 type wireSimpleBiz struct {
 	LatestStateRecord *wireRecord `json:"latestStateRecord"`
 	Name              string      `json:"name"`
@@ -36,7 +37,7 @@ type wireSimpleBiz struct {
 	Version           string      `json:"version"`
 }
 
-// wireOldSimpleBiz is an element of base/simpleBiz in generation B.
+// wireOldSimpleBiz is an element of the list on the topic base/simpleBiz in generation B.
 type wireOldSimpleBiz struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
@@ -63,7 +64,7 @@ func (d dialect) output(o commandResult) wireOutput {
 	return out
 }
 
-// simple converts a list of modules to the data of base/simpleBiz.
+// simple converts a module list to the payload data on the topic base/simpleBiz.
 func (d dialect) simple(list []Biz, generation Generation) any {
 	if generation == GenerationB {
 		out := make([]wireOldSimpleBiz, len(list))
@@ -82,7 +83,7 @@ func (d dialect) simple(list []Biz, generation Generation) any {
 	return out
 }
 
-// envelope returns encoded data in an envelope (protocol 3.5).
+// envelope encodes data in an MQTT envelope (protocol 3.5).
 func envelope(data []byte, at time.Time) []byte {
 	const before, between = `{"data":`, `,"publishTimestamp":`
 	var buf bytes.Buffer

@@ -10,14 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The Koupleless documentation uses two prefixes (principle document 6.6.2, operations guide 5.1 and 5.2). The
-// controller also accepts OlderPrefix in every label with Prefix.
+// Prefix and OlderPrefix are the two label prefixes that the Koupleless documentation uses (principle document 6.6.2,
+// operations guide 5.1 and 5.2). The controller also accepts OlderPrefix in every label with Prefix.
 const (
 	Prefix      = "virtual-kubelet.koupleless.io/"
 	OlderPrefix = "module-controller.koupleless.io/"
 )
 
-// The label Component and its values.
+// Component is a label of Pods, Deployments, Nodes and Leases. OlderComponent is its older spelling. The other
+// constants are values of the label.
 const (
 	Component      = Prefix + "component"
 	OlderComponent = OlderPrefix + "component"
@@ -30,7 +31,7 @@ const (
 	ModuleDeployment   = "module-deployment"        // a Deployment of modules
 )
 
-// Labels of module Deployments, and the Lease for their leader election.
+// Labels of module Deployments, and the name of the Lease for the leader election of peer Deployments.
 const (
 	Strategy = Prefix + "strategy"
 	Peer     = "peer" // a value of Strategy: one replica on every matching base
@@ -48,29 +49,31 @@ const (
 	BaseName    = "base.koupleless.io/name"
 	BaseVersion = "base.koupleless.io/version"
 	BaseStack   = "base.koupleless.io/stack"
-	// BaseCluster is the cluster that a base reports. In a sandbox, it is the name of the group of the base.
+	// BaseCluster is the label with the cluster name that a base reports. In a sandbox, it is the name of the group
+	// of the base.
 	BaseCluster      = "base.koupleless.io/cluster-name"
 	BaseHost         = "base.koupleless.io/host-name"
 	TunnelPort       = "base.koupleless.io/tunnel-port"
 	Tunnel           = "vnode.koupleless.io/tunnel"
 	OlderBaseName    = "vnode.koupleless.io/name"
 	OlderBaseVersion = "vnode.koupleless.io/version"
-	// RolePrefix and a role form the key of a label of a Node. kubectl get nodes shows the role in the column ROLES.
-	// The role is the host name of the base, or contains it. The value of the label is Role. The controller does not
-	// change role labels with other values.
+	// RolePrefix and a role form the key of a role label of a Node. kubectl get nodes shows the role in the column
+	// ROLES. The role is the host name of the base, or contains it. The value of the label is Role. The controller
+	// does not change role labels with other values.
 	RolePrefix = "node-role.kubernetes.io/"
 	Role       = "base"
 
-	// Identity is the annotation with the identity that a base reports. Not every identity is valid in a label or name.
+	// Identity is the annotation with the identity that a base reports. It is an annotation because not every
+	// identity is valid in a label or a name.
 	Identity = "base.koupleless.io/identity"
-	// WebPort is the annotation of a module Pod or of its Node with the web listener of the base for probes of type
-	// httpGet: a port, or host:port.
+	// WebPort is the annotation of a module Pod or of its Node with the address of the web listener of the base for
+	// httpGet probes: a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
 	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
 	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
 	DeletionCost = "module.koupleless.io/previous-deletion-cost"
 	// Holder is the annotation of a Node with the CLIENT_ID of the controller that serves the base; empty if no
-	// controller does. Fence is the annotation with the fencing number, which increases with every change of the
+	// controller serves it. Fence is the annotation with the fencing number, which increases with every change of the
 	// holder.
 	Holder = "vnode.koupleless.io/holder"
 	Fence  = "vnode.koupleless.io/fence"
@@ -78,40 +81,41 @@ const (
 	// installed for Pods.
 	InstallRecord = "vnode.koupleless.io/placed"
 	// InstallRecords is the annotation of an InstallRecordLease with the install records that have changed since the
-	// Leases of their Nodes were written: JSON by base, compressed with gzip, in Base64.
+	// Leases of their Nodes were written: a JSON object by base identity, compressed with gzip and encoded in Base64.
 	InstallRecords = "vnode.koupleless.io/ledgers"
 	// ConnectedTunnels is the annotation of the Lease of a controller with its connected tunnels, separated by commas.
 	ConnectedTunnels = "vnode.koupleless.io/sees"
-	// Process is the annotation of the Lease of a controller with the process that renews it.
+	// Process is the annotation of the Lease of a controller with the name of the process that renews the Lease.
 	Process = "vnode.koupleless.io/process"
 )
 
-// Taints of the Nodes of bases. TaintVirtualNode prevents Pods that are not modules, and TaintEnv prevents modules of
-// other environments.
+// Taints of the Nodes of bases. TaintVirtualNode keeps away Pods that are not modules, and TaintEnv keeps away
+// modules of other environments.
 const (
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"
 )
 
-// The labels of Pods and of Module resources.
+// Labels and annotations of Pods and of Module resources.
 const (
-	// Trace is the label of a Pod with an ID that appears in the failure reports of a release.
+	// Trace is the label of a Pod with a trace ID. The failure reports of a release contain this ID.
 	Trace         = "trace.koupleless.io/id"
 	ModuleName    = "module.koupleless.io/name"
 	ModuleVersion = "module.koupleless.io/version"
-	// BaseIP and BaseInstance have the spelling of operations guide 5.5.
+	// BaseIP and BaseInstance are spelled as in section 5.5 of the Koupleless operations guide.
 	BaseIP       = "koupleless.alipay.com/base-instance-ip"
 	BaseInstance = "koupleless.alipay.com/base-instance-name"
 )
 
-// Retry is the annotation of a Pod. After any change of it, failed commands are tried again immediately.
+// Retry is the annotation of a Pod that triggers a retry: after any change of its value, the controller retries
+// failed commands immediately.
 const Retry = "module.koupleless.io/retry"
 
-// VersionEnv is the environment variable of a container with the version of its module.
+// VersionEnv is the environment variable of a container that contains the version of its module.
 const VersionEnv = "BIZ_VERSION"
 
 // NodeLabels are the labels that the controller writes to the Node of a base, from the data that the base reports.
-// The first labels are useful for selecting bases. The controller also writes a label with RolePrefix.
+// The first labels in the list are useful for selecting bases. The controller also writes a label with RolePrefix.
 var NodeLabels = []string{
 	BaseName, BaseVersion, BaseStack, BaseCluster, BaseHost, corev1.LabelHostname, TunnelPort,
 	OlderBaseName, OlderBaseVersion, Tunnel, Component, Env, "kubernetes.io/role", "type", corev1.LabelTopologyZone,
@@ -122,7 +126,7 @@ func IsNodeLabel(key string) bool {
 	return slices.Contains(NodeLabels, key) || strings.HasPrefix(key, RolePrefix)
 }
 
-// Value returns the value of a label with either prefix; empty if there is none.
+// Value returns the value of a label with either of the two prefixes; empty if neither label exists.
 func Value(labels map[string]string, name string) string {
 	name = strings.TrimPrefix(name, Prefix)
 	return cmp.Or(labels[Prefix+name], labels[OlderPrefix+name])

@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// Mask replaces each credential.
+// Mask is the text that replaces each credential.
 const Mask = "***"
 
-// urls matches the URLs in a text: a scheme, "://", and everything up to a space, a quote or an angle
-// bracket.
+// urls matches each URL in a text: a scheme, "://", and everything up to a space, a quote or an angle bracket.
 var urls = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
 
-// values matches the value of a query parameter, with the equals sign.
+// values matches the value of a URL query parameter, including the equals sign.
 var values = regexp.MustCompile(`=[^&;]*`)
 
-// badPort matches an authority whose port is not a number: it is the user name and the start of a
-// password.
+// badPort matches the authority of a URL whose port is not a number. Such an authority consists of the user name and
+// the start of a password.
 var badPort = regexp.MustCompile(`^[^\[@]*:\d*[^\d@][^@]*$`)
 
-// Text returns the text with the credentials of every URL in it replaced by Mask: the user
-// information, and the values of query parameters and of the fragment. Redacting a text twice
-// changes nothing. Text without a URL is returned unchanged.
+// Text returns the text with the credentials of every URL in the text replaced by Mask: the user information, and the
+// values of query parameters and of the fragment. Redacting a text twice changes nothing. Text without a URL is
+// returned unchanged.
 func Text(s string) string {
 	if !strings.Contains(s, "://") {
 		return s
@@ -61,7 +60,7 @@ func URL(s string) string {
 	return scheme + "://" + authority + Text(path) + parameters // the path may have another URL
 }
 
-// authorityEnd returns the index of the first character at or after from that ends the authority of a URL. s is the URL
+// authorityEnd returns the index at which the authority of a URL ends, searching from the index from. s is the URL
 // without its scheme.
 func authorityEnd(s string, from int) int {
 	if i := strings.IndexAny(s[from:], "/?#"); i >= 0 {

@@ -11,22 +11,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// rule defines whether a field is ignored. The zero value is for a field that is not reported, because the controller
-// or Kubernetes uses it, or because its value makes no difference for a module.
+// rule defines whether a field is ignored. The zero value means that the field is not reported, because the
+// controller or Kubernetes uses it, or because its value makes no difference for a module.
 type rule struct {
-	// name is the key in Names; default: the name of the field.
+	// name is the key of the field in Names. Default: the name of the field.
 	name string
-	// why is the reason that the field is ignored, in a sentence without a full stop.
+	// why is the reason why the field is ignored, as a sentence without a full stop.
 	why string
-	// set reports whether a value is reported. It returns false for the default of the API server. If nil, every value
-	// that is not empty is reported.
+	// set reports whether a value of the field is reported as ignored. It returns false for the default value of the
+	// API server. If set is nil, every value that is not empty is reported.
 	set func(v reflect.Value) bool
-	// parts reports whether the table also has rules for the fields of the value. They apply if the value itself is not
-	// reported.
+	// parts reports whether the table also has rules for the fields of the value. These rules apply if the value
+	// itself is not reported.
 	parts bool
 }
 
-// Reasons that apply to several fields.
+// Reasons why fields are ignored that apply to several fields.
 const (
 	ofJVM      = "a module runs in the JVM of its base, with the user, the processes and the network of the base"
 	ofHost     = "a module resolves names as its base does, and has the host name of its base"
@@ -38,7 +38,7 @@ const (
 	noMessages = "a module has no files of its own, and the status shows the message of the base"
 )
 
-// table has a rule for every field of its types, except the inline handlers of a probe, which notHTTP checks.
+// table contains a rule for every field of its types, except the inline handlers of a probe, which notHTTP checks.
 var table = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[corev1.PodSpec](): {
 		"volumes":                       {parts: true},
@@ -152,8 +152,8 @@ var table = map[reflect.Type]map[string]rule{
 	},
 }
 
-// Names maps the names of all fields that Of and OfPod can return to the reasons why they are ignored. The reference of
-// module resources lists them.
+// Names maps each field name that Of and OfPod can return to the reason why the field is ignored. The reference of
+// module resources lists these names.
 var Names = names()
 
 func names() map[string]string {
@@ -177,7 +177,7 @@ func names() map[string]string {
 	return all
 }
 
-// Names for fields that are not in the table.
+// Keys in Names of fields that are not in the table.
 const (
 	sidecars  = "sidecars"
 	volumes   = "volumes"
@@ -187,14 +187,14 @@ const (
 	job       = "job"
 )
 
-// Job is the field for a Pod whose controller is a Job, and for the kind of a Job or CronJob. VolumeClaimTemplates is
-// the field spec.volumeClaimTemplates of a StatefulSet.
+// Job is the ignored field for a Pod whose controller is a Job, and for the kind of a Job or CronJob.
+// VolumeClaimTemplates is the ignored field spec.volumeClaimTemplates of a StatefulSet.
 var (
 	Job                  = Field{Name: job, Path: "kind", Why: Names[job]}
 	VolumeClaimTemplates = Field{Name: templates, Path: "spec.volumeClaimTemplates", Why: Names[templates]}
 )
 
-// fieldName returns the key in Names of a field.
+// fieldName returns the key of a field in Names.
 func (r rule) fieldName(field string) string {
 	if r.name != "" {
 		return r.name
@@ -202,7 +202,7 @@ func (r rule) fieldName(field string) string {
 	return field
 }
 
-// matches reports whether a value is reported as ignored.
+// matches reports whether a value of a field is reported as ignored.
 func (r rule) matches(v reflect.Value) bool {
 	return r.why != "" && !isEmpty(v) && (r.set == nil || r.set(v))
 }
@@ -219,7 +219,7 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// not returns a function for rule.set that returns true for every string except the defaults.
+// not returns a function for rule.set that returns true for every string that is not one of the defaults.
 func not(defaults ...string) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
 }
@@ -229,8 +229,8 @@ func is(value bool) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
 }
 
-// filled is a function for rule.set that returns true for a structure with any field set. The API server adds empty
-// structures.
+// filled is a function for rule.set that returns true for a structure in which any field is set. It ignores empty
+// structures, because the API server adds them.
 func filled(v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
 
 // notHTTP is a function for rule.set that returns true for a probe without httpGet.

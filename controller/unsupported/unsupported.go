@@ -15,18 +15,18 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Field is a field of a Pod spec that is ignored.
+// Field describes a field of a Pod spec that is ignored on a base.
 type Field struct {
-	// Name is the usual name: startupProbe, preStop. It is a key of Names.
+	// Name is the short name of the field, such as startupProbe or preStop. It is a key of Names.
 	Name string
 	// Path is the path of the field, for example spec.containers[0].startupProbe.
 	Path string
-	// Why is the reason that the field is ignored, in a sentence without a full stop.
+	// Why is the reason why the field is ignored, as a sentence without a full stop.
 	Why string
 }
 
-// Of returns the ignored fields of a Pod spec, in the order of the spec. It omits default values of Kubernetes, and
-// fields that only Kubernetes uses, such as ports and requests.
+// Of returns the ignored fields of a Pod spec, in the order of the spec. It omits fields with the default values of
+// Kubernetes, and fields that only Kubernetes uses, such as ports and requests.
 func Of(spec corev1.PodSpec) []Field {
 	w := walker{sidecars: map[string]bool{}}
 	_, others := workload.Modules(spec)
@@ -37,8 +37,8 @@ func Of(spec corev1.PodSpec) []Field {
 	return w.found
 }
 
-// OfPod returns the ignored fields of a Pod: the fields of its spec, and Job if a Job created it. It omits limits that
-// a LimitRange has set.
+// OfPod returns the ignored fields of a Pod: the fields of its spec, and Job if a Job created it. It omits resource
+// limits that a LimitRange has set.
 func OfPod(pod *corev1.Pod) []Field {
 	fields := Of(pod.Spec)
 	if strings.Contains(pod.Annotations["kubernetes.io/limit-ranger"], " limit for ") {
@@ -53,7 +53,7 @@ func OfPod(pod *corev1.Pod) []Field {
 // walker collects the ignored fields of one Pod spec.
 type walker struct {
 	sidecars map[string]bool
-	version  map[string]bool // variables of the current container that its version depends on
+	version  map[string]bool // variables that the version of the current container depends on
 	found    []Field
 }
 
@@ -61,7 +61,7 @@ func (w *walker) add(name, path string) {
 	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
 }
 
-// addOnce adds a field, unless another element of the same list has an ignored field with the same name.
+// addOnce adds a field, unless the field of the same name was already added for another element of the same list.
 func (w *walker) addOnce(name, path string) {
 	list := path
 	if i := strings.LastIndexByte(path, '['); i >= 0 {
@@ -124,7 +124,7 @@ func (w *walker) parts(v reflect.Value, path string) {
 	}
 }
 
-// List joins the names of fields without duplicates: "startupProbe, preStop".
+// List joins the names of fields without duplicates, such as "startupProbe, preStop".
 func List(fields []Field) string {
 	var names []string
 	for _, f := range fields {

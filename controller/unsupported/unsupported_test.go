@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// whole has every field that is ignored on a base.
+// whole is a Pod spec that contains every field that is ignored on a base.
 func whole() corev1.PodSpec {
 	probe := func() *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}}
@@ -145,7 +145,7 @@ func TestOfPod(t *testing.T) {
 	}
 }
 
-// The table contains the type of each field whose parts are checked.
+// The table must contain the type of each field whose parts are checked.
 func TestTableHasRuleForEachField(t *testing.T) {
 	// see walker.parts
 	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true}
@@ -195,7 +195,7 @@ func TestEveryNameIsReportedWithPathAndReason(t *testing.T) {
 	}
 }
 
-// The tables of the reference have each name in the first cell of a row.
+// Each name in Names must be in the first cell of a table row in the reference.
 func TestNamesAreDocumented(t *testing.T) {
 	for _, file := range []string{"../../docs/en/reference/modules.md", "../../docs/zh/reference/modules.md"} {
 		text, err := os.ReadFile(file)

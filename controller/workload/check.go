@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Causes of invalid containers. The errors of Check wrap them.
+// Causes of errors for invalid containers. The errors of Check wrap them.
 var (
 	errEnvFrom = errors.New("the controller does not read envFrom; set it in env, for example with a configMapKeyRef")
 	errEmpty   = errors.New("is empty")

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Placement defines the Nodes that the Pods of a template can run on. Its methods may be called concurrently.
+// Placement determines on which Nodes the Pods of a template can run. Its methods may be called concurrently.
 type Placement struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	nodeName    string
@@ -20,8 +20,8 @@ type Placement struct {
 }
 
 // NewPlacement returns the placement for the node selector, the required node affinity and the tolerations of a Pod
-// spec. addEnv is the environment whose toleration the controller adds to a Pod that tolerates no environment; empty if
-// it adds none.
+// spec. addEnv is the environment whose toleration the controller adds to Pods that tolerate no environment; empty if
+// the controller adds no toleration.
 func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	p := Placement{
 		affinity:    nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}),
@@ -34,8 +34,8 @@ func NewPlacement(spec corev1.PodSpec, addEnv string) Placement {
 	return p
 }
 
-// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state of
-// a Node (node.kubernetes.io/...). An affinity that cannot be parsed fits no Node.
+// Fits reports whether the Pods can run on a Node. It ignores the taints that Kubernetes sets for the current state
+// of a Node (node.kubernetes.io/...). If the node affinity cannot be parsed, the Pods fit no Node.
 func (p Placement) Fits(node *corev1.Node) bool {
 	if p.nodeName != "" && p.nodeName != node.Name {
 		return false
@@ -47,14 +47,14 @@ func (p Placement) Fits(node *corev1.Node) bool {
 	return !untolerated
 }
 
-// Untolerated returns a taint of a Node that the Pods do not tolerate. found is false if they tolerate all taints. It
-// ignores the same taints as Fits.
+// Untolerated returns a taint of a Node that the Pods do not tolerate. found is false if the Pods tolerate all taints
+// of the Node. It ignores the same taints as Fits.
 func (p Placement) Untolerated(node *corev1.Node) (taint corev1.Taint, found bool) {
 	return scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.tolerations, isRelevant,
 		false)
 }
 
-// Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint of cordoned Nodes.
+// Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint that cordoned Nodes have.
 func (p Placement) Cordoned(node *corev1.Node) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return node.Spec.Unschedulable &&
@@ -68,15 +68,15 @@ func Tolerates(tolerations []corev1.Toleration, taint string) bool {
 	})
 }
 
-// EnvToleration returns the toleration of an environment.
+// EnvToleration returns the toleration for the taint of an environment.
 func EnvToleration(env string) corev1.Toleration {
 	return corev1.Toleration{
 		Key: labels.TaintEnv, Operator: corev1.TolerationOpEqual, Value: env, Effect: corev1.TaintEffectNoExecute,
 	}
 }
 
-// isRelevant reports whether a taint can prevent a Pod from running on a Node, and does not depend on the current state
-// of the Node.
+// isRelevant reports whether a taint can prevent a Pod from running on a Node regardless of the current state of the
+// Node.
 func isRelevant(taint *corev1.Taint) bool {
 	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
 }

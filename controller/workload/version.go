@@ -18,11 +18,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// ErrUnresolved reports that a version cannot be read yet: it is in a ConfigMap (see Resolve), or in metadata that
-// only the Pod has, not its template.
+// ErrUnresolved reports that a version cannot be read yet: the version is in a ConfigMap (see Resolve), or in
+// metadata that the Pod has but its template does not have.
 var ErrUnresolved = errors.New("the version is not known yet")
 
-// Causes of versions that cannot be read. The errors of Version wrap them.
+// Causes of errors for versions that cannot be read. The errors of Version wrap them.
 var (
 	errExpands = fmt.Errorf("expands to more than %d bytes, the maximum for a version", arklet.MaxName)
 	errNoField = errors.New("which the Pod does not have")
@@ -31,8 +31,8 @@ var (
 
 // Version returns the BIZ_VERSION of a container as a kubelet computes it: if a variable is set several times, the
 // last value is used, $(NAME) is replaced by the value of a variable that precedes it, $$ is a dollar sign, and a
-// reference to an unknown variable stays as it is. A value is a plain one, a fieldRef to metadata, or a
-// configMapKeyRef that Resolve has replaced. Version is empty if the variable is not set. meta is the metadata of
+// reference to an unknown variable stays as it is. Version supports plain values, fieldRefs to metadata, and
+// configMapKeyRefs that Resolve has replaced. The result is empty if the variable is not set. meta is the metadata of
 // the Pod or template.
 //
 // The error has an error code. It wraps ErrUnresolved if the version cannot be known yet.
@@ -40,7 +40,7 @@ func Version(meta *metav1.ObjectMeta, container corev1.Container) (string, error
 	return (&environment{meta: meta, container: container}).version()
 }
 
-// Source is a key of a ConfigMap.
+// Source is a ConfigMap key that the version of a container refers to.
 type Source struct {
 	ConfigMap types.NamespacedName
 	Key       string
@@ -62,7 +62,7 @@ func VersionSources(namespace string, container corev1.Container) (sources []Sou
 }
 
 // VersionVariables returns the names of the variables that the version of a container depends on: BIZ_VERSION, and
-// the variables that it refers to.
+// the variables that BIZ_VERSION refers to.
 func VersionVariables(container corev1.Container) map[string]bool {
 	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true},
 		configMap: func(string, string) (string, error) { return "", nil }}
@@ -73,12 +73,12 @@ func VersionVariables(container corev1.Container) map[string]bool {
 // Resolve returns a copy of a container whose version is a plain value, so that ModuleOf and Check do not need the
 // ConfigMaps. It does not change a container whose version refers to no ConfigMap.
 //
-// value returns the value of a ConfigMap key. It must not block. For a key that does not exist, it must return an error
-// with the code OtherUpstreamInvalidParameter, which Resolve ignores for an optional reference. Resolve returns other
-// errors of value.
+// value returns the value of a ConfigMap key. value must not block. For a key that does not exist, value must return
+// an error with the code OtherUpstreamInvalidParameter, which Resolve ignores for an optional reference. Resolve
+// returns other errors of value.
 //
-// Like a kubelet, Resolve uses the value at the time of the installation: an installed version in the status of the Pod
-// takes precedence over the ConfigMap, which may have changed since.
+// Like a kubelet, Resolve uses the value at the time of the installation: an installed version in the status of the
+// Pod takes precedence over the ConfigMap, which may have changed since.
 func Resolve(pod *corev1.Pod, container corev1.Container,
 	value func(name types.NamespacedName, key string) (string, error)) (corev1.Container, error) {
 	if len(VersionSources(pod.Namespace, container)) == 0 {
@@ -99,7 +99,7 @@ func Resolve(pod *corev1.Pod, container corev1.Container,
 	return container, nil
 }
 
-// installed returns the installed version of a container from the status of its Pod, or the empty string.
+// installed returns the installed version of a container's module from the status of the Pod; empty if there is none.
 func installed(pod *corev1.Pod, container string) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if v := InstalledVersion(c); v != "" && c.Name == container {
@@ -111,13 +111,14 @@ func installed(pod *corev1.Pod, container string) string {
 
 const containerIDScheme = "arklet://"
 
-// ContainerID returns the container ID of a module on the base with the IP address ip:
+// ContainerID returns the container ID of a module in the Pod status. ip is the IP address of the base. The format is
 // arklet://<ip>:<module>:<version>. An IPv6 address is in brackets.
 func ContainerID(ip, module, version string) string {
 	return containerIDScheme + net.JoinHostPort(ip, module) + ":" + version
 }
 
-// InstalledVersion returns the version of a module from the container ID in a status; empty if there is none.
+// InstalledVersion returns the version of a module from the container ID in a container status; empty if there is
+// none.
 func InstalledVersion(c corev1.ContainerStatus) string {
 	id, found := strings.CutPrefix(c.ContainerID, containerIDScheme)
 	if !found {
@@ -133,16 +134,18 @@ func InstalledVersion(c corev1.ContainerStatus) string {
 
 // environment evaluates the variables that the version of one container depends on.
 type environment struct {
-	meta *metav1.ObjectMeta // of the Pod or template; if nil, references to fields are empty
-	// pod is the metadata of the Pod, if meta is the metadata of a template; nil if there is no Pod.
+	meta *metav1.ObjectMeta // metadata of the Pod or template; if nil, references to metadata fields are empty
+	// pod is the metadata of an existing Pod that is compared with the template whose metadata is meta; nil in all
+	// other cases.
 	pod       *metav1.ObjectMeta
 	container corev1.Container
-	// configMap reads a key of a ConfigMap in the namespace of the Pod. If nil, such references are ErrUnresolved.
+	// configMap reads a key of a ConfigMap in the namespace of the Pod. If configMap is nil, references to ConfigMaps
+	// return ErrUnresolved.
 	configMap func(name, key string) (string, error)
-	used      map[string]bool // receives the names of the variables; may be nil
+	used      map[string]bool // names of the evaluated variables; may be nil
 
-	positions map[string][]int // of the variables in container.Env, by name
-	values    map[int]string   // evaluated values by index
+	positions map[string][]int // positions of the variables in container.Env, by name
+	values    map[int]string   // evaluated values by index in container.Env
 }
 
 func (e *environment) version() (string, error) {
@@ -154,7 +157,8 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value of a variable, from the last entry of container.Env with an index less than before.
+// lookup returns the value of a variable, from the last entry for this variable in container.Env whose index is less
+// than before.
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)
@@ -164,7 +168,8 @@ func (e *environment) lookup(name string, before int) (value string, set bool, e
 	return value, set, err
 }
 
-// value evaluates one entry. set is false if the entry refers to an optional ConfigMap key that does not exist.
+// value evaluates one entry of container.Env. set is false if the entry refers to an optional ConfigMap key that does
+// not exist.
 func (e *environment) value(i int) (value string, set bool, err error) {
 	value, set = e.values[i]
 	if set {
@@ -187,8 +192,8 @@ func (e *environment) value(i int) (value string, set bool, err error) {
 	return value, true, err
 }
 
-// expand replaces the references in a value as Kubernetes does in env and command. It limits the length of the result,
-// because variables that refer to each other can grow exponentially.
+// expand replaces the references in a value as Kubernetes does in env and command. It limits the length of the
+// result, because the values of variables that refer to each other can grow exponentially.
 func (e *environment) expand(value string, before int) (string, error) {
 	var b strings.Builder
 	for {
@@ -225,7 +230,7 @@ func (e *environment) expand(value string, before int) (string, error) {
 	}
 }
 
-// source reads a variable from the source in its valueFrom.
+// source returns the value of a variable with valueFrom.
 func (e *environment) source(v corev1.EnvVar) (string, error) {
 	from := "an unsupported source"
 	switch s := v.ValueFrom; {
@@ -246,7 +251,7 @@ func (e *environment) source(v corev1.EnvVar) (string, error) {
 	return "", e.unread(v.Name, from)
 }
 
-// field reads a field of the Pod's metadata, which can change while the Pod runs.
+// field returns a field of the Pod's metadata. Its value can change while the Pod runs.
 func (e *environment) field(variable, path string) (string, error) {
 	if e.meta == nil {
 		return "", nil
@@ -290,7 +295,7 @@ func (e *environment) field(variable, path string) (string, error) {
 	return "", e.invalid("refers to %.80s, %w", path, errNoField)
 }
 
-// podLabels are the labels that Kubernetes controllers add to Pods, but not to Pod templates.
+// podLabels contains the labels that Kubernetes controllers add to Pods but not to Pod templates.
 var podLabels = []string{
 	appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey, appsv1.StatefulSetPodNameLabel,
 	appsv1.PodIndexLabel,

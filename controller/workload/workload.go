@@ -20,7 +20,7 @@ import (
 // IsModule reports whether a Pod or a Pod template with these labels contains modules.
 func IsModule(l map[string]string) bool { return labels.Value(l, labels.Component) == labels.Module }
 
-// IsBase reports whether a Node is a base.
+// IsBase reports whether a Node represents a base.
 func IsBase(node *corev1.Node) bool { return node.Labels[labels.Component] == labels.Vnode }
 
 // IsPeer reports whether a Deployment is a peer Deployment of an environment: it has the labels
@@ -31,15 +31,16 @@ func IsPeer(d *appsv1.Deployment, env string) bool {
 		cmp.Or(labels.Value(d.Labels, labels.Env), env) == env
 }
 
-// KeepsReplicas reports whether the controller must not change the replicas of a peer Deployment: it has the label
-// replicas-control=true.
+// KeepsReplicas reports whether a peer Deployment has the label replicas-control=true. The controller must not change
+// its replicas.
 func KeepsReplicas(d *appsv1.Deployment) bool {
 	return labels.Value(d.Labels, labels.ReplicasControl) == "true"
 }
 
-// Modules splits the containers of a Pod into modules and others, such as the sidecars that an admission webhook adds.
-// The image of a container in others is not a URL, and the container does not set BIZ_VERSION. The controller ignores
-// these containers. If no container is a module, Modules returns all containers as modules, and Check rejects them.
+// Modules splits the containers of a Pod into modules and other containers, such as sidecars that an admission
+// webhook adds. A container is not a module if its image is not a URL and it does not set BIZ_VERSION. The controller
+// ignores containers that are not modules. If no container is a module, Modules returns all containers as modules,
+// and Check rejects them.
 func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
 	for _, c := range spec.Containers {
 		isVersion := func(v corev1.EnvVar) bool { return v.Name == labels.VersionEnv }
@@ -85,7 +86,8 @@ func MatchesTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 	return true
 }
 
-// PreStopSleep returns the preStop.sleep of a container: how long its module stays installed after its Pod was deleted.
+// PreStopSleep returns the duration of preStop.sleep of a container: how long its module stays installed after the
+// Pod was deleted.
 func PreStopSleep(container corev1.Container) time.Duration {
 	if l := container.Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
 		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second

@@ -30,37 +30,38 @@ var ErrNotActing = errors.New("this controller may not act because it has not re
 // environment. The Leases are in kube-node-lease, where the controller also has permissions for the Leases of Nodes.
 // The methods may be called concurrently.
 type ControllerLease struct {
-	opts   Options // complete
+	opts   Options // the complete options, including the defaults
 	leases coordinationv1client.LeaseInterface
-	// ended reports whether the process with this name is known to have ended. Tests replace it.
+	// ended reports whether the process with the given name is known to have ended. Tests replace this function.
 	ended func(process string) bool
 
-	mu            sync.Mutex
-	renewed       time.Time // when the last renewal that was acknowledged began; zero = none, or released
-	wall          time.Time // the same on the wall clock: some machines stop the monotonic clock while they sleep
-	epoch         int       // counts how often acting began
-	observedEpoch int       // epoch at the last look
+	mu sync.Mutex
+	// start of the last acknowledged renewal; zero if there was none, or if the Lease was released
+	renewed       time.Time
+	wall          time.Time // wall-clock time of renewed; on some machines the monotonic clock stops during sleep
+	epoch         int       // number of times that this controller started acting
+	observedEpoch int       // epoch at the last call of observe
 	lease         *coordinationv1.Lease
-	process       *process // nil before the first renewal
+	process       *process // this process; nil before the first renewal
 	rival         rival
-	downSince     map[tunnel.Key]time.Time // since when a tunnel is down
-	peers         map[string]*peerLease    // by holder
+	downSince     map[tunnel.Key]time.Time // time since which each disconnected tunnel has been down
+	peers         map[string]*peerLease    // other controllers by holder identity
 }
 
-// peerLease is the observed Lease of another controller. It expires if no change was observed for its duration. The
-// clock of the other controller is not used.
+// peerLease is the observed Lease of another controller. The Lease expires if this controller observes no change of
+// it for the duration of the Lease. The clock of the other controller is not used.
 type peerLease struct {
-	version  string // of its Lease, when it was last seen to change; empty before it was seen
+	version  string // version of the Lease at its last observed change; empty before the first observation
 	changed  time.Time
 	duration time.Duration
 	tunnels  []string
-	released bool // its Lease was deleted
-	renews   bool // its Lease has changed since this controller read it first
+	released bool // the Lease was deleted
+	renews   bool // the Lease has changed since this controller first read it
 	read     time.Time
 }
 
-// rival is the last other process with the same CLIENT_ID that held the Lease of this controller. The zero value means
-// that there was none.
+// rival is the last observed process with the same CLIENT_ID that held the Lease of this controller. The zero value
+// means that there was no such process.
 type rival struct {
 	process string
 	peerLease
@@ -86,16 +87,16 @@ func (m *ControllerLease) isValid() bool {
 	return !m.renewed.IsZero() && now.Sub(m.renewed) < limit && now.Round(0).Sub(m.wall) < limit
 }
 
-// Epoch returns how often this controller has started acting. Another controller may have taken over the bases from an
-// earlier epoch.
+// Epoch returns the number of times that this controller has started acting. Another controller may have taken over
+// the bases that this controller served in an earlier epoch.
 func (m *ControllerLease) Epoch() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.epoch
 }
 
-// observe records which tunnels are down. It returns whether this controller may act, and whether an epoch has started
-// since the last call.
+// observe records which tunnels are down. It returns whether this controller may act, and whether a new epoch has
+// started since the last call.
 func (m *ControllerLease) observe() (acting, began bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +113,7 @@ func (m *ControllerLease) observe() (acting, began bool) {
 	return m.isValid(), began
 }
 
-// connectedTunnels returns the connected tunnels, for the Lease.
+// connectedTunnels returns the connected tunnels. They are listed in the Lease of this controller.
 func (m *ControllerLease) connectedTunnels() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
@@ -123,7 +124,7 @@ func (m *ControllerLease) connectedTunnels() string {
 	return strings.Join(up, ",")
 }
 
-// renew writes the Lease once. The validity starts before the write.
+// renew writes the Lease once. The lease duration is counted from the start of the write, not from its completion.
 func (m *ControllerLease) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.opts.LeaseDuration/3)
 	defer cancel()
@@ -171,8 +172,8 @@ func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, 
 }
 
 // isHeldByRival reports whether another process with the same CLIENT_ID holds the Lease of this controller. If so, it
-// makes this controller stop acting, because only the holder serves bases. This controller can take the Lease when the
-// other process has ended, or has not renewed the Lease for its duration.
+// makes this controller stop acting, because only the holder serves bases. This controller can take the Lease after
+// the other process has ended, or after it has not renewed the Lease for the Lease duration.
 func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
@@ -233,7 +234,7 @@ func (m *ControllerLease) fill(l *coordinationv1.Lease, now time.Time) *coordina
 	return l
 }
 
-// selector selects the Leases of the controllers of an environment.
+// selector returns the label selector for the Leases of the controllers of an environment.
 func (m *ControllerLease) selector() string {
 	return labels.Component + "=" + labels.ControllerLease + "," + labels.Env + "=" + labelValue(m.opts.Env)
 }
@@ -285,7 +286,7 @@ func (m *ControllerLease) release(ctx context.Context) error {
 	return nil
 }
 
-// HandleLease records the Lease of a controller, or that it was deleted.
+// HandleLease records an observed change or deletion of the Lease of a controller.
 func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	if holder == "" || holder == m.opts.Holder {
@@ -335,8 +336,8 @@ func (p *peerLease) remaining(now time.Time) time.Duration {
 	return p.changed.Add(p.duration).Sub(now)
 }
 
-// fetchPeer reads the Lease of a controller if it was not observed yet. The controller may have stopped before this one
-// started.
+// fetchPeer reads the Lease of another controller if the Lease was not observed yet. That controller may have stopped
+// before this controller started.
 func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
@@ -348,8 +349,8 @@ func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	return m.confirm(ctx, holder)
 }
 
-// confirm reads the Lease of a controller that seems to have expired, because the watch may be delayed. It reads each
-// Lease at most once per second.
+// confirm reads the Lease of a controller whose Lease seems to have expired. The read is necessary because the watch
+// may be delayed. confirm reads each Lease at most once per second.
 func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
@@ -377,7 +378,7 @@ func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 }
 
 // renewing returns the sorted CLIENT_IDs of the other controllers in this environment whose Leases are valid and were
-// renewed.
+// renewed at least once.
 func (m *ControllerLease) renewing() (holders []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -391,7 +392,7 @@ func (m *ControllerLease) renewing() (holders []string) {
 	return holders
 }
 
-// reachableByPeers reports whether another controller is connected to a tunnel.
+// reachableByPeers reports whether another controller with a valid Lease is connected to a tunnel.
 func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -404,7 +405,7 @@ func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	return false
 }
 
-// tunnelDownFor returns how long a tunnel of this controller has been down.
+// tunnelDownFor returns how long a tunnel has been disconnected from this controller; 0 if it is connected.
 func (m *ControllerLease) tunnelDownFor(key tunnel.Key) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,30 +26,31 @@ import (
 
 const maxPods = "65535" // as in ModuleController V2; the metaspace limits the number of modules
 
-// Settings are the settings that all Nodes have in common.
+// Settings contains the settings that all Nodes have in common.
 type Settings struct {
-	// Env is the environment of the controller: a label and a taint of every Node.
+	// Env is the environment of the controller. Every Node has it as a label and a taint.
 	Env string
-	// KubeletAddress and KubeletPort are the address of logs and exec for the API server; port 0 means that they are
-	// not served. The address is the InternalDNS of Nodes. The InternalIP is the address of the base.
+	// KubeletAddress and KubeletPort are the address at which the API server requests logs and exec. Port 0 means
+	// that logs and exec are not available. KubeletAddress is the InternalDNS address of Nodes. Their InternalIP
+	// address is the address of the base.
 	KubeletAddress string
 	KubeletPort    int32
 }
 
 const (
 	namePrefix = "vnode." // of Nodes, as in the Koupleless documentation
-	// unlimited is the memory in bytes of a Node whose base has no metaspace limit. The scheduler treats a Node without
-	// memory as full.
+	// unlimited is the memory in bytes of a Node whose base has no metaspace limit. It cannot be 0: the scheduler
+	// treats a Node without memory as full.
 	unlimited = 1 << 40
 	// storage is the ephemeral storage of every Node in bytes. Without it, the scheduler would reject Pods with the
 	// default request of a LimitRange.
 	storage = 1 << 50
-	// memoryPressureAt is the share of the metaspace, 0 to 1, above which a Node is under memory pressure.
+	// memoryPressureAt is the fraction of the metaspace in use, 0 to 1, above which a Node is under memory pressure.
 	memoryPressureAt = 0.9
 )
 
-// Name returns the name of a base's Node: vnode.<identity>, as in the Koupleless documentation. If the identity is not
-// a DNS name, invalid characters are replaced and a hash is appended.
+// Name returns the name of a base's Node, vnode.<identity>, as the Koupleless documentation specifies. If the
+// identity is not a DNS name, invalid characters are replaced and a hash is appended.
 func Name(identity string) string {
 	if name := namePrefix + identity; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
@@ -57,7 +58,8 @@ func Name(identity string) string {
 	return namePrefix + hashedDNSName(identity, 200-len(namePrefix))
 }
 
-// hashedDNSName converts a text to a DNS name: at most limit valid characters, and a hash.
+// hashedDNSName converts a text to a DNS name that consists of at most limit valid characters of the text and a hash
+// of the text.
 func hashedDNSName(s string, limit int) string {
 	safe := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 	if len(safe) > limit {
@@ -66,7 +68,7 @@ func hashedDNSName(s string, limit int) string {
 	return strings.Trim(safe+"-"+hash(s), "-")
 }
 
-// dnsName converts a text to a part of a DNS name. It does not change a valid DNS name.
+// dnsName converts a text to a part of a DNS name. A text that is already valid stays unchanged.
 func dnsName(s string) string {
 	if len(s) <= 100 && len(validation.IsDNS1123Subdomain(s)) == 0 {
 		return s
@@ -85,7 +87,7 @@ func hash(s string) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 36)
 }
 
-// labelValue converts a text to a label value. It does not change a valid label value.
+// labelValue converts a text to a label value. A text that is already valid stays unchanged.
 func labelValue(s string) string {
 	if len(validation.IsValidLabelValue(s)) == 0 {
 		return s
@@ -97,9 +99,9 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with base-, else
-// base.HOST. Bases report their host names. Without the prefix, a base could report a role that the cluster uses, such
-// as ingress.
+// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with "base-",
+// otherwise "base." and the host name. Bases report their host names. Without the prefix, a base could report a role
+// that the cluster uses, such as ingress.
 func roleOf(host string) string {
 	if strings.HasPrefix(host, labels.Role+"-") {
 		return labels.RolePrefix + host
@@ -107,14 +109,14 @@ func roleOf(host string) string {
 	return labels.RolePrefix + labels.Role + "." + host
 }
 
-// staleRole returns a function that reports whether a label is a role from a former host name of the base.
+// staleRole returns a function that reports whether a label is the role label for a previous host name of the base.
 func staleRole(want map[string]string) func(key, value string) bool {
 	return func(key, value string) bool {
 		return value == labels.Role && strings.HasPrefix(key, labels.RolePrefix) && want[key] != value
 	}
 }
 
-// Labels returns the labels of a base's Node. They are also used to select baselines.
+// Labels returns the labels of a base's Node. The labels are also used to select baselines.
 //
 // They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
 // kube-proxy, select their Nodes by kubernetes.io/os=linux, and would create a Pod on each base that never starts.
@@ -188,11 +190,12 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 	return n
 }
 
-// noKubelet is the kubelet address of a Node without logs and exec. It never resolves (RFC 6761).
+// noKubelet is the kubelet address in Nodes for which logs and exec are not available. It never resolves (RFC 6761).
 const noKubelet = "kubelet-api-is-off.invalid"
 
-// addresses returns the addresses of a Node. They do not include a Hostname, because the API server would prefer it as
-// the address of the kubelet, and a base could report any host. The API server prefers InternalDNS to InternalIP.
+// addresses returns the addresses of a Node. The addresses do not include a Hostname, because the API server would
+// prefer it as the kubelet address, and a base could report any host name. The API server also prefers InternalDNS to
+// InternalIP.
 func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	kubelet := noKubelet
 	if s.KubeletPort != 0 {
@@ -204,7 +207,7 @@ func (s Settings) addresses(b base.Info) []corev1.NodeAddress {
 	}
 }
 
-// mebibyte is the resolution of allocatable memory.
+// mebibyte is the unit to which allocatable memory is rounded.
 const mebibyte = 1 << 20
 
 // resources returns the capacity and the allocatable resources of a Node: the CPUs of the base, its metaspace as
@@ -234,7 +237,7 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 	return capacity, allocatable
 }
 
-// inUse returns the committed metaspace, which the limit of the JVM applies to.
+// inUse returns the committed metaspace in bytes. The metaspace limit of the JVM applies to committed memory.
 func inUse(b base.Snapshot) int64 {
 	if b.HealthAt.IsZero() {
 		return 0
@@ -296,9 +299,9 @@ func observed(b base.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// Info returns the base of a Node, so that a restarted controller knows the base before its first message. ok is false
-// for Nodes that do not represent bases. A Node of ModuleController V2 contains the identity only in its name,
-// vnode.<identity>.<env>.
+// Info returns the data of a base from its Node, so that a restarted controller knows the base before the base sends
+// its first message. ok is false for Nodes that do not represent bases. A Node of ModuleController V2 contains the
+// identity only in its name, vnode.<identity>.<env>.
 func Info(n *corev1.Node) (info base.Info, ok bool) {
 	if n.Labels[labels.Component] != labels.Vnode {
 		return base.Info{}, false
@@ -335,8 +338,8 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 	return info, true
 }
 
-// Check returns an error if no controller can have created a Node, because any client with permission to write Nodes
-// can create Nodes with these labels. It returns info without an address that is not allowed, over MQTT.
+// Check returns an error if a module controller cannot have created the Node. Any client with permission to write
+// Nodes can create Nodes with these labels. The returned info omits an address that overMQTT does not allow.
 func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
 	if err := arklet.CheckIdentity(info.Identity); err != nil {
 		return info, err

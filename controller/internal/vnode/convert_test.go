@@ -73,8 +73,8 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	}
 }
 
-// The addresses that the API server prefers for kubelets (by default Hostname, then InternalDNS) must not be reported
-// by the base.
+// The API server prefers some address types for kubelets (by default Hostname, then InternalDNS). A Node must not
+// have an address of these types that its base has reported.
 func TestAddresses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   Settings
@@ -95,7 +95,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A base reports its host name, but must not get a role that other components use.
+// A base reports its own host name. The role label of its Node must not become a role that other components use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},

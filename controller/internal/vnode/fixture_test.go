@@ -39,21 +39,23 @@ type fixture struct {
 	*Reconciler
 	api    *fake.Clientset
 	clock  *clocktesting.FakeClock
-	cache  cache.Indexer // of Nodes, the state of the informer
-	events []string      // owned, lost, gone
+	cache  cache.Indexer // cached Nodes, the state of the informer
+	events []string      // calls of OnOwned, OnLost and OnNodeDeleted: owned, lost, gone
 	notes  *record.FakeRecorder
 	cut    atomic.Bool // the controller has no connection to the API
 	down   atomic.Bool // the tunnel is down
 
-	installRecord, restored string                       // the current install record, and the record passed to OnOwned
-	installRecords          func(identity string) string // instead of installRecord, for many bases
-	goneErr                 error                        // error of the next OnNodeDeleted
+	// current install record, and the install record passed to OnOwned
+	installRecord, restored string
+	// install records by base, used instead of installRecord for many bases
+	installRecords func(identity string) string
+	goneErr        error // error that the next OnNodeDeleted returns
 
 	renewed time.Time
 }
 
-// newAPI returns a fake API with optimistic concurrency, which the fake clientset lacks. NewClientset, which also has
-// managed fields, takes a minute for these tests.
+// newAPI returns a fake API server with optimistic concurrency, which the fake clientset lacks. It does not use
+// NewClientset, which also supports managed fields but would take a minute in these tests.
 func newAPI(objects ...runtime.Object) *fake.Clientset {
 	api := fake.NewSimpleClientset(objects...) //nolint:staticcheck // see above
 	version := 1
@@ -113,7 +115,7 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return api
 }
 
-// newServing returns a controller that serves the base.
+// newServing returns a fixture whose controller serves the base.
 func newServing(t *testing.T, api *fake.Clientset) *fixture {
 	t.Helper()
 	s := newFixture(t, Options{Holder: "me"}, api)
@@ -122,14 +124,15 @@ func newServing(t *testing.T, api *fake.Clientset) *fixture {
 	return s
 }
 
-// newFixture returns a controller on the same machine as all others, which can detect that another controller has
-// ended.
+// newFixture returns a fixture whose controller runs on the same machine as all other controllers. The controller can
+// therefore detect that another controller has ended.
 func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	t.Helper()
 	return newFixtureAt(t, opts, api, true)
 }
 
-// newFixtureAt returns a controller. ended is the result of the check whether another process has ended.
+// newFixtureAt returns a fixture with one controller. ended is the result of the check whether another process has
+// ended.
 func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()
 	s := &fixture{api: api, clock: clocktesting.NewFakeClock(noon), notes: record.NewFakeRecorder(100)}
@@ -176,8 +179,8 @@ func (s *fixture) heartbeat() {
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
-// turn runs the background tasks once: the renewal of the Lease, the watch of other Leases, the sweep and
-// the guard.
+// turn runs the background tasks once: the renewal of the Lease, the watch of the other controllers' Leases, the
+// sweep and the guard.
 func (s *fixture) turn(t *testing.T) {
 	t.Helper()
 	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.ownLease.opts.LeaseDuration/5 {
@@ -210,7 +213,7 @@ func (s *fixture) writeJournal(t *testing.T) {
 	}
 }
 
-// sync updates the informer with all Nodes.
+// sync copies all Nodes of the API server to the informer.
 func (s *fixture) sync(t *testing.T) {
 	t.Helper()
 	nodes, err := s.api.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -226,7 +229,7 @@ func (s *fixture) sync(t *testing.T) {
 	}
 }
 
-// pass advances the clock that the controllers share, one second at a time.
+// pass advances the clock that the controllers share by the given time, one second at a time.
 func pass(t *testing.T, d time.Duration, all ...*fixture) {
 	t.Helper()
 	for range d / time.Second {
@@ -246,7 +249,7 @@ func (s *fixture) reconcileOnce(t *testing.T) time.Duration {
 	return wait
 }
 
-// reconcileFor reconciles the base whenever it is due within a time.
+// reconcileFor reconciles the base for the given time, whenever a reconciliation is due.
 func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := s.clock.Now().Add(d); ; {
@@ -258,7 +261,7 @@ func (s *fixture) reconcileFor(t *testing.T, d time.Duration) {
 	}
 }
 
-// takeOver waits until this controller serves the base of a stopped controller.
+// takeOver waits until this controller has taken over the base of a stopped controller.
 func (s *fixture) takeOver(t *testing.T) {
 	t.Helper()
 	for range 30 {
@@ -272,8 +275,8 @@ func (s *fixture) takeOver(t *testing.T) {
 	t.Fatal("the base is not taken over within 30 s")
 }
 
-// writes returns the writes since the last call as verb and resource, without writes of the controller's own
-// Lease.
+// writes returns the write requests since the last call, each as verb and resource. It excludes the writes of the
+// controller's own Lease.
 func (s *fixture) writes() (w []string) {
 	for _, a := range s.api.Actions() {
 		if a.GetVerb() == "get" || a.GetVerb() == "list" || a.GetVerb() == "watch" {
@@ -301,7 +304,7 @@ func (s *fixture) wantWrites(t *testing.T, when string, want ...string) {
 	}
 }
 
-// wantEvent checks that there was one Event since the last call, and that it contains the texts.
+// wantEvent checks that exactly one Event was recorded since the last call, and that the Event contains the texts.
 func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	t.Helper()
 	var events []string
@@ -314,7 +317,7 @@ func (s *fixture) wantEvent(t *testing.T, texts ...string) {
 	}
 }
 
-// deleteNode deletes the Node as another client.
+// deleteNode deletes the Node as a client other than the controller.
 func (s *fixture) deleteNode(t *testing.T) {
 	t.Helper()
 	if err := s.api.CoreV1().Nodes().Delete(t.Context(), nodeName, metav1.DeleteOptions{}); err != nil {

@@ -8,8 +8,8 @@ import (
 
 const guardInterval = 200 * time.Millisecond
 
-// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, which could
-// delay it.
+// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, because
+// I/O could delay it.
 func (r *Reconciler) guard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
@@ -23,7 +23,8 @@ func (r *Reconciler) guard(ctx context.Context) {
 	}
 }
 
-// checkActing starts or stops serving bases if this controller started or stopped acting since the last call.
+// checkActing starts serving bases if this controller started acting since the last call, and stops serving all bases
+// if it stopped acting.
 func (r *Reconciler) checkActing() {
 	r.reportOthers()
 	switch acting, began := r.ownLease.observe(); {
@@ -37,8 +38,8 @@ func (r *Reconciler) checkActing() {
 	}
 }
 
-// reportOthers logs a warning if there are other controllers in the environment and this controller does not share its
-// bases.
+// reportOthers logs a warning if other controllers run in the environment although this controller is not configured
+// to share its bases.
 func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.ownLease.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
@@ -74,8 +75,9 @@ func (r *Reconciler) stopServingAll() {
 	}
 }
 
-// reconcileTunnelsDown reconciles the served bases if another controller should take them over, because a tunnel is
-// down in this controller.
+// reconcileTunnelsDown schedules the reconciliation of all served bases if a tunnel of this controller has been down
+// for a Lease duration and another controller is connected to the tunnel. The other controller can then take over the
+// bases.
 func (r *Reconciler) reconcileTunnelsDown() {
 	for _, key := range r.opts.Tunnels {
 		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {
@@ -84,7 +86,7 @@ func (r *Reconciler) reconcileTunnelsDown() {
 	}
 }
 
-// enqueueAll reconciles all bases, or only the bases that this controller serves.
+// enqueueAll schedules the reconciliation of all bases, or only of the bases that this controller serves.
 func (r *Reconciler) enqueueAll(served bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,26 +15,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// The Lease of a Node contains the install record of its base, because the Lease is written every 20 s and outlives the
-// controller and the Node. Newer records are in the journal.
+// The Lease of a Node contains the install record of its base. The Lease is suitable because it is written every 20 s
+// anyway, and outlives the controller and the Node. Install records that are newer than the Lease are in the journal.
 const (
-	// recordRetention is how long the Lease with the install record of an unreachable base is kept after its Node was
-	// deleted.
+	// recordRetention is how long the Lease with the install record of an unreachable base is kept after the Node of
+	// the base was deleted.
 	recordRetention        = 24 * time.Hour
 	retentionCheckInterval = time.Hour
 )
 
-// InstallRecordChanged tells the Reconciler that the result of Options.InstallRecord for a base has changed. It does
-// not block.
+// InstallRecordChanged notifies the Reconciler that the result of Options.InstallRecord for a base has changed. It
+// does not block.
 func (r *Reconciler) InstallRecordChanged(identity string) { r.journal.markChanged(identity) }
 
-// SaveInstallRecord blocks until the current install record of a base is saved, or ctx is done. Call it before sending
-// an install command. The records of many bases take one write.
+// SaveInstallRecord blocks until the current install record of a base is saved, or ctx is done. Call it before
+// sending an install command. One write saves the records of many bases.
 func (r *Reconciler) SaveInstallRecord(ctx context.Context, identity string) {
 	r.journal.waitUntilSaved(ctx, identity)
 }
 
-// tryRecord implements journal.read. It does not block.
+// tryRecord implements journal.read: it returns the current install record of a base without blocking.
 func (r *Reconciler) tryRecord(identity string) (installRecord, reading) {
 	s := r.state(identity)
 	if s == nil {
@@ -66,7 +66,7 @@ func (r *Reconciler) newRecord(s *state) (_ installRecord, served bool) {
 }
 
 // HeartbeatsTimedOut records that a base was removed because of missed heartbeats. Its install record is retained,
-// because the base may recover with its modules. The method does not block.
+// because the base may recover with its modules still installed. The method does not block.
 func (r *Reconciler) HeartbeatsTimedOut(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,8 +75,8 @@ func (r *Reconciler) HeartbeatsTimedOut(identity string) {
 	}
 }
 
-// readInstallRecord reads the install record of a base before this controller starts serving it. It uses the newest
-// record in the Lease of the Node and in all journals.
+// readInstallRecord reads the install record of a base before this controller starts serving it. It returns the
+// newest record among the Lease of the Node and in all journals.
 func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 	var newest installRecord
 	s.lease, s.leaseDue = nil, time.Time{}
@@ -109,8 +109,8 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 	return nil
 }
 
-// retainNodeLease writes the install record of a base that was removed because of missed heartbeats to the Lease of its
-// Node. It returns false if the Lease can be deleted.
+// retainNodeLease writes the install record of a base that was removed because of missed heartbeats to the Lease of
+// its Node. It returns false if there is no need to retain the Lease.
 func (r *Reconciler) retainNodeLease(ctx context.Context, s *state) (bool, error) {
 	r.mu.Lock()
 	timedOut := s.timedOut
@@ -125,7 +125,7 @@ func (r *Reconciler) retainNodeLease(ctx context.Context, s *state) (bool, error
 	return true, nil
 }
 
-// closeJournal writes the records in the journal to the Leases of Nodes, and deletes the journal. Call it when the
+// closeJournal moves the records in the journal to the Leases of the Nodes, and deletes the journal. Call it when the
 // Reconciler stops.
 func (r *Reconciler) closeJournal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
@@ -157,8 +157,8 @@ func (r *Reconciler) deleteOldLeases(ctx context.Context) {
 	}
 }
 
-// deleteOldLeasesOnce deletes the Leases that no controller has written for recordRetention. It measures the time since
-// the first observation of a version instead of using timestamps, because clocks may be wrong.
+// deleteOldLeasesOnce deletes the Leases that no controller has written for recordRetention. It measures the time
+// since it first observed the current version of the Lease. It does not use timestamps, because clocks may be wrong.
 func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 	before, now := merged(nil, r.oldLeases), r.opts.Clock.Now()
 	r.oldLeases = map[string]observedLease{}
@@ -196,8 +196,8 @@ func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 	return nil
 }
 
-// isInUse reports whether a Lease must not be deleted: it is the journal of this controller, belongs to an existing
-// Node, or has no install record.
+// isInUse reports whether a Lease must not be deleted: it is the journal of this controller, it belongs to an
+// existing Node, or it has no install record.
 func (r *Reconciler) isInUse(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.InstallRecordLease {
 		return l.Name == r.journal.name()

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// kept returns the install record in the Lease of the base's Node; "no lease" if there is no Lease.
+// kept returns the install record in the Lease of the base's Node, or "no lease" if there is no Lease.
 func (s *fixture) kept(t *testing.T) string {
 	t.Helper()
 	l, err := s.api.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), nodeName, metav1.GetOptions{})
@@ -51,7 +51,8 @@ func (s *fixture) forget(t *testing.T) {
 	}
 }
 
-// The clock of the controller, or of the controller that wrote the Lease, changes by a month.
+// The clock of the controller, or of the controller that wrote the Lease, changes by a month. The Lease of an
+// unreachable base must be retained for the same time as without the change.
 func TestLeaseIsRetainedWhenClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,8 @@ func TestLeaseIsRetainedWhenClockChanges(t *testing.T) {
 	}
 }
 
-// The record of an unreachable base stays in the journal after a restart, even if the clock has changed.
+// The install record of an unreachable base must stay in the journal after a restart of the controller, even if the
+// clock has changed.
 func TestJournalIsRetainedWhenClockChanges(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -107,7 +109,8 @@ func TestLeaseOfEndedBaseIsDeleted(t *testing.T) {
 	s.wantKept(t, "when the base is gone", "no lease")
 }
 
-// The record of the controller that served the base stays when other controllers remove the base.
+// The controller that served the base has stopped, and other controllers remove the unreachable base. They must keep
+// the install record that the first controller wrote.
 func TestLeaseOfUnreachableBaseOfOtherControllerIsRetained(t *testing.T) {
 	first, second := pair(t)
 	first.installRecord = "biz1"

@@ -24,26 +24,27 @@ import (
 const (
 	// minWriteInterval is the minimum time between two writes of the journal.
 	minWriteInterval = 100 * time.Millisecond
-	// journalTimeout is the timeout of a write, because all bases wait for it.
+	// journalTimeout is the timeout of a journal write. It is short, because all bases wait for the write.
 	journalTimeout = 3 * time.Second
-	// batchDelay is the time between two writes of the journal if no caller waits.
+	// batchDelay is the delay before the journal is written if no caller waits for the write.
 	batchDelay = 3 * time.Second
 )
 
-// baseEntries is the state of one base in the journal.
+// baseEntries contains the install records of one base and where they are saved.
 type baseEntries struct {
 	saved     installRecord // newest record that is known to be saved
-	lastStamp int64         // At of the newest record, saved or not
-	journaled installRecord // record in the journal; its At is 0 if there is none
-	// when this controller stopped serving the base; the next controller needs the record
-	orphan  time.Time
-	onLease int64           // minimum At in the Lease of the Node, because the journal is full; 0 if there is none
-	waiting []chan struct{} // closed when the Lease of the Node has onLease
+	lastStamp int64         // At of the newest record, whether or not the record is saved
+	journaled installRecord // record that the journal contains; its At is 0 if there is none
+	// time when this controller stopped serving the base; the next controller needs the record
+	orphan time.Time
+	// minimum At that the Lease of the Node must reach, because the journal is full; 0 if there is none
+	onLease int64
+	waiting []chan struct{} // closed when the Lease of the Node has reached onLease
 }
 
-// journal saves the changed install records of all bases of a controller in one Lease, so that the records of many
-// bases take one write. A record stays in the journal until the Lease of its Node has it. If both Leases have a record
-// of a base, the newer one is valid. The methods may be called concurrently.
+// journal saves the changed install records of all bases of a controller in one Lease, so that one write saves the
+// records of many bases. A record stays in the journal until the Lease of the Node contains it. If both Leases have a
+// record of a base, the newer one is valid. The methods may be called concurrently.
 type journal struct {
 	leases      coordinationv1client.LeaseInterface
 	env, holder string
@@ -51,29 +52,29 @@ type journal struct {
 	timeScale   pace.TimeScale
 	logger      *slog.Logger
 	acting      func() bool
-	// read returns the new record of a base, if there is one.
+	// read returns the new install record of a base, if the base has a new one.
 	read func(identity string) (installRecord, reading)
-	// renew writes the Lease of the Node of a base.
+	// renew schedules writing the Lease of the Node of a base.
 	renew func(identity string)
 
-	wakeup chan struct{} // signals run after a change
+	wakeup chan struct{} // signals run that records have changed
 
 	io    sync.Mutex
-	lease *coordinationv1.Lease // as last written or read; nil if unknown
+	lease *coordinationv1.Lease // the Lease as last written or read; nil if its current version is unknown
 
 	others others
 
 	mu      sync.Mutex
 	bases   map[string]*baseEntries
-	waiting map[string][]chan struct{} // channels of waitUntilSaved by base
+	waiting map[string][]chan struct{} // channels of the callers of waitUntilSaved, by base
 	changed map[string]bool            // bases with new records that no caller waits for
-	stale   bool                       // contains a record of a base whose Lease was deleted
+	stale   bool                       // the journal contains a record of a base whose Lease was deleted
 	written time.Time                  // time of the last write
 	notYet  time.Time                  // earliest time of the next write
-	failed  int                        // consecutive failed writes
+	failed  int                        // number of consecutive failed writes
 }
 
-// reading is the result of journal.read.
+// reading is the kind of result of journal.read.
 type reading int
 
 const (
@@ -83,7 +84,7 @@ const (
 	readNever                // this controller does not serve the base
 )
 
-// entriesOf returns the state of a base, which it adds if necessary. The caller holds the lock.
+// entriesOf returns the entries of a base, and adds empty entries for a new base. The caller holds the lock.
 func (j *journal) entriesOf(identity string) *baseEntries {
 	p := j.bases[identity]
 	if p == nil {
@@ -93,7 +94,7 @@ func (j *journal) entriesOf(identity string) *baseEntries {
 	return p
 }
 
-// stamp returns a record with a new timestamp. The caller must prevent concurrent calls for the same base.
+// stamp returns an install record with a new timestamp. The caller must prevent concurrent calls for the same base.
 func (j *journal) stamp(identity, modules string) installRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,7 +103,8 @@ func (j *journal) stamp(identity, modules string) installRecord {
 	return installRecord{p.lastStamp, modules}
 }
 
-// isSaved reports whether the record of a base is saved. It returns false while the result of a write is unknown.
+// isSaved reports whether the newest record of a base is saved. It returns false while the result of a write is
+// unknown.
 func (j *journal) isSaved(identity, modules string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -145,7 +147,7 @@ func (j *journal) wake() {
 	}
 }
 
-// recordSaved sets the saved record of a base that this controller starts serving.
+// recordSaved sets the record that is known to be saved of a base that this controller starts serving.
 func (j *journal) recordSaved(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,7 +156,8 @@ func (j *journal) recordSaved(identity string, r installRecord) {
 	p.setSaved(r)
 }
 
-// recordOnLease records that the Lease of a Node contains a record, so that the journal does not need it.
+// recordOnLease records that the Lease of a Node contains an install record, so that the record can be removed from
+// the journal.
 func (j *journal) recordOnLease(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -195,7 +198,7 @@ func (j *journal) stopServing(identity string) {
 	}
 }
 
-// dropBase removes a base whose Lease was deleted.
+// dropBase removes a base whose Node Lease was deleted from the journal.
 func (j *journal) dropBase(identity string) {
 	j.mu.Lock()
 	if p := j.bases[identity]; p != nil {
@@ -206,7 +209,7 @@ func (j *journal) dropBase(identity string) {
 	j.wake()
 }
 
-// due returns how long to wait before writing the journal. something is false if there is nothing to write.
+// due returns how long to wait before writing the journal. something reports whether there is anything to write.
 func (j *journal) due() (left time.Duration, something bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -223,7 +226,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 	return at.Sub(j.clock.Now()), true
 }
 
-// run writes the journal when records change, until ctx is done.
+// run writes the journal after records have changed, until ctx is done.
 func (j *journal) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var later <-chan time.Time
@@ -276,7 +279,8 @@ func (j *journal) writeDue(ctx context.Context) {
 	}
 }
 
-// write saves the changed records of some bases, unblocks the waiting callers, and returns the bases to process again.
+// write saves the changed records of the given bases and unblocks the callers that wait for these records. It returns
+// the bases that must be processed again.
 func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string,
 	err error) {
 	if !j.acting() {
@@ -322,8 +326,8 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	return later, nil
 }
 
-// addEntries adds records to the journal, and returns its text and its records, which are nil if there is nothing to
-// write. full reports whether Leases of Nodes must be written first.
+// addEntries adds records to the journal. It returns the text of the journal and the records in it; the records are
+// nil if there is nothing to write. full reports whether records must first be moved to the Leases of Nodes.
 func (j *journal) addEntries(fresh map[string]installRecord, waiting map[string][]chan struct{}) (text string,
 	in map[string]installRecord,
 	full bool) {
@@ -340,7 +344,7 @@ func (j *journal) addEntries(fresh map[string]installRecord, waiting map[string]
 }
 
 // moveToLeases schedules writing the Leases of the Nodes whose records do not fit in the journal, and reports whether
-// there are any. Waiting callers then wait for these Leases. The caller holds the lock.
+// there are such Nodes. Callers that wait for these records then wait for the Leases. The caller holds the lock.
 func (j *journal) moveToLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
 	for _, identity := range left {
 		p := j.bases[identity]
@@ -408,7 +412,7 @@ func (j *journal) writeLease(ctx context.Context, text string) error {
 	return nil
 }
 
-// unsavedBases returns the bases whose records are in the journal and not in the Leases of their Nodes.
+// unsavedBases returns the bases whose records are in the journal but not yet in the Leases of their Nodes.
 func (j *journal) unsavedBases() (identities []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -420,7 +424,7 @@ func (j *journal) unsavedBases() (identities []string) {
 	return identities
 }
 
-// release deletes the journal if all its records are in the Leases of Nodes.
+// release deletes the journal if all its records are also in the Leases of Nodes.
 func (j *journal) release(ctx context.Context) error {
 	if len(j.unsavedBases()) > 0 {
 		return nil

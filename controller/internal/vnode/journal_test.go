@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// serveAll sends heartbeats of many bases, and waits until they are served.
+// serveAll sends heartbeats of many bases, and waits until the controller serves all of them.
 func (s *fixture) serveAll(t *testing.T, n int) (identities []string) {
 	t.Helper()
 	for i := range n {
@@ -43,7 +43,7 @@ func (s *fixture) serveAll(t *testing.T, n int) (identities []string) {
 	return identities
 }
 
-// saveAll saves the install records of bases, and returns when all are saved.
+// saveAll saves the install records of the bases concurrently, and returns when all records are saved.
 func (s *fixture) saveAll(t *testing.T, identities ...string) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -71,7 +71,7 @@ func (s *fixture) saveAll(t *testing.T, identities ...string) {
 	wg.Wait()
 }
 
-// nWaiting returns the number of calls that wait for the journal or for a Lease.
+// nWaiting returns the number of calls that are waiting for a write of the journal or of a Lease.
 func (s *fixture) nWaiting() (n int) {
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *fixture) nWaiting() (n int) {
 	return n
 }
 
-// inJournal returns the records of the journal in the API; nil if there is none.
+// inJournal returns the install records in the journal on the API server; nil if there is no journal.
 func (s *fixture) inJournal(t *testing.T) map[string]string {
 	t.Helper()
 	l, err := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), s.journal.name(),
@@ -138,7 +138,7 @@ func TestRecordsOfManyBasesAreOneWrite(t *testing.T) {
 	s.wantWrites(t, "and no others", "update leases")
 }
 
-// A record for which no caller waits is written after a delay.
+// If no caller waits for a changed record, the journal must be written after a delay, not immediately.
 func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
@@ -155,7 +155,8 @@ func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	}
 }
 
-// A killed controller is followed by a controller with the same or another CLIENT_ID.
+// The controller is killed after it has saved a record. The next controller, with the same or another CLIENT_ID, must
+// read the saved record.
 func TestSavedRecordOutlivesController(t *testing.T) {
 	for name, next := range map[string]Options{
 		"the same again": {Holder: "me"}, "another one": {Holder: "you"},
@@ -185,7 +186,7 @@ func TestSavedRecordOutlivesController(t *testing.T) {
 	}
 }
 
-// The record that was written last is used, even if the clock of its writer is behind.
+// The record that was written last must be used, even if the clock of the controller that wrote it is behind.
 func TestNewestRecordIsUsed(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -217,7 +218,7 @@ func TestNewestRecordIsUsed(t *testing.T) {
 	}
 }
 
-// The first write of the next controller must not remove records that it has not read yet.
+// The first write of the next controller must not remove journal records that this controller has not read yet.
 func TestRecordsOfEarlierRunStay(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -244,7 +245,8 @@ func TestRecordsOfEarlierRunStay(t *testing.T) {
 	}
 }
 
-// Records that do not fit are written to the Leases of Nodes before waiting calls return.
+// Records that do not fit in the journal must be written to the Leases of Nodes before the calls that wait for them
+// return.
 func TestFullJournal(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	bases := s.serveAll(t, 40)
@@ -272,8 +274,8 @@ func TestFullJournal(t *testing.T) {
 	}
 }
 
-// Calls do not return before the API server has confirmed the write. A record whose write failed is not treated as
-// saved, although the API server may have written it.
+// Calls must not return before the API server has confirmed the write. A record whose write failed must not be
+// treated as saved, although the API server may have written it.
 func TestUnconfirmedWriteIsNotSaved(t *testing.T) {
 	api := newAPI()
 	s := newServing(t, api)
@@ -338,7 +340,7 @@ func TestJournalIsNotWrittenWhileNotActing(t *testing.T) {
 	}
 }
 
-// The record of a base is removed if the base reports that it ends.
+// The record of a base must be removed from the journal when the base reports that it is shutting down.
 func TestJournalRemovesEndedBase(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
@@ -385,7 +387,7 @@ func TestUnusedJournalsAreDeleted(t *testing.T) {
 	}
 }
 
-// A controller deletes its journal when it stops, unless it cannot write the Leases of Nodes.
+// A controller must delete its journal when it stops, unless it cannot write the Leases of the Nodes.
 func TestJournalIsDeletedOnStop(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)

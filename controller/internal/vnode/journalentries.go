@@ -19,12 +19,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// installRecord contains the modules that were installed for Pods on a base, at one time.
+// installRecord lists the modules that were installed for Pods on a base at a certain time.
 type installRecord struct {
-	// At is in microseconds since 1970. It increases with each record of a base: a controller that takes over a base
-	// continues from the last record, even if its clock is behind.
+	// At is the time of the record in microseconds since 1970. It increases with each record of a base: a controller
+	// that takes over a base continues from the last record, even if its clock is behind.
 	At int64 `json:"t"`
-	// Modules is the text from Options.InstallRecord.
+	// Modules is the text that Options.InstallRecord returned.
 	Modules string `json:"l,omitempty"`
 }
 
@@ -40,13 +40,14 @@ func onLease(l *coordinationv1.Lease) installRecord {
 const (
 	// maxPacked is the maximum size of a journal in bytes. The annotations of an object are limited to 256 KiB.
 	maxPacked = 192 << 10
-	// orphanPriorityPeriod is how long the record of a base that this controller stopped serving has the same priority
-	// as other records in the journal. After it, the next controller has written the Lease of the Node.
+	// orphanPriorityPeriod is how long the record of a base that this controller stopped serving has the same
+	// priority as other records in the journal. After this period, the next controller has written the Lease of the
+	// Node.
 	orphanPriorityPeriod = 10 * time.Minute
 )
 
-// pack returns the text of the journal, its records, and the bases whose records do not fit, which are the newest ones.
-// The caller holds the lock.
+// pack returns the text of the journal, the records in it, and the bases whose records do not fit. The newest records
+// are left out first. The caller holds the lock.
 func (j *journal) pack() (text string, in map[string]installRecord, out []string) {
 	now := j.clock.Now()
 	isOld := func(identity string) bool {
@@ -92,7 +93,8 @@ func pack(entries map[string]installRecord) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-// maxUnpacked is the maximum decompressed size of a journal in bytes. Another client could have written the journal.
+// maxUnpacked is the maximum decompressed size of a journal in bytes. It protects against a malicious journal that
+// another client has written.
 const maxUnpacked = 64 << 20
 
 func unpack(text string) (entries map[string]installRecord, err error) {
@@ -107,8 +109,8 @@ func unpack(text string) (entries map[string]installRecord, err error) {
 	return entries, err
 }
 
-// others contains the records in the journals of other controllers, including stopped ones. Its methods may be called
-// concurrently.
+// others contains the install records in the journals of other controllers, including stopped controllers. Its
+// methods may be called concurrently.
 type others struct {
 	mu      sync.Mutex
 	listed  time.Time // start of the last LIST request
@@ -116,7 +118,7 @@ type others struct {
 }
 
 // newest returns the newest record of a base in the journals of other controllers; its At is 0 if there is none.
-// Concurrent calls share a LIST request that started after the calls.
+// Concurrent calls share one LIST request, which starts after these calls.
 func (j *journal) newest(ctx context.Context, identity string) (installRecord, error) {
 	asked := j.clock.Now()
 	o := &j.others
@@ -162,7 +164,7 @@ func (j *journal) own(ctx context.Context, identity string) (installRecord, erro
 	return installRecord{}, nil
 }
 
-// journalSelector selects the journals of an environment.
+// journalSelector returns the label selector for the journals of an environment.
 func journalSelector(env string) string {
 	return labels.Component + "=" + labels.InstallRecordLease + "," + labels.Env + "=" + labelValue(env)
 }

@@ -57,8 +57,8 @@ func (r *Reconciler) writeNode(ctx context.Context, b base.Snapshot, s *state) e
 	return r.setTaints(ctx, want, s, fresh)
 }
 
-// refresh updates the known Node from the informer, and reports whether the Node was deleted. If the informer does not
-// have the Node, refresh reads it from the API server.
+// refresh updates the known Node from the informer, and reports whether the Node was deleted. If the informer cache
+// does not contain the Node, refresh reads the Node from the API server.
 func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	cached, err := r.nodes.Get(s.nodeName)
 	switch {
@@ -83,8 +83,8 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 	return true
 }
 
-// setTaints adds missing taints and corrects their values. It keeps other taints, except the taint that the API server
-// adds to new Nodes, because kube-controller-manager removes it at only 20 Nodes per second.
+// setTaints adds missing taints and corrects their values. It keeps all other taints, except the not-ready taint that
+// the API server adds to new Nodes: kube-controller-manager would remove that taint from only 20 Nodes per second.
 func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, fresh bool) error {
 	n := s.node.DeepCopy()
 	changed := false
@@ -113,7 +113,7 @@ func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state,
 	return r.recordWrite(ctx, s, written, err)
 }
 
-// writeStatus writes labels, annotations and status if they differ.
+// writeStatus writes the labels, annotations and status of a Node if they differ from the desired ones.
 func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *state) error {
 	want.Status = withForeign(want.Status, s.node.Status)
 	if sameStatus(s.node, want) {
@@ -144,9 +144,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	return nil
 }
 
-// withForeign returns want with the parts of have that other components have written, as a kubelet does. These are
-// resources that the controller does not report (such as extended resources), conditions that it does not write (such
-// as the conditions of node-problem-detector), and all other fields.
+// withForeign returns the desired status want, with the parts of the current status have that other components have
+// written. A kubelet does the same. These parts are resources that the controller does not report (such as extended
+// resources), conditions that it does not write (such as the conditions of node-problem-detector), and all other
+// fields.
 func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	s := *have.DeepCopy()
 	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints,
@@ -159,11 +160,11 @@ func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	return s
 }
 
-// memoryInterval is the minimum time between two writes of a Node if only its allocatable memory changes, as with each
-// install.
+// memoryInterval is the minimum time between two writes of a Node if only its allocatable memory has changed. Each
+// install changes it.
 const memoryInterval = 30 * time.Second
 
-// withMemory returns a Node with the memory of another one.
+// withMemory returns a copy of a Node with the memory resources of another Node.
 func withMemory(n, other *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
 	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity},
@@ -181,7 +182,7 @@ func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
 	return r.recordWrite(ctx, s, written, err)
 }
 
-// recordWrite updates the known Node after a write.
+// recordWrite updates the known Node after a write of the Node.
 func (r *Reconciler) recordWrite(ctx context.Context, s *state, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
@@ -197,7 +198,8 @@ func (r *Reconciler) recordWrite(ctx context.Context, s *state, written *corev1.
 	return nil
 }
 
-// readNode reads a Node that another client has changed. It returns errConflict unless reading fails.
+// readNode reads a Node again after another client has changed it. It always returns an error: errConflict, or the
+// error of the read.
 func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	live, err := r.client.CoreV1().Nodes().Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
@@ -212,7 +214,8 @@ func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	return errConflict
 }
 
-// recordObserved records an Event when this controller starts ignoring missed heartbeats of the base.
+// recordObserved records an Event when this controller can no longer observe the base, and therefore ignores its
+// missed heartbeats.
 func (r *Reconciler) recordObserved(before, n *corev1.Node) {
 	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
 		conditionOf(before, api.ConditionObserved).Reason != now.Reason {
@@ -225,7 +228,8 @@ func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeConditi
 	return ptr.Deref(c, corev1.NodeCondition{})
 }
 
-// sameStatus reports whether the fields that the Reconciler writes are equal in two Nodes, except timestamps.
+// sameStatus reports whether two Nodes have the same values in the fields that the Reconciler writes. It ignores
+// timestamps.
 func sameStatus(have, want *corev1.Node) bool {
 	h, w := have.Status, want.Status
 	return contains(have.Labels, want.Labels) && contains(have.Annotations, want.Annotations) &&

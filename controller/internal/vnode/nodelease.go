@@ -14,11 +14,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeLeaseInterval returns the time between two renewals of the Lease of a Node. The Lease stays valid if one renewal
-// fails.
+// nodeLeaseInterval returns the time between two renewals of the Lease of a Node. The interval is short enough that
+// the Lease stays valid if one renewal fails.
 func (r *Reconciler) nodeLeaseInterval() time.Duration { return r.opts.NodeLease / 2 }
 
-// renewNodeLease renews the Lease of a Node when it is due or the journal is full, and returns when it is due again.
+// renewNodeLease renews the Lease of a Node if the renewal is due or the journal is full. It returns the time of the
+// next renewal.
 func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	left := s.leaseDue.Sub(r.opts.Clock.Now())
 	if s.lease != nil && left > 0 && !r.journal.needsNodeLease(identity) {
@@ -31,7 +32,7 @@ func (r *Reconciler) renewNodeLease(ctx context.Context, identity string, s *sta
 	return r.writeNodeLease(ctx, s, newest)
 }
 
-// writeNodeLease writes the Lease of a Node with an install record, and returns when to renew it.
+// writeNodeLease writes the Lease of a Node with an install record, and returns the time of the next renewal.
 func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest installRecord) (time.Duration, error) {
 	now := r.opts.Clock.Now()
 	var err error
@@ -57,7 +58,7 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest instal
 }
 
 // fillLease sets the fields of the Lease of a Node. Like a kubelet, it sets the Node as the holder. It clears the
-// managed fields, which would be half of the stored object.
+// managed fields, which would otherwise take half the size of the stored object.
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#clearing-managedfields
 func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest installRecord) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease

@@ -15,7 +15,7 @@ import (
 
 var errConflict = errors.New("the Node was changed by another client")
 
-// ownership states which controller may serve the base of a Node.
+// ownership is the result of the check which controller may serve the base of a Node.
 type ownership int
 
 const (
@@ -28,15 +28,15 @@ const (
 	upstream                     // ModuleController V2, which does not record the holder
 )
 
-// holderOf returns the CLIENT_ID of the controller that serves the base of a Node, and the fencing number. named
-// reports whether the Node has the annotation.
+// holderOf returns the CLIENT_ID of the controller that serves the base of a Node, and the fencing number of the
+// Node. named reports whether the Node has the holder annotation.
 func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
 	holder, named = n.Annotations[labels.Holder]
 	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // 0 if absent or invalid
 	return holder, fence, named
 }
 
-// ownership returns which controller may serve a base.
+// ownership determines which controller may serve a base.
 func (r *Reconciler) ownership(s *state) ownership {
 	if s.node == nil {
 		return unowned
@@ -63,8 +63,8 @@ func (r *Reconciler) ownership(s *state) ownership {
 	}
 }
 
-// takeDelay returns 0 if this controller may start serving a base that no controller serves, or else when to check
-// again.
+// takeDelay returns 0 if this controller may start serving a base that no other controller serves. Otherwise, it
+// returns the delay before the next check.
 func (r *Reconciler) takeDelay(ctx context.Context, b base.Snapshot, s *state) (wait time.Duration, err error) {
 	if r.opts.Cluster && r.ownLease.tunnelDownFor(b.Tunnel) > 0 && r.ownLease.reachableByPeers(b.Tunnel) {
 		return time.Second, nil // this controller could not communicate with the base
@@ -85,8 +85,8 @@ func (r *Reconciler) takeDelay(ctx context.Context, b base.Snapshot, s *state) (
 	return max(r.ownLease.remaining(holder), 0), nil
 }
 
-// handOver stops serving a base if its tunnel has been down in this controller for the duration of a Lease, and another
-// controller is connected to the tunnel. It reports whether it did.
+// handOver stops serving a base if its tunnel has been down in this controller for the duration of a Lease, and
+// another controller is connected to the tunnel. It reports whether it handed the base over.
 func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snapshot, s *state) (bool, error) {
 	if !r.opts.Cluster || r.ownLease.tunnelDownFor(b.Tunnel) < r.opts.LeaseDuration ||
 		!r.ownLease.reachableByPeers(b.Tunnel) {
@@ -103,8 +103,8 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 }
 
 // workloadDelay returns how long to wait before serving a base that other controllers could also serve. The delay is
-// longer if this controller serves a larger share of all bases (Module Controller V2 document 5.4, WORKLOAD_MAX_LEVEL).
-// It has a random part, so that controllers with equal shares do not conflict.
+// longer if this controller serves a larger share of all bases (Module Controller V2 document 5.4,
+// WORKLOAD_MAX_LEVEL). The delay has a random part, so that controllers with equal shares do not conflict.
 func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	if !r.opts.Cluster {
 		return 0
@@ -122,5 +122,5 @@ func (r *Reconciler) workloadDelay(s *state) time.Duration {
 	return delay
 }
 
-// levelDelay is the delay per workload level, as in ModuleController V2.
+// levelDelay is the additional delay per workload level, as in ModuleController V2.
 const levelDelay = 100 * time.Millisecond

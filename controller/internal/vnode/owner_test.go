@@ -27,7 +27,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// pair returns two controllers that share the bases and a clock. The first one serves the base.
+// pair returns two controllers that share the bases and have the same clock. The first controller serves the base.
 func pair(t *testing.T) (first, second *fixture) {
 	t.Helper()
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
@@ -43,7 +43,7 @@ func pair(t *testing.T) (first, second *fixture) {
 	return first, second
 }
 
-// holder returns the holder and the fencing number of the Node.
+// holder returns the holder and the fencing number in the annotations of the Node.
 func (s *fixture) holder(t *testing.T) string {
 	t.Helper()
 	n := s.liveNode(t)
@@ -87,7 +87,7 @@ func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 	}
 }
 
-// The controller stops acting before another controller may take over its bases.
+// A controller that cannot renew its Lease must stop acting before another controller may take over its bases.
 func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
@@ -111,7 +111,7 @@ func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	}
 }
 
-// A base that stops while this controller may not act is removed when the controller may act again.
+// A base stops while this controller may not act. The controller must remove the base once it may act again.
 func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	for name, goes := range map[string]func(*fixture){
 		"misses heartbeats": func(*fixture) {},
@@ -145,7 +145,8 @@ func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	}
 }
 
-// The validity of the Lease starts when the renewal starts, because other controllers may observe it that early.
+// The Lease duration must be counted from the start of the renewal, because other controllers may observe the renewed
+// Lease that early.
 func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)
@@ -162,7 +163,7 @@ func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 	}
 }
 
-// A Lease is valid while it changes, regardless of the clock of the other controller.
+// A Lease must be treated as valid while it keeps changing, regardless of the clock of the other controller.
 func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 	first, second := pair(t)
 	stamp := func(s *fixture, at time.Time) {
@@ -189,7 +190,8 @@ func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 	}
 }
 
-// The watch may be late, so the Lease of a controller is read before its bases are taken over.
+// The Lease watch may be late. A controller must therefore read the Lease of another controller before it takes over
+// the bases of that controller.
 func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
 	for range 20 { // the second controller does not observe the renewals
@@ -206,7 +208,8 @@ func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 	}
 }
 
-// A watch event can be newer than the response of a read: the other controller has restarted.
+// The other controller restarts, so a watch event with its new Lease arrives before the older NotFound response to a
+// read. The NotFound response must not cause a takeover.
 func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
 	again := first.ownLease.lease.DeepCopy()
@@ -243,8 +246,8 @@ func TestStoppedControllerReleasesItsBases(t *testing.T) {
 	}
 }
 
-// With one replica, the next controller starts after the previous one has stopped. It has not observed the Lease of the
-// previous one, and need not wait for it.
+// With one replica, the next controller starts after the previous one has stopped and released its Lease. It has
+// never observed that Lease, and must take over the bases without waiting.
 func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 	first, _ := pair(t)
 	if err := first.ownLease.release(t.Context()); err != nil {
@@ -258,7 +261,7 @@ func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 	}
 }
 
-// The controller may stop during a renewal, whose result is then unknown.
+// The controller may stop during a renewal, whose result is then unknown. It must release its Lease nevertheless.
 func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 	first, _ := pair(t)
 	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -277,7 +280,8 @@ func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 	}
 }
 
-// A rollout starts the next controller before it stops the previous one, and both have the same CLIENT_ID.
+// A rollout starts the next controller before it stops the previous one, and both have the same CLIENT_ID. The
+// previous controller must not delete the Lease of the next one.
 func TestStoppedControllerKeepsLeaseOfSuccessor(t *testing.T) {
 	first, _ := pair(t)
 	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
@@ -397,7 +401,8 @@ func TestBasesOfRunningControllerAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// The Lease of a killed controller is observed for its duration, regardless of its renew time.
+// The Lease of a killed controller must be observed for the whole Lease duration before a takeover, regardless of its
+// renew time.
 func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -425,7 +430,7 @@ func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	}
 }
 
-// A Lease with a duration of many years is treated as MaxLease.
+// A Lease with a duration of many years must expire after MaxLease.
 func TestLeaseWithInvalidDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -459,7 +464,7 @@ func TestLeaseWithInvalidDurationExpires(t *testing.T) {
 	}
 }
 
-// If a user deletes a Node, the controller that serves the base handles its Pods.
+// If a user deletes a Node, only the controller that serves the base must delete the Pods of the Node.
 func TestNodeOfOtherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
@@ -500,8 +505,8 @@ func TestNodeOfOtherEnvironmentIsNotChanged(t *testing.T) {
 	s.wantEvent(t, "ForeignEnvironment", `"dev"`, `"prod"`)
 }
 
-// Two controllers in different environments can have the same CLIENT_ID by mistake. Neither may take the Nodes of the
-// other one while it is running.
+// Two controllers in different environments can have the same CLIENT_ID by mistake. Neither controller may take over
+// the Nodes of the other controller while that controller is running.
 func TestSameClientIDInOtherEnvironmentKeepsNodes(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "me", Clock: clock}, api)
@@ -551,7 +556,8 @@ func TestControllerKeepsNodesAfterChangeOfEnvironment(t *testing.T) {
 	}
 }
 
-// While the Lease of a deleted Node is valid, only the controller of its environment creates the Node again.
+// A user deletes a Node whose Lease is still valid. Until the Lease expires, only the controller of the Node's
+// environment may create the Node again.
 func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
@@ -577,7 +583,8 @@ func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	}
 }
 
-// Two identities can result in the same name, because names contain a hash of only 32 bits.
+// Two base identities can result in the same Node name, because the hash in Node names has only 32 bits. The two
+// bases must not share one Node.
 func TestTwoIdentitiesDoNotShareNode(t *testing.T) {
 	taken := Name("a b")
 	other := strings.TrimPrefix(taken, namePrefix)
@@ -614,7 +621,7 @@ func TestTwoIdentitiesDoNotShareNode(t *testing.T) {
 	s.wantEvent(t, "SameNodeName", `"`+other+`"`, `"a b"`)
 }
 
-// olderNode returns a Node of ModuleController V2 and its Lease.
+// olderNode returns a Node as ModuleController V2 creates it, and the Lease of the Node.
 func olderNode(renewed time.Time) (*corev1.Node, *coordinationv1.Lease) {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.a.dev", UID: "theirs", ResourceVersion: "1",
 			Labels: map[string]string{labels.Component: labels.Vnode, labels.Env: "dev"}}},
@@ -681,7 +688,8 @@ func TestNodeThatUpstreamServesIsNotChanged(t *testing.T) {
 	}
 }
 
-// If both controllers have created a Node for the base, the Node of ModuleController V2 is deleted with its Pods.
+// If ModuleController V2 and this controller have both created a Node for the base, the Node of ModuleController V2
+// must be deleted with its Pods.
 func TestSecondNodeOfUpstreamIsDeleted(t *testing.T) {
 	node, lease := olderNode(noon)
 	on := func(name, nodeName string) *corev1.Pod {

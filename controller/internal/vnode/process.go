@@ -11,11 +11,13 @@ import (
 // because a restarted controller and a second controller can have the same CLIENT_ID. The name is PLACE/RANDOM.
 //
 // On Linux, a running process holds an abstract Unix socket with its name. The kernel removes the socket when the
-// process ends, so another process with the same PLACE can detect that it has ended. PLACE consists of the boot ID of
-// the machine and the network namespace, which is the scope of the socket. It is empty for a process without a socket.
+// process ends, so another process with the same PLACE can detect that the process has ended. PLACE consists of the
+// boot ID of the machine and the network namespace, which together are the scope of the socket. PLACE is empty for a
+// process without a socket.
 type process struct {
 	name string
-	mark *net.UnixListener // accepts no connections; the reference prevents the garbage collector from closing it
+	// accepts no connections; this reference prevents the garbage collector from closing the socket
+	mark *net.UnixListener
 }
 
 func startProcess() *process {
@@ -39,7 +41,7 @@ func placeOf() string {
 	return strings.TrimSpace(string(boot)) + "." + namespace
 }
 
-// markProcess opens the socket of a process.
+// markProcess opens the abstract socket that marks this process as running.
 func markProcess(name string) (*net.UnixListener, error) {
 	if placeOf() == "" { // on other operating systems, ListenUnix would create a file
 		return nil, os.ErrNotExist
@@ -47,8 +49,8 @@ func markProcess(name string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@module-controller" + name})
 }
 
-// hasEnded reports whether the process with this name is known to have ended. For a process with another PLACE
-// it returns false.
+// hasEnded reports whether the process with this name is known to have ended. It returns false for a process with
+// another PLACE, because such a process cannot be checked.
 func hasEnded(name string) bool {
 	place, random, _ := strings.Cut(name, "/")
 	if place == "" || place != placeOf() {

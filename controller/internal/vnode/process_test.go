@@ -64,7 +64,7 @@ func TestHasEndedAfterKill(t *testing.T) {
 	}
 }
 
-// sameID returns two controllers with the same CLIENT_ID on two machines. The first one serves the base.
+// sameID returns two controllers with the same CLIENT_ID on two machines. The first controller serves the base.
 func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	t.Helper()
 	api, clock, logged := newAPI(), clocktesting.NewFakeClock(noon), &bytes.Buffer{}
@@ -75,8 +75,8 @@ func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	return first, second, logged
 }
 
-// acting advances the clock for two controllers that receive heartbeats, and returns the number of seconds in
-// which each may act.
+// acting advances the clock for two controllers that receive heartbeats. It returns for how many seconds each
+// controller was allowed to act.
 func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]int) {
 	t.Helper()
 	for range d / time.Second {

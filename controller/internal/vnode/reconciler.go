@@ -34,25 +34,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Options configure a Reconciler.
+// Options configures a Reconciler.
 type Options struct {
 	Settings
 	// Holder is the holder identity of this controller in Leases (CLIENT_ID).
 	Holder string
 	// Cluster enables sharing the bases with other controllers (IS_CLUSTER). The controller hands over bases whose
-	// tunnel is down. It waits before it takes over a base, longer if it serves a larger share of all bases. With or
-	// without Cluster, it takes over the Node of another controller only after the Lease of that controller was
-	// released or has expired.
+	// tunnel is down. It waits before it takes over a base. The wait is longer if it serves a larger share of all
+	// bases. With or without Cluster, the controller takes over the Node of another controller only after the Lease
+	// of that controller was released or has expired.
 	Cluster bool
 	// MaxLevel is the number of workload levels in a cluster (WORKLOAD_MAX_LEVEL); 0 means 3.
 	MaxLevel int
-	// LeaseDuration is how long the Lease of this controller is valid; 0 means 15 s. The controller stops acting
-	// after four fifths without a renewal.
+	// LeaseDuration is how long the Lease of this controller is valid; 0 means 15 s. The controller stops acting if
+	// it has not renewed the Lease for four fifths of this time.
 	LeaseDuration time.Duration
-	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. It is renewed at half of this
-	// time.
+	// NodeLease is how long the Lease of a Node is valid, in whole seconds; 0 means 40 s. The Lease is renewed after
+	// half of this time.
 	NodeLease time.Duration
-	// Connected reports whether a tunnel is connected. It must not block. Required. Tunnels are the enabled tunnels.
+	// Connected reports whether a tunnel is connected. It must not block. Required. Tunnels lists the enabled
+	// tunnels.
 	Connected func(tunnel.Key) bool
 	Tunnels   []tunnel.Key
 	// Recorder receives the Events of Nodes. Required.
@@ -63,23 +64,23 @@ type Options struct {
 	// OnOwned. Required.
 	InstallRecord func(identity string) string
 	// OnOwned and OnLost are called when this controller starts or stops serving a base. OnNodeDeleted is called when
-	// the Node of a base is deleted, and repeated until it returns no error. They may block. Required.
+	// the Node of a base is deleted, and called again until it returns no error. All three may block. Required.
 	OnOwned       func(identity, nodeName, ledger string)
 	OnLost        func(identity, nodeName string)
 	OnNodeDeleted func(ctx context.Context, identity, nodeName string) error
 	// TimeScale divides the durations that are not in Options. LeaseDuration and NodeLease are already divided.
 	TimeScale pace.TimeScale
-	// Clock is the clock; default the real clock.
+	// Clock is the clock. Default: the real clock.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
 }
 
 const (
 	defaultMaxLevel = 3
-	// workers is the number of concurrent writes of Nodes and Leases. It is enough to renew the Leases of 10,000
-	// bases in 20 s if a write takes 250 ms.
+	// workers is the number of concurrent writes of Nodes and Leases. The number is sufficient to renew the Leases of
+	// 10,000 bases within 20 s if a write takes 250 ms.
 	workers = 144
-	// afterConflict is the delay after a conflicting write of a Node.
+	// afterConflict is the delay after a write of a Node failed with a conflict.
 	afterConflict = 20 * time.Millisecond
 	// maxRetryDelay is the maximum delay between two attempts to write a Node.
 	maxRetryDelay = 10 * time.Second
@@ -87,8 +88,8 @@ const (
 	foreignRecheck = time.Minute
 )
 
-// firstHealth is how long to wait for the first health document of a base before its Node is created, so that the Node
-// is created with its memory.
+// firstHealth is how long to wait for the first health document of a base before its Node is created, so that the new
+// Node already has its memory.
 const firstHealth = time.Second
 
 // Reconciler maintains the Nodes and Leases of the bases that this controller serves. Its methods may be called
@@ -96,7 +97,7 @@ const firstHealth = time.Second
 type Reconciler struct {
 	opts     Options
 	client   kubernetes.Interface
-	leases   coordinationv1client.LeaseInterface // of Nodes and controllers
+	leases   coordinationv1client.LeaseInterface // Leases of Nodes and of controllers
 	nodes    corev1listers.NodeLister
 	registry *base.Registry
 	ownLease *ControllerLease
@@ -105,38 +106,41 @@ type Reconciler struct {
 
 	mu     sync.Mutex
 	states map[string]*state
-	served int // number of states with owned
+	served int // number of states with owned set
 
-	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by name
-	reported  string                   // controllers in the last warning of reportOthers; only the guard uses it
+	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by Lease name
+	// controllers that the last warning of reportOthers listed; only the guard uses it
+	reported string
 }
 
-// state is the state of one base. Only the worker of the base uses it, except for the fields with a lock.
+// state is the state of one base. Only the worker of the base uses it, except for the fields that a lock protects.
 type state struct {
-	identity        string
-	nodeName        string
-	callbackMu      sync.Mutex // held during OnOwned, OnLost and InstallRecord
-	owned           bool
-	addedAt         time.Time    // when the base was first reconciled
-	node            *corev1.Node // as last written or read
-	memoryChangedAt time.Time    // since when only the memory differs from the written Node; zero if it does not
+	identity   string
+	nodeName   string
+	callbackMu sync.Mutex // held during OnOwned, OnLost and InstallRecord
+	owned      bool
+	addedAt    time.Time    // time when the base was first reconciled
+	node       *corev1.Node // the Node as last written or read
+	// time since which only the memory differs from the written Node; zero if it does not differ
+	memoryChangedAt time.Time
 
-	fence     int64     // the fence of the Node when this controller took over the base
-	epoch     int       // epoch of the ControllerLease at that time
-	takeAfter time.Time // end of the workload delay; zero before it started
+	fence     int64     // fencing number of the Node when this controller took over the base
+	epoch     int       // epoch of the ControllerLease when this controller took over the base
+	takeAfter time.Time // end of the workload delay; zero before the delay has started
 
-	lease     *coordinationv1.Lease // of the Node, as last written; nil if unknown
+	lease     *coordinationv1.Lease // the Lease of the Node as last written; nil if unknown
 	leaseDue  time.Time
-	leaseless bool // there was neither a Node nor a Lease right before this controller created the Node
+	leaseless bool // neither a Node nor a Lease existed right before this controller created the Node
 
 	observed          observedLease
-	reportedOwnership ownership // last result of ownership that was reported
+	reportedOwnership ownership // last ownership that was reported
 
-	hadNode        bool // had a Node at the last check
+	hadNode        bool // the base had a Node at the last check
 	cleanupPending bool // the Node was deleted, and this controller must delete its Pods and its Lease
 
-	installRecord string // as read when this controller started serving the base, or as last written to the Lease
-	timedOut      bool   // removed because of missed heartbeats; guarded by Reconciler.mu
+	// install record as read when this controller started serving the base, or as last written to the Lease
+	installRecord string
+	timedOut      bool // the base was removed because of missed heartbeats; guarded by Reconciler.mu
 }
 
 func (s *state) setNode(n *corev1.Node) { s.node, s.hadNode = n, true }
@@ -144,7 +148,7 @@ func (s *state) setNode(n *corev1.Node) { s.node, s.hadNode = n, true }
 // clearNode records that the Node was deleted, and whether this controller must delete its Pods and its Lease.
 func (s *state) clearNode(cleanup bool) { s.node, s.hadNode, s.cleanupPending = nil, false, cleanup }
 
-// New returns a Reconciler. nodes lists the Nodes of bases. The informer of nodes must call NodeChanged.
+// New returns a Reconciler. nodes lists the cached Nodes of bases. The informer behind nodes must call NodeChanged.
 func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeLister,
 	registry *base.Registry) *Reconciler {
 	opts.LeaseDuration = cmp.Or(opts.LeaseDuration, api.ControllerLease)
@@ -188,7 +192,7 @@ func (r *Reconciler) NodeChanged(n *corev1.Node) {
 	}
 }
 
-// QueueLength returns the number of bases that wait for a worker.
+// QueueLength returns the number of bases whose reconciliation waits for a worker.
 func (r *Reconciler) QueueLength() int { return r.queue.Len() }
 
 // Owns reports whether this controller serves a base.
@@ -202,10 +206,11 @@ func (r *Reconciler) Owns(identity string) bool {
 // Acting reports whether this controller may act now; see ControllerLease.Acting.
 func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 
-// PeerSelector selects the Leases of the controllers of this environment.
+// PeerSelector returns the label selector for the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
-// PeerChanged records the Lease of a controller. If the Lease was deleted, this controller can take over the bases.
+// PeerChanged records a change of the Lease of a controller. If the Lease was deleted, this controller can take over
+// the bases of that controller.
 func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 	r.ownLease.HandleLease(l, deleted)
 	if deleted {
@@ -213,8 +218,8 @@ func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
 	}
 }
 
-// Start runs until ctx is done. Then it deletes the Lease of this controller, and leaves Nodes and their Leases to the
-// next controller.
+// Start maintains Nodes and Leases until ctx is done. Then it deletes the Lease of this controller, and leaves Nodes
+// and their Leases to the next controller.
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.ownLease.Start(ctx) })
@@ -234,7 +239,8 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-// reconcile updates the Node and the Lease of a base, and returns when to reconcile it again; 0 means after a change.
+// reconcile updates the Node and the Lease of a base, and returns the delay before the next reconciliation; 0 means
+// after the next change.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity)
@@ -283,7 +289,8 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	return wait, nil
 }
 
-// claim writes the Node of a base with this controller as the holder, or returns when to check again.
+// claim writes the Node of a base with this controller as the holder. If it must not do so yet, it returns the delay
+// before the next check.
 func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
 	err error) {
 	owner := r.ownership(s)
@@ -344,7 +351,7 @@ func (r *Reconciler) state(identity string) *state {
 	return r.states[identity]
 }
 
-// addState adds the state of a base.
+// addState returns a new state for a base, and adds it to the states of the Reconciler.
 func (r *Reconciler) addState(b base.Snapshot) *state {
 	s := &state{identity: b.Identity, nodeName: r.nodeName(b.Identity), addedAt: r.opts.Clock.Now(), hadNode: b.Adopted}
 	r.mu.Lock()
@@ -379,8 +386,8 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	}
 }
 
-// removeNode deletes the Node of a removed base, then its Pods and its Lease. It deletes only the known version of the
-// Node. The Node is deleted first, because otherwise a DaemonSet creates Pods for it.
+// removeNode deletes the Node of a removed base, then its Pods and its Lease. It deletes only the known version of
+// the Node. The Node is deleted first, because a DaemonSet would otherwise create new Pods for the Node.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
 	switch {
@@ -402,8 +409,8 @@ func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) 
 	return r.cleanUp(ctx, identity, s)
 }
 
-// ownsDeletion reports whether this controller must delete a Node: it serves the base, or it did in an earlier epoch
-// and no other controller has taken over the base.
+// ownsDeletion reports whether this controller must delete a Node: it serves the base, or it served the base in an
+// earlier epoch and no other controller has taken over the base since then.
 func (r *Reconciler) ownsDeletion(s *state) bool {
 	switch holder, _, _ := holderOf(s.node); r.ownership(s) {
 	case ownedByMe:
@@ -439,7 +446,7 @@ func (r *Reconciler) removeState(identity string, s *state) {
 	delete(r.states, identity)
 }
 
-// ifUnchanged returns options that delete only the known version of an object.
+// ifUnchanged returns delete options that delete an object only in its known version.
 func ifUnchanged(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}

@@ -78,8 +78,8 @@ func TestNodeAndLeaseOfNewBase(t *testing.T) {
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
 
-// The controller keeps resources and conditions of other components in the status of a Node,
-// without additional writes.
+// The status of a Node contains resources and conditions of other components. The controller must keep them, without
+// additional writes.
 func TestStatusOfOtherComponentsIsKept(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)
@@ -114,7 +114,7 @@ func TestStatusOfOtherComponentsIsKept(t *testing.T) {
 	}
 }
 
-// The API server adds a taint to each new Node. The controller removes it for a base that is Ready.
+// The API server adds a not-ready taint to each new Node. The controller must remove this taint if the base is Ready.
 func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	api := newAPI()
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
@@ -141,7 +141,7 @@ func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	s.wantWrites(t, "when another client adds the taint later")
 }
 
-// The Lease of a Node is valid for the configured time, and renewed at half of it.
+// The Lease of a Node must be valid for the configured time, and be renewed after half of this time.
 func TestNodeLeaseDuration(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
 	s.heartbeat()
@@ -156,7 +156,8 @@ func TestNodeLeaseDuration(t *testing.T) {
 	}
 }
 
-// While more bases wait than can be written concurrently, Leases have priority over changes of memory.
+// More Nodes wait for a write than can be written concurrently. Lease renewals must have priority over updates of
+// memory.
 func TestLeasesHavePriorityOverMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	grow := func() {
@@ -210,7 +211,7 @@ func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 	}
 }
 
-// The deletion of the Pods of a removed base is repeated after an error.
+// If the deletion of the Pods of a removed base fails, the controller must repeat the deletion.
 func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
@@ -225,7 +226,8 @@ func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	}
 }
 
-// While the tunnel is down, the Node stays Ready, its Lease is renewed, and one Event is recorded.
+// While the tunnel is down, the Node must stay Ready, its Lease must be renewed, and exactly one Event must be
+// recorded.
 func TestBaseIsNotObservedWhileTunnelIsDown(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.writes()
@@ -270,7 +272,7 @@ func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// The Node was deleted between a read and a write of the controller.
+// A user deletes the Node between a read and a write of the controller. The controller must create the Node again.
 func TestNodeDeletedBeforeWriteIsCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.sync(t)
@@ -304,7 +306,8 @@ func TestPodsAreDeletedIfNodeWasDeletedBefore(t *testing.T) {
 	}
 }
 
-// A user deletes the Node of an unreachable base before the controller does.
+// A user deletes the Node of an unreachable base before the controller does. The controller must not create the Node
+// again.
 func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.deleteNode(t)
@@ -319,7 +322,8 @@ func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	}
 }
 
-// The Node was deleted after the controller listed the Nodes and before it reconciled the base.
+// A user deletes the Node after the controller has listed the Nodes, but before it reconciles the base. The
+// controller must create the Node again.
 func TestNodeDeletedDuringStartIsCreatedAgain(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
@@ -348,7 +352,8 @@ func TestRemovedTaintsAreAddedAgain(t *testing.T) {
 	}
 }
 
-// A base can change its host name. Role labels that other clients have added stay.
+// A base can change its host name. The role label with the old host name must be removed, and role labels that other
+// clients have added must stay.
 func TestRoleOfOldHostNameIsRemoved(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	setHostName := func(host string) {
@@ -386,8 +391,7 @@ func TestRoleOfOldHostNameIsRemoved(t *testing.T) {
 	}
 }
 
-// A Node that has replaced the known Node, or that another controller has taken over, is
-// not deleted.
+// The controller must not delete a Node that has replaced the known Node, or that another controller has taken over.
 func TestOnlyKnownNodeIsDeleted(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)

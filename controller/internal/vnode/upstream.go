@@ -17,8 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeName returns the name of a base's Node. If ModuleController V2 has created a Node, its name
-// vnode.<identity>.<env> is used unless this controller has created one, so that the Pods on the Node stay.
+// nodeName returns the name of a base's Node. If only ModuleController V2 has created a Node for the base, it returns
+// the name of that Node, vnode.<identity>.<env>, so that the Pods on the Node stay.
 func (r *Reconciler) nodeName(identity string) string {
 	name := Name(identity)
 	if _, err := r.nodes.Get(name); err == nil {
@@ -42,14 +42,15 @@ func (r *Reconciler) olderNode(identity string) *corev1.Node {
 	return n
 }
 
-// observedLease is an observed version of a Lease that another controller may renew: the Lease of a Node or of a
-// controller.
+// observedLease is the last observed version of a Lease that another controller may renew: the Lease of a Node or of
+// a controller.
 type observedLease struct {
 	name, version string
 	changed       time.Time
 }
 
-// leaseRemaining returns how long a Lease is still valid, from its observed changes; 0 or less if it has expired.
+// leaseRemaining returns how long a Lease is still valid, based on the time of its last observed change; 0 or less if
+// it has expired.
 func (r *Reconciler) leaseRemaining(ctx context.Context, name string, s *state) (time.Duration, error) {
 	l, err := r.leases.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -61,7 +62,7 @@ func (r *Reconciler) leaseRemaining(ctx context.Context, name string, s *state) 
 	return r.observeLease(l, s), nil
 }
 
-// observeLease records the version of a Lease, and returns how long the Lease is still valid.
+// observeLease records the current version of a Lease, and returns how long the Lease is still valid.
 func (r *Reconciler) observeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	now := r.opts.Clock.Now()
 	if s.observed.name != l.Name || s.observed.version != l.ResourceVersion {
@@ -76,8 +77,8 @@ func (r *Reconciler) isForeign(l *coordinationv1.Lease) bool {
 	return env != "" && env != r.opts.Env
 }
 
-// foreignLeaseRemaining returns how long the Lease of a Node that does not exist is still valid in another environment,
-// whose controller may create the Node again. It also records whether there is no Lease.
+// foreignLeaseRemaining returns how long another environment may still create a deleted Node again: the remaining
+// validity of the Lease of the Node in that environment. It also records whether the Node has no Lease.
 func (r *Reconciler) foreignLeaseRemaining(ctx context.Context, s *state) (time.Duration, error) {
 	l, err := r.leases.Get(ctx, s.nodeName, metav1.GetOptions{})
 	switch {
@@ -99,7 +100,7 @@ func (r *Reconciler) foreignLeaseRemaining(ctx context.Context, s *state) (time.
 }
 
 // removeOlderNode deletes the Node of ModuleController V2 for a base that has a Node of this controller, and the Pods
-// on it, which their workloads replace. It returns when to check again, or 0.
+// on it. Their workloads create new Pods. It returns the delay before the next check, or 0 if no check is needed.
 func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	n := r.olderNode(identity)
 	if n == nil || n.Name == s.nodeName {
@@ -131,7 +132,7 @@ func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *st
 	return 0, nil
 }
 
-// reportOwnership logs why a base is not served, and records an Event, when the reason changes.
+// reportOwnership logs and records in an Event why a base is not served, whenever the reason changes.
 func (r *Reconciler) reportOwnership(s *state, why ownership) {
 	if s.reportedOwnership == why {
 		return

@@ -10,7 +10,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Other Pods of the module are deleted even if the API server refuses to delete one Pod.
+// The API server refuses to delete one Pod. The other Pods of the module must be deleted nevertheless.
 func TestRefusedDeletionDoesNotBlockOtherPods(t *testing.T) {
 	names := []string{"p1", "p2", "p3"}
 	for _, stays := range names { // each position in the order of the Pods

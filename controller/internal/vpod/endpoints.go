@@ -16,15 +16,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// endpoints finds out to which Pods Services send requests. It lists the EndpointSlices of a namespace only while
-// modules wait to be uninstalled there. A watch would keep the EndpointSlices of the whole cluster in memory.
+// endpoints determines to which Pods Services send requests. It lists the EndpointSlices of a namespace only while
+// modules of the namespace wait to be uninstalled. A watch would keep the EndpointSlices of the whole cluster in
+// memory.
 type endpoints struct {
 	client   kubernetes.Interface
-	interval time.Duration // the minimum delay between two lists of a namespace
+	interval time.Duration // minimum delay between two lists of a namespace
 	notify   func(slotKey)
 	lists    *work.Queue[namespaceKey]
 	logger   *slog.Logger
-	denied   sync.Once // logs once that listing is forbidden
+	denied   sync.Once // logs once that listing EndpointSlices is forbidden
 
 	mu         sync.Mutex
 	namespaces map[namespaceKey]*namespaceEndpoints
@@ -34,16 +35,17 @@ type namespaceKey string
 
 func (n namespaceKey) attrs() []any { return []any{"namespace", string(n)} }
 
-// namespaceEndpoints is the last list of a namespace, and the module slots that wait for the next list.
+// namespaceEndpoints contains the last list of EndpointSlices of a namespace, and the module slots that wait for the
+// next list.
 type namespaceEndpoints struct {
-	listedAt time.Time // the start of the last list; zero before the first one
-	nextList time.Time // the earliest time of the next list
+	listedAt time.Time // start of the last list request; zero before the first one
+	nextList time.Time // earliest time of the next list request
 	ready    map[types.UID]bool
 	waiting  map[slotKey]bool
 }
 
-// minListInterval is the minimum delay between two lists of a namespace. The delay is also at least listIntervalFactor
-// times the duration of the last list.
+// minListInterval is the minimum delay between two list requests for a namespace. The delay is also at least
+// listIntervalFactor times the duration of the last list.
 const (
 	minListInterval    = 500 * time.Millisecond
 	listIntervalFactor = 10
@@ -57,8 +59,8 @@ func newEndpoints(client kubernetes.Interface, opts Options, call func(slotKey))
 }
 
 // sendsTo reports whether a Service sends requests to a Pod, according to a list that began at since or later. at is
-// the start of that list. If there is no such list yet, known is false, and notify is called for slot after the next
-// list. sendsTo does not block.
+// the start time of that list. If there is no such list yet, known is false, and notify is called for slot after the
+// next list. sendsTo does not block.
 func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, slot slotKey) (ready bool, at time.Time,
 	known bool) {
 	key := namespaceKey(namespace)
@@ -80,7 +82,8 @@ func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, sl
 	return ready, at, known
 }
 
-// list lists the EndpointSlices of a namespace if a module slot waits for a list. Otherwise it removes the namespace.
+// list lists the EndpointSlices of a namespace if a module slot waits for the list. Otherwise, it stops tracking the
+// namespace.
 func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
 	start := time.Now()
 	e.mu.Lock()
@@ -112,8 +115,8 @@ func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Dura
 	return pause, nil
 }
 
-// readyIn returns the UIDs of the Pods of a namespace to which Services send requests. It returns none if listing is
-// forbidden; modules are then drained for Options.Drain only.
+// readyIn returns the UIDs of the Pods of a namespace to which Services send requests. If listing is forbidden, it
+// returns no UIDs; modules are then drained only for Options.Drain.
 func (e *endpoints) readyIn(ctx context.Context, namespace string) (map[types.UID]bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -146,9 +149,9 @@ func receivesRequests(c discoveryv1.EndpointConditions) bool {
 	return ready && ptr.Deref(c.Serving, ready) && !ptr.Deref(c.Terminating, false)
 }
 
-// endpointsDrainedSince returns the start of the first list in which no Service sends requests to a Pod that turned Not
-// Ready at since; zero if there is no such list. The first list starts after half of the drain. The other half is for
-// kube-proxy and other clients that follow the endpoints. The caller holds the lock of the store.
+// endpointsDrainedSince returns the start of the first list in which no Service sends requests to a Pod that became
+// Not Ready at since; zero if there is no such list. The first list starts after half of the drain period. The other
+// half gives kube-proxy and other clients time to apply the new endpoints. The caller holds the lock of the store.
 func (p *Provider) endpointsDrainedSince(e *podRecord, since, now time.Time, slot slotKey) time.Time {
 	if since.IsZero() || p.opts.Drain <= 0 {
 		return since

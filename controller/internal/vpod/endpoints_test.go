@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// endpoint writes the EndpointSlice of a Pod.
+// endpoint creates or updates the EndpointSlice of a Pod.
 func (w *fixture) endpoint(pod *corev1.Pod, c discoveryv1.EndpointConditions) {
 	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{
@@ -33,7 +33,7 @@ func (w *fixture) endpoint(pod *corev1.Pod, c discoveryv1.EndpointConditions) {
 	}
 }
 
-// uninstalledAfter waits until a module is uninstalled, and returns how long that took.
+// uninstalledAfter waits until a module is uninstalled, and returns the time until the uninstall.
 func (w *fixture) uninstalledAfter(identity string) time.Duration {
 	w.t.Helper()
 	for began := time.Now(); ; w.advance(10 * time.Millisecond) {
@@ -46,7 +46,7 @@ func (w *fixture) uninstalledAfter(identity string) time.Duration {
 	}
 }
 
-// newServingFixture returns a fixture with a Ready Pod to which a Service sends requests.
+// newServingFixture returns a fixture with a Ready Pod, and a Service that sends requests to the Pod.
 func newServingFixture(t *testing.T) (*fixture, *corev1.Pod) {
 	t.Helper()
 	w := newFixture(t, Options{})
@@ -58,13 +58,14 @@ func newServingFixture(t *testing.T) (*fixture, *corev1.Pod) {
 
 var ready = discoveryv1.EndpointConditions{Ready: ptr.To(true)}
 
-// The module of a deleted Pod stays while a Service sends requests to the Pod: Kubernetes may update endpoints late.
+// Kubernetes may update endpoints late. The module of a deleted Pod must stay installed while a Service still sends
+// requests to the Pod.
 func TestDrainFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	notReady := discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 	for _, c := range []struct {
 		name           string
-		after          time.Duration // when the endpoints change; 0 means never
+		after          time.Duration // delay before the endpoints change; 0 means never
 		to             discoveryv1.EndpointConditions
 		atLeast, below time.Duration
 	}{
@@ -100,8 +101,8 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// The jar of a version is replaced when no Service sends requests to its Pods any more: neither to a Pod that is
-// changed in place, nor to an older Pod if a newer Pod requests the other jar.
+// The jar of a version must be replaced only when no Service sends requests to the Pods of the version any more:
+// neither to a Pod that is changed in place, nor to an older Pod if a newer Pod requests the other jar.
 func TestReplacementFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(*fixture){
@@ -132,7 +133,8 @@ func TestReplacementFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// One list of EndpointSlices is used for all Pods of a namespace. Without permission, the drain has a fixed duration.
+// One list of EndpointSlices must serve all Pods of a namespace. Without permission to list EndpointSlices, the drain
+// must have a fixed duration.
 func TestEndpointsAreListedOncePerNamespace(t *testing.T) {
 	t.Parallel()
 	for _, forbidden := range []bool{false, true} {

@@ -38,7 +38,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// mode is how a base treats a second version of a module (protocol 5.3).
+// mode determines what a base does when a second version of a module is installed (protocol 5.3).
 type mode int
 
 const (
@@ -47,7 +47,7 @@ const (
 	keepOld
 )
 
-// fakeBase implements the tunnel to one base, and the base itself. Its answers come after delay.
+// fakeBase implements the tunnel to one base, and the base itself. The base answers commands after delay.
 type fakeBase struct {
 	w               *fixture
 	key             tunnel.Key
@@ -56,19 +56,19 @@ type fakeBase struct {
 	mu              sync.Mutex
 	modules         []arklet.Biz
 	commands        []string
-	uninstalledURLs []string // the jars in uninstall commands
-	// installAnswer, if set, returns the answer to an install; nil means that the install succeeds.
+	uninstalledURLs []string // jars in the uninstall commands
+	// installAnswer, if set, returns the answer to an install command; nil means that the install succeeds.
 	installAnswer func(m arklet.Module) *arklet.Answer
-	// stopFails makes uninstalls remove the module and answer with a failure.
+	// stopFails makes uninstall commands remove the module, but answer with a failure.
 	stopFails bool
-	// refuseUninstall is a module as name:version whose uninstalls fail.
+	// refuseUninstall is a module (name:version) that the base refuses to uninstall.
 	refuseUninstall string
-	// ignoreAll ignores all commands. ignore is a command that is ignored.
+	// ignoreAll makes the base ignore all commands. ignore is a single command that the base ignores.
 	ignoreAll bool
 	ignore    arklet.Command
-	// listsEndCommands makes module lists end lost commands, as in the complete controller.
+	// listsEndCommands makes module lists complete lost commands, as in the complete controller.
 	listsEndCommands bool
-	urls             map[string]string // the jars of the last installs by name:version
+	urls             map[string]string // jars of the last installs by name:version
 }
 
 func (b *fakeBase) Key() tunnel.Key { return b.key }
@@ -176,14 +176,14 @@ func (b *fakeBase) set(i int, s arklet.State, reason string) {
 	b.modules[i].Latest = arklet.Record{At: time.Now().Truncate(time.Second), State: s, Reason: reason}
 }
 
-// change calls f with the lock held, to change the base.
+// change calls f with the lock of the base held. f may change the base.
 func (b *fakeBase) change(f func(b *fakeBase)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f(b)
 }
 
-// takeCommands returns the commands since the last call, without module list queries.
+// takeCommands returns the commands that the base has received since the last call, except module list queries.
 func (b *fakeBase) takeCommands() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -192,7 +192,7 @@ func (b *fakeBase) takeCommands() []string {
 	return c
 }
 
-// loseModules removes all modules and sends the list, as a restart does.
+// loseModules removes all modules from the base and sends the empty module list, as after a restart of the base.
 func (b *fakeBase) loseModules() {
 	b.mu.Lock()
 	b.modules = nil
@@ -208,7 +208,7 @@ func (b *fakeBase) sendList() {
 	b.w.registry.SetModules(tunnel.Origin{Tunnel: b.key, Identity: "a", At: time.Now()}, list)
 }
 
-// states returns the states of the installed modules by name:version.
+// states returns the states of the modules on the base by name:version.
 func (b *fakeBase) states() map[string]string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,8 @@ func (b *fakeBase) states() map[string]string {
 	return m
 }
 
-// fixture is a Provider with a fake API server and the fake base "a" on Node "vnode.a", in a synctest bubble.
+// fixture consists of a Provider, a fake API server, and the fake base "a" on Node "vnode.a". It runs in a synctest
+// bubble.
 type fixture struct {
 	*Provider
 	t      *testing.T
@@ -227,9 +228,9 @@ type fixture struct {
 	events *record.FakeRecorder
 	base   *fakeBase
 	serial int
-	owners []metav1.OwnerReference // owners of the Pods that create creates
+	owners []metav1.OwnerReference // owners of the Pods that create adds
 
-	refuseWrites atomic.Bool // reject writes of Pod status
+	refuseWrites atomic.Bool // makes the API server reject writes of Pod status
 }
 
 func newFixture(t *testing.T, opts Options) *fixture {
@@ -294,8 +295,8 @@ func nextVersion(stored runtime.Object) *corev1.Pod {
 	return pod
 }
 
-// filterWatch returns a watch of the Pods that match a selector. (watch.Filter blocks indefinitely if it is stopped
-// while no goroutine reads events.)
+// filterWatch returns a watch of the Pods that match a selector. It replaces watch.Filter, which blocks indefinitely
+// if it is stopped while no goroutine reads events.
 func filterWatch(all watch.Interface, selector k8slabels.Selector) watch.Interface {
 	events := make(chan watch.Event)
 	w := watch.NewProxyWatcher(events)
@@ -320,8 +321,8 @@ func filterWatch(all watch.Interface, selector k8slabels.Selector) watch.Interfa
 	return w
 }
 
-// addReactors makes the fake behave like the API server: a deletion with a grace period only sets the deletion
-// timestamp, a write of the status changes only the status, and each write changes the resource version.
+// addReactors makes the fake clientset behave like the API server: a deletion with a grace period only sets the
+// deletion timestamp, a write of the status changes only the status, and each write changes the resource version.
 func (w *fixture) addReactors() {
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
 	// the fake ignores selectors
@@ -404,7 +405,8 @@ func (w *fixture) addReactors() {
 	})
 }
 
-// sameUID returns the error of the API server for a write to a Pod with another UID. It reports writes without a UID.
+// sameUID returns the error of the API server for a write to a Pod with another UID. It fails the test on a write
+// without a UID.
 func (w *fixture) sameUID(stored *corev1.Pod, uid types.UID) error {
 	switch uid {
 	case "":
@@ -432,7 +434,7 @@ func container(name, version string) corev1.Container {
 		Env: []corev1.EnvVar{{Name: labels.VersionEnv, Value: version}}}
 }
 
-// componentLabels are the two spellings of the module label. create alternates between them.
+// componentLabels contains the two spellings of the module label. create alternates between them.
 var componentLabels = []string{labels.Component, labels.OlderComponent}
 
 func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Pod {
@@ -453,8 +455,8 @@ func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Po
 	return pod
 }
 
-// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. It owns the Pods that are created
-// later.
+// applyDaemonSet creates or updates a DaemonSet that requests a version of biz1. The DaemonSet owns the Pods that are
+// created later.
 func (w *fixture) applyDaemonSet(version string) {
 	w.t.Helper()
 	w.owners = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: ptr.To(true)}}
@@ -471,7 +473,7 @@ func (w *fixture) applyDaemonSet(version string) {
 	synctest.Wait()
 }
 
-// add creates a Pod.
+// add adds a Pod to the API server.
 func (w *fixture) add(pod *corev1.Pod) {
 	w.t.Helper()
 	if _, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -479,7 +481,7 @@ func (w *fixture) add(pod *corev1.Pod) {
 	}
 }
 
-// update writes a Pod, as a user does.
+// update updates a Pod on the API server, as a user does.
 func (w *fixture) update(pod *corev1.Pod) {
 	w.t.Helper()
 	if _, err := w.api.CoreV1().Pods("default").Update(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
@@ -503,7 +505,8 @@ func (w *fixture) pod(name string) *corev1.Pod {
 	return p
 }
 
-// summary returns the phase and the readiness of a Pod, and the reason of each waiting container; "gone" without a Pod.
+// summary returns the phase and the readiness of a Pod, and the reason of each waiting container; it returns "gone"
+// if the Pod does not exist.
 func (w *fixture) summary(name string) string { return podSummary(w.pod(name)) }
 
 func podSummary(p *corev1.Pod) string {
@@ -529,7 +532,8 @@ func (w *fixture) wantSummary(name, want string) {
 	}
 }
 
-// readiness returns the status writes of Pods so far as name=Ready or name=NotReady, without repetitions for a Pod.
+// readiness returns the readiness that the controller has written so far, as name=Ready or name=NotReady. It omits
+// consecutive writes with the same readiness of a Pod.
 func (w *fixture) readiness() (list []string) {
 	last := map[string]string{}
 	for _, a := range w.api.Actions() {
@@ -560,7 +564,7 @@ func (w *fixture) statusWrites() (n int) {
 	return n
 }
 
-// refuseStatusWrites makes the API server reject all writes of Pod status, or accept them again.
+// refuseStatusWrites sets whether the API server rejects all writes of Pod status.
 func (w *fixture) refuseStatusWrites(refused bool) {
 	w.refuseWrites.Store(refused)
 }
@@ -570,7 +574,7 @@ func (w *fixture) setRunTime(runs time.Duration) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{RunTime: runs})
 }
 
-// setMetaspaceUsed makes the base report how many bytes of its 256 MiB of metaspace are used.
+// setMetaspaceUsed makes the base report that the given number of bytes of its 256 MiB of metaspace is used.
 func (w *fixture) setMetaspaceUsed(used int64) {
 	w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"},
 		arklet.Health{MetaspaceUsed: used, MetaspaceMax: 256 << 20})

@@ -15,16 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Indexes of Pods: by Node, and by namespace and container name.
+// Names of the Pod indexes: by Node, and by namespace and container name.
 const (
 	indexNode   = "node"
 	indexModule = "module"
 )
 
-// podWatches are caches of Pods.
+// podWatches is a set of informers that cache Pods.
 type podWatches []cache.SharedIndexInformer
 
-// newPodWatch returns an informer of the Pods that match the selectors. It lists nothing before it runs.
+// newPodWatch returns an informer of the Pods that match the selectors. The informer sends no requests before it
+// runs.
 func newPodWatch(client kubernetes.Interface, labelSelector, fieldSelector string) cache.SharedIndexInformer {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -53,7 +54,7 @@ func (ws podWatches) run(ctx context.Context) {
 	running.Wait()
 }
 
-// find returns the Pods that have a value in an index.
+// find returns the cached Pods that have the given value in an index.
 func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
 	for _, w := range ws {
 		objects, _ := w.GetIndexer().ByIndex(index, value) // the index exists
@@ -64,7 +65,7 @@ func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// Get returns a Pod from the cache, and false if the cache does not have it.
+// Get returns a Pod from the cache, and false if the cache does not contain the Pod.
 func (ws podWatches) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	for _, w := range ws {
 		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // an in-memory indexer returns no error
@@ -79,10 +80,10 @@ type Informer struct {
 	podWatches
 
 	mu             sync.Mutex
-	handlersSynced []cache.InformerSynced // reports for each handler whether it has received all listed Pods
+	handlersSynced []cache.InformerSynced // functions that report whether a handler has received all listed Pods
 }
 
-// NewInformer returns an Informer. It lists nothing before it runs.
+// NewInformer returns an Informer. The Informer sends no requests before it runs.
 func NewInformer(client kubernetes.Interface) *Informer {
 	return &Informer{podWatches: podWatches{
 		newPodWatch(client, labels.Component+"="+labels.Module, ""),
@@ -103,7 +104,7 @@ func dropUnusedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// HasSynced reports whether both watches have listed their Pods, and all handlers have received them.
+// HasSynced reports whether both watches have listed their Pods and all handlers have received these Pods.
 func (i *Informer) HasSynced() bool {
 	for _, w := range i.podWatches {
 		if !w.HasSynced() {
@@ -116,7 +117,7 @@ func (i *Informer) HasSynced() bool {
 	return !slices.ContainsFunc(synced, func(hasSynced cache.InformerSynced) bool { return !hasSynced() })
 }
 
-// Observe calls changed for every event of a module Pod on any Node.
+// Observe registers changed as the handler of all events of module Pods on any Node.
 func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 	return i.addHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(obj.(*corev1.Pod)) },
@@ -158,7 +159,7 @@ func podOf(obj any) *corev1.Pod {
 // PodsOnNode returns the module Pods that are bound to a Node.
 func (i *Informer) PodsOnNode(nodeName string) []*corev1.Pod { return i.find(indexNode, nodeName) }
 
-// onOtherNodes returns the Pods of a module that are bound to other Nodes and are not being deleted.
+// onOtherNodes returns the Pods of a module that are bound to other Nodes, except the Pods that are being deleted.
 func (i *Informer) onOtherNodes(namespace, module, nodeName string) []*corev1.Pod {
 	return slices.DeleteFunc(i.find(indexModule, namespace+"/"+module), func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == nodeName || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil

@@ -11,11 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 )
 
-// The install record of a base has the versions that were installed for Pods. A Pod may be deleted while its base is
-// unreachable or no controller runs. From the record, the controller then knows which versions it must uninstall.
-// Versions without a record were never requested by a Pod, and stay.
+// The install record of a base contains the versions that were installed for Pods. A Pod may be deleted while its base
+// is unreachable or no controller runs. The install record then shows which versions the controller must uninstall.
+// Versions without a record were never requested by a Pod, and stay installed.
 
-// recordedVersion is one version in an install record.
+// recordedVersion is one version of a module in an install record.
 type recordedVersion struct {
 	Name    string `json:"n"`
 	Version string `json:"v"`
@@ -23,12 +23,12 @@ type recordedVersion struct {
 	URL string `json:"u,omitempty"`
 }
 
-// maxInstallRecord is the maximum size of an install record in bytes. All annotations of an object have at most 256
-// KiB. If a record would be larger, it omits the URLs. If that is not enough, it omits versions.
+// maxInstallRecord is the maximum size of an install record in bytes. Kubernetes limits all annotations of an object
+// to 256 KiB in total. A record that would be larger omits the URLs. If that is not enough, it omits versions.
 const maxInstallRecord = 64 << 10
 
 // InstallRecord returns the install record of a base as JSON; empty if no version is installed. The caller saves the
-// record outside of this process, and passes it to Serve later.
+// record outside of this process, and later passes it to Serve.
 func (p *Provider) InstallRecord(identity string) string {
 	var all []recordedVersion
 	p.store.read(func() {
@@ -58,8 +58,8 @@ func (p *Provider) InstallRecord(identity string) string {
 	return string(text)
 }
 
-// restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install before it
-// stopped: the base may still execute it until inDoubt.
+// restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install command
+// before it stopped. The base may still execute this command until inDoubt.
 func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt time.Time) error {
 	if installRecord == "" {
 		return nil
@@ -77,8 +77,8 @@ func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt tim
 	return nil
 }
 
-// ExpectBaseline records the modules that a base installs at its start as its baseline. They are uninstalled if no Pod
-// requests them within baselinePodTimeout.
+// ExpectBaseline records which modules a base installs when it starts: its baseline. These modules are uninstalled if
+// no Pod requests them within baselinePodTimeout.
 func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
 	until := time.Now().Add(p.opts.TimeScale.Of(baselinePodTimeout))
 	p.store.change(func() {
@@ -93,5 +93,6 @@ func (p *Provider) ExpectBaseline(identity string, modules []arklet.Module) {
 	}
 }
 
-// baselinePodTimeout limits the time until the base has its baseline and the scheduler has bound the Pods for it.
+// baselinePodTimeout limits how long to wait until the base has installed its baseline and the scheduler has bound
+// the Pods for the baseline.
 const baselinePodTimeout = 10 * time.Minute

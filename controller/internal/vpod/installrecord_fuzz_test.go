@@ -10,7 +10,7 @@ import (
 )
 
 // FuzzInstallRecord reads arbitrary install records, because any client with write permission for Leases can change
-// them. A record that is accepted must survive a write and another read, and must not exceed the maximum size.
+// them. An accepted record must be the same after it is written and read again, and must not exceed the maximum size.
 func FuzzInstallRecord(f *testing.F) {
 	read := func(installRecord string) (*Provider, error) {
 		p := &Provider{store: newStore(func(*corev1.Pod) bool { return false })}

@@ -9,7 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// A module that cannot be installed does not delay the deletion of its Pod, and causes no uninstall of other versions.
+// A module that cannot be installed must not delay the deletion of its Pod, and must not cause an uninstall of other
+// versions.
 func TestInvalidModules(t *testing.T) {
 	noURL := func(name, version string) corev1.Container {
 		c := container(name, version)
@@ -79,7 +80,8 @@ func TestInvalidModules(t *testing.T) {
 		})
 }
 
-// A Pod with fields that have no effect on a module gets one Event. The next controller does not repeat it.
+// A Pod with fields that have no effect on a module must get one Event. A controller that takes over the base must
+// not repeat the Event.
 func TestFieldsWithoutEffect(t *testing.T) {
 	runTest(t, "reported by one controller only", Options{}, func(t *testing.T, w *fixture) {
 		c := container("biz1", "1")

@@ -25,8 +25,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
-// The API server deletes a Pod in two steps: it sets a grace period of 0, and then removes the Pod. If the first step
-// is done and the client stops, the Pod stays until the next controller deletes it again.
+// The API server deletes a Pod in two steps: it sets a grace period of 0, and then removes the Pod. If the client
+// stops after the first step, the Pod stays until the next controller deletes it again.
 func TestInterruptedDeletionIsRepeated(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.create("p", container("biz1", "1"))
@@ -45,7 +45,8 @@ func TestInterruptedDeletionIsRepeated(t *testing.T) {
 	})
 }
 
-// The API server sends an event before it removes a Pod that was deleted without a grace period.
+// The API server sends an event before it removes a Pod that was deleted without a grace period. The controller must
+// not delete the Pod a second time.
 func TestPodIsNotDeletedTwice(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p", container("biz1", "1"))
@@ -62,7 +63,7 @@ func TestPodIsNotDeletedTwice(t *testing.T) {
 	})
 }
 
-// A module list changes the Pod status immediately, even while a command is in progress.
+// A module list must update the Pod status immediately, even while a command is in progress.
 func TestReadinessFollowsTheModuleList(t *testing.T) {
 	runTest(t, "module uninstalled by another client, and installs not answered", Options{},
 		func(_ *testing.T, w *fixture) {
@@ -117,7 +118,8 @@ func TestReadinessFollowsTheModuleList(t *testing.T) {
 	})
 }
 
-// The controller corrects a Pod that the node lifecycle controller has marked Not Ready, as the kubelet does.
+// The node lifecycle controller marks a Pod Not Ready. The controller must set the Pod Ready again, as the kubelet
+// does.
 func TestReadinessIsCorrectedAfterForeignWrite(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -140,7 +142,8 @@ func TestReadinessIsCorrectedAfterForeignWrite(t *testing.T) {
 	})
 }
 
-// A Pod is deleted while its status is being written Ready. Its module is drained nevertheless.
+// A Pod is deleted while the controller writes its status as Ready. The module of the Pod must be drained
+// nevertheless.
 func TestDeletionDuringStatusWrite(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -185,7 +188,7 @@ func TestDeletionDuringStatusWrite(t *testing.T) {
 	})
 }
 
-// A StatefulSet recreates a Pod under the same name, immediately or later, also while a command is in progress.
+// A StatefulSet recreates a Pod under the same name, immediately or later, possibly while a command is in progress.
 func TestPodIsRecreatedWithTheSameName(t *testing.T) {
 	for _, key := range []string{"mqtt", "http"} {
 		for _, gap := range []time.Duration{0, 2 * time.Second} {
@@ -222,8 +225,8 @@ func TestPodIsRecreatedWithTheSameName(t *testing.T) {
 	}
 }
 
-// A new Pod turns Ready only if a module list from after its creation has the module: the base may have restarted since
-// the list before.
+// A new Pod must become Ready only after the base has sent a module list that is newer than the Pod and contains the
+// module. An older list is not sufficient, because the base may have restarted since then.
 func TestNewPodNeedsANewModuleList(t *testing.T) {
 	runTest(t, "module lost, and not reported yet", Options{}, func(_ *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = 3 * time.Second })
@@ -276,14 +279,14 @@ func (w *fixture) forceDelete(name string) {
 	}
 }
 
-// containerWithJar returns a container of biz1 with another image file.
+// containerWithJar returns a container of biz1 with the given image file.
 func containerWithJar(version, file string) corev1.Container {
 	c := container("biz1", version)
 	c.Image = "file:///m/" + file + ".jar"
 	return c
 }
 
-// setImage changes only the image of a Pod, because Kubernetes does not allow other changes.
+// setImage changes only the image of a Pod, because Kubernetes does not allow changes of other container fields.
 func (w *fixture) setImage(name, file string) {
 	w.t.Helper()
 	p := w.pod(name)
@@ -291,7 +294,7 @@ func (w *fixture) setImage(name, file string) {
 	w.update(p)
 }
 
-// currentCondition returns status and reason of the condition api.ConditionCurrent of a Pod, and the image ID.
+// currentCondition returns the status and the reason of the Pod condition api.ConditionCurrent, and the image ID.
 func (w *fixture) currentCondition(name string) string {
 	p := w.pod(name)
 	c := podstatus.Condition(&p.Status, api.ConditionCurrent)
@@ -301,7 +304,8 @@ func (w *fixture) currentCondition(name string) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, p.Status.ContainerStatuses[0].ImageID)
 }
 
-// Module Controller V2 document 5.1: a module is replaced by changing the image of its Pod.
+// A changed image of a Pod must replace the jar of its module (Module Controller V2 document 5.1), even if the
+// version stays the same.
 func TestImageChangeWithoutVersionChange(t *testing.T) {
 	runTest(t, "changed in place: drained, uninstalled, installed again", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", containerWithJar("1", "first"))
@@ -403,7 +407,7 @@ func TestImageChangeWithoutVersionChange(t *testing.T) {
 	})
 }
 
-// Images change faster than the base installs them. In the end, the base has the last one.
+// The image changes faster than the base can install the jars. In the end, the base must have the last jar.
 func TestImageChangesDuringInstalls(t *testing.T) {
 	runTest(t, "several changes during one install", Options{}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = 2 * time.Second })
@@ -443,7 +447,7 @@ func TestImageChangesDuringInstalls(t *testing.T) {
 	})
 }
 
-// The permit is released if the jar was installed but the answer was lost.
+// The replace permit must be released if the jar was installed but the answer of the base was lost.
 func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 	runTest(t, "connection lost", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", containerWithJar("1", "v0"))
@@ -466,7 +470,8 @@ func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A Pod of another namespace that is bound during the replacement does not block the permit of the first namespace.
+// During a replacement, a Pod of another namespace is bound to the base, or the Pod is force-deleted. The replace
+// permit must be released nevertheless.
 func TestReplacePermitIsReleasedWhenPodsChange(t *testing.T) {
 	for name, then := range map[string]func(w *fixture){
 		"Pod of another namespace added": func(w *fixture) {
@@ -748,7 +753,7 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// RequestedMemory follows the rules of the scheduler.
+// RequestedMemory must follow the rules of the scheduler.
 func TestRequestedMemory(t *testing.T) {
 	memory := func(mi int64) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{
@@ -789,7 +794,7 @@ func TestRequestedMemory(t *testing.T) {
 	}
 }
 
-// A Pod on a base that does not have the module label is reported, and can be deleted.
+// A Pod on a base without the module label must be reported, and it must be possible to delete the Pod.
 func TestUnmanagedPod(t *testing.T) {
 	runTest(t, "bound to a base", Options{}, func(t *testing.T, w *fixture) {
 		stray := &corev1.Pod{
@@ -817,7 +822,8 @@ func TestUnmanagedPod(t *testing.T) {
 	})
 }
 
-// kubectl debug adds a container to the Pod, and waits until it is running or terminated. The module stays Ready.
+// kubectl debug adds a container to the Pod, and waits until the container is running or terminated. The controller
+// must report the container as terminated. The module must stay Ready.
 func TestKubectlDebugIsRefused(t *testing.T) {
 	runTest(t, "container added", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -838,8 +844,8 @@ func TestKubectlDebugIsRefused(t *testing.T) {
 	})
 }
 
-// An install is in the install record before it is sent. Otherwise, if the controller stops and the Pod is deleted, no
-// controller would uninstall the module.
+// An install must be in the saved install record before the install command is sent. Otherwise, if the controller
+// stops and the Pod is deleted, no controller would uninstall the module.
 func TestInstallRecordIsSavedBeforeTheInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *fixture

@@ -22,7 +22,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// While other status writes are queued, a status that only shows an install in progress is delayed for longer.
+// While other status writes are queued, the controller must wait longer before it writes a status that only shows an
+// install in progress.
 func TestAcceptDelayUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := Options{TimeScale: 1, Logger: slog.New(slog.DiscardHandler)}
@@ -44,7 +45,8 @@ func TestAcceptDelayUnderLoad(t *testing.T) {
 	})
 }
 
-// A Pod whose module slot waits for the command limit is deleted immediately, and its module is not installed.
+// A Pod is deleted while its module slot waits for the command limit. The Pod must be removed immediately, and its
+// module must not be installed.
 func TestOutdatedActionIsNotExecuted(t *testing.T) {
 	runTest(t, "", Options{Workers: 1}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
@@ -63,8 +65,8 @@ func TestOutdatedActionIsNotExecuted(t *testing.T) {
 	})
 }
 
-// injectAPIFaults makes a share of the API requests fail, with varying errors. One in five of them is executed, but its
-// response is lost. The returned counter has the number of faults.
+// injectAPIFaults makes a share of the API requests fail, with varying errors. One in five of them is executed, but
+// its response is lost. The returned counter counts the injected faults.
 func injectAPIFaults(w *fixture, share float64) *atomic.Int64 {
 	var n atomic.Int64
 	random := rand.New(rand.NewPCG(1, 2)) // the fake API server handles one request at a time
@@ -100,8 +102,8 @@ func injectAPIFaults(w *fixture, share float64) *atomic.Int64 {
 	return &n
 }
 
-// Every Pod reaches the expected state although the API server rejects one request in ten or loses its response.
-// Afterwards, no work and no Pods remain in memory.
+// The API server rejects one request in ten or loses its response. Every Pod must reach the expected state
+// nevertheless. Afterwards, no work and no Pods may remain in memory.
 func TestOverloadedAPIServer(t *testing.T) {
 	runTest(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *fixture) {
 		w.advance(time.Minute)

@@ -20,21 +20,22 @@ import (
 type CommandResult struct {
 	Identity string
 	Request  arklet.Request
-	Answer   arklet.Answer // zero if Err is set
+	Answer   arklet.Answer // answer of the base; zero if Err is set
 	Err      error
-	Code     errcode.Code // empty after a success
+	Code     errcode.Code // error code; empty after a success
 	Took     time.Duration
 }
 
 const (
-	// inDoubtFor is how long after the timeout a base may still execute an install that it has not answered.
+	// inDoubtFor is how long, after the timeout of an install, a base may still execute the unanswered install
+	// command.
 	inDoubtFor = 10 * time.Minute
 	// listTimeout limits how long to wait for the module list of a base.
 	listTimeout = 10 * time.Second
 )
 
-// install sends installBiz, and requests the module list afterwards. It returns the newest snapshot, also with an
-// error. The error has an error code.
+// install sends installBiz, and then requests the module list. It returns the newest snapshot, even if it returns an
+// error. Every error has an error code.
 func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m arklet.Module,
 	again func() bool) (base.Snapshot, error) {
 	before, recorded := p.store.recordInstall(key, m,
@@ -61,8 +62,8 @@ func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m 
 	}
 }
 
-// saveTimeout limits how long an install waits until the install record is saved. The install then continues: an
-// unavailable API server must not block it.
+// saveTimeout limits how long an install waits until the install record is saved. After that, the install continues,
+// because an unavailable API server must not block installs.
 const saveTimeout = time.Second
 
 // saveInstallRecord saves the install record before an install is sent. Otherwise, if this controller stops and the Pod
@@ -79,7 +80,7 @@ func notActivated(m arklet.Module) error {
 		"the base reported that %s was installed, but its module list does not show it as activated", m.Identity())
 }
 
-// switchTo sends switchBiz, and requests the module list afterwards.
+// switchTo sends switchBiz, and then requests the module list.
 func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
 	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
@@ -92,9 +93,9 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 	return b, notActivated(m)
 }
 
-// uninstall sends uninstallBiz, and requests the module list afterwards. A base may uninstall a module and report a
-// failure nevertheless, for example of a stop handler (protocol 5.2). The result is then an error and a snapshot
-// without the module.
+// uninstall sends uninstallBiz, and then requests the module list. A base may uninstall a module but report a
+// failure, for example if a stop handler failed (protocol 5.2). The result is then an error and a snapshot without
+// the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {
 	m.URL = "" // the log shows the installed jar, not the requested one
@@ -119,7 +120,7 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 	return b, nil
 }
 
-// runAndList sends a command, waits for the answer, and requests the module list afterwards.
+// runAndList sends a command, waits for the answer, and then requests the module list.
 func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer,
 	base.Snapshot, error) {
 	answer, err := p.runCommand(ctx, b.Identity, r, again)
@@ -130,8 +131,8 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 	return answer, b, err
 }
 
-// runCommand sends a command and waits for the answer. The error has an error code, unless ctx is done or the command
-// is obsolete.
+// runCommand sends a command and waits for the answer. Every error has an error code, unless ctx is done or the
+// command is obsolete.
 func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	if ctx.Err() != nil { // another controller may serve the base now
@@ -184,15 +185,16 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 	return answer, err
 }
 
-// errUnwanted reports that the controller stopped waiting for an install, because the Pods request another version.
+// errUnwanted reports that the controller stopped waiting for an install because the Pods now request another
+// version.
 var errUnwanted = errors.New("no Pod requests this version any more")
 
 // cancelledListTimeout limits how long listCancelledInstall waits for the module list.
 const cancelledListTimeout = time.Second
 
-// listCancelledInstall requests a module list after an install was cancelled, so that the list shows the install.
-// Without the list, the controller would send the same install again when another Pod requests the version, and the
-// base would refuse it.
+// listCancelledInstall requests a module list after an install was cancelled, so that the controller learns whether
+// the module was installed. Without this list, the controller would send the same install again when another Pod
+// requests the version, and the base would refuse the second install.
 func (p *Provider) listCancelledInstall(ctx context.Context, b base.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.TimeScale.Of(cancelledListTimeout))
 	defer cancel()
@@ -201,7 +203,7 @@ func (p *Provider) listCancelledInstall(ctx context.Context, b base.Snapshot) {
 	}
 }
 
-// pendingInstall is an install in progress.
+// pendingInstall is the install in progress of a module slot.
 type pendingInstall struct {
 	module arklet.Module
 	cancel context.CancelCauseFunc
@@ -241,7 +243,7 @@ func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore t
 	return fresh, nil
 }
 
-// transportCode returns the error code for a failed connection to a base.
+// transportCode returns the error code for an error of the tunnel to a base.
 func transportCode(err error) errcode.Code {
 	if errors.Is(err, tunnel.ErrRefused) {
 		return errcode.ArkletArkletServiceNotFound
@@ -250,7 +252,7 @@ func transportCode(err error) errcode.Code {
 }
 
 // answerError returns the error that an answer reports; nil if the command succeeded. The error has an error code of
-// the controller, and wraps an error with a code of arklet.
+// the controller. It wraps an error that has the error code of arklet.
 func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	biz, _ := b.Module(a.Module.Name, a.Module.Version)
 	code := a.Classify(biz.State)
@@ -275,7 +277,8 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 }
 
 // recordFailure records a failure and the time of the next attempt. It reports the failure if it differs from the
-// previous one, or if the number of attempts reaches Options.MaxAttempts. The number of attempts is not limited.
+// previous one, or when the number of attempts reaches Options.MaxAttempts. The controller continues to retry after
+// that.
 func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	now := time.Now()
 	var before, f plan.Failure
@@ -305,7 +308,7 @@ func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, e
 	}
 }
 
-// maxRetryDelay is the maximum delay between two attempts, as in the kubelet.
+// maxRetryDelay is the maximum delay between two attempts of a command, as in the kubelet.
 const maxRetryDelay = 5 * time.Minute
 
 // backoff returns the delay after a number of consecutive failures. The delay doubles with each failure.
@@ -320,8 +323,8 @@ func backoff(speed pace.TimeScale, failures int) time.Duration {
 	return d
 }
 
-// statusError returns the error that the Pod status shows for a failure. From Options.MaxAttempts on, the error
-// includes the time of the next attempt.
+// statusError returns the error that the Pod status shows for a failure. After Options.MaxAttempts failed attempts,
+// the error includes the time of the next attempt.
 func (p *Provider) statusError(a plan.Attempt, f plan.Failure) error {
 	if a.Command != arklet.CommandInstallBiz || f.Attempts < p.opts.MaxAttempts {
 		return f.Err
@@ -329,7 +332,7 @@ func (p *Provider) statusError(a plan.Attempt, f plan.Failure) error {
 	return errcode.New(errcode.ModuleControllerRetryTimesExceeded, "%s: %w", api.NextAttempt(f.Attempts, f.Next), f.Err)
 }
 
-// lacksMetaspace reports whether an error was caused by too little free metaspace.
+// lacksMetaspace reports whether insufficient free metaspace caused an error.
 func lacksMetaspace(err error) bool {
 	for e, ok := errors.AsType[*errcode.Error](err); ok; e, ok = errors.AsType[*errcode.Error](e.Unwrap()) {
 		if e.Code() == errcode.UserMetaspaceFull {
@@ -344,7 +347,7 @@ func freeMetaspace(b base.Snapshot) int64 {
 	return max(b.Health.MetaspaceMax-b.Health.MetaspaceUsed, 0)
 }
 
-// reportFailure logs a failure, records Events for the affected Pods, and calls Options.ModuleFailed.
+// reportFailure logs a failed command, records Events for the affected Pods, and calls Options.ModuleFailed.
 func (p *Provider) reportFailure(key slotKey, a plan.Attempt, err error) {
 	p.opts.Logger.Info("a module operation failed", "base", key.identity, "biz", a.Module.Identity(), "command",
 		a.Command, "err", err)

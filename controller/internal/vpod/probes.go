@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/probe"
 )
 
-// updateProbes starts the probes of a module if it is active, and stops them otherwise.
+// updateProbes starts the probes of a module if the module is active. Otherwise, it stops them.
 func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string, b base.Snapshot,
 	before corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
@@ -49,7 +49,7 @@ func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string,
 	}
 }
 
-// handleProbeResult handles a changed result of a probe. A module whose liveness probe failed is installed again.
+// handleProbeResult handles a changed result of a probe. A module is reinstalled after its liveness probe has failed.
 func (p *Provider) handleProbeResult(r probe.Result) {
 	e, known := p.store.get(r.Pod)
 	if !known {

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// webListener is the web listener of a base. Probes reach it without a network.
+// webListener simulates the web listener of a base. Probes reach it without a network.
 type webListener struct {
 	healthy  atomic.Bool
 	requests atomic.Int64

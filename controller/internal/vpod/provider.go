@@ -38,48 +38,50 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Options configure a Provider. All are required, except those with a default.
+// Options configures a Provider. All fields are required, except fields with a default.
 type Options struct {
 	// Workers is the maximum number of concurrent commands of one base (VNODE_WORKER_NUM). Default: 8.
 	Workers int
 	// InstallTimeout and UninstallTimeout limit how long to wait for the answer to a command.
 	InstallTimeout, UninstallTimeout time.Duration
-	// MaxAttempts is the number of failed installs from which the Pod status shows RetryTimesExceeded. Default: 6.
+	// MaxAttempts is the number of failed install attempts after which the Pod status shows RetryTimesExceeded.
+	// Default: 6.
 	MaxAttempts int
-	// KeepSameVersion ignores a new image of a container if the version is the same. By default, the module is
-	// uninstalled and installed again from the new image.
+	// KeepSameVersion makes the controller ignore a new image of a container if the version stays the same. By
+	// default, the controller uninstalls the module and installs it again from the new image.
 	KeepSameVersion bool
 	// Drain is how long the module of a Pod that was Ready stays installed after the deletion of the Pod has begun. The
 	// module stays longer while an EndpointSlice lists the Pod as ready, but not longer than the grace period of the
 	// Pod. A negative value disables the drain.
 	Drain time.Duration
-	// TimeScale divides the periods that have no option. The durations in Options are already divided.
+	// TimeScale divides the durations that have no option. The durations in Options are already divided.
 	TimeScale pace.TimeScale
 	Recorder  record.EventRecorder
-	// FailedPods selects the superseded Pods that turn Failed. Default: podstatus.FailedUnowned.
+	// FailedPods selects which superseded Pods get the phase Failed. Default: podstatus.FailedUnowned.
 	FailedPods podstatus.FailedRule
-	// ModuleFailed is called for invalid modules, and for failed installs and uninstalls: when the error is new, and
-	// when the number of attempts reaches MaxAttempts. It must not block.
+	// ModuleFailed is called for invalid modules, and for failed installs and uninstalls: once when the error is new,
+	// and again when the number of attempts reaches MaxAttempts. It must not block.
 	ModuleFailed func(pod *corev1.Pod, identity string, m arklet.Module, err error)
 	// CommandSent is called before a command is sent to a base. CommandFinished is called with the result, unless the
-	// controller stops serving the base before. Both must not block.
+	// controller stops serving the base first. Both must not block.
 	CommandSent     func(identity string, r arklet.Request)
 	CommandFinished func(CommandResult)
-	// AddTolerationFor is an environment. Unscheduled module Pods that tolerate no environment get its toleration, and
-	// scheduled Pods tolerate unreachable Nodes without a limit. If it is empty, tolerations are not changed.
+	// AddTolerationFor is the environment whose toleration is added to module Pods. Unscheduled module Pods that
+	// tolerate no environment get this toleration, and scheduled Pods tolerate unreachable Nodes without a time
+	// limit. If AddTolerationFor is empty, tolerations are not changed.
 	AddTolerationFor string
-	// EndpointLag returns for how long the endpoints of Services may still be out of date, because the API server was
-	// unavailable; 0 means that they are up to date. Active versions are not uninstalled during that time.
+	// EndpointLag returns how long the endpoints of Services may still be out of date, because the API server was
+	// unavailable; 0 means that the endpoints are up to date. Active versions are not uninstalled during that time.
 	EndpointLag func() time.Duration
 	// InstallRecordChanged is called when the result of InstallRecord has changed for a base. It must not block.
 	InstallRecordChanged func(identity string)
 	// SaveInstallRecord saves the install record of a base. It blocks until the record is saved or ctx is done.
 	SaveInstallRecord func(ctx context.Context, identity string)
-	// Node returns a Node; nil if it does not exist.
+	// Node returns the Node with the given name; nil if it does not exist.
 	Node func(name string) *corev1.Node
 	// ProbeDial connects to the web listeners of bases for probes. Default: it dials their addresses directly.
 	ProbeDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Workloads has the informers of Deployments and DaemonSets. The caller starts them.
+	// Workloads creates the informers of Deployments and DaemonSets. The caller starts the informers.
 	Workloads appsinformers.Interface
 	Logger    *slog.Logger
 }
@@ -90,14 +92,15 @@ const (
 	defaultMaxAttempts = 6
 )
 
-// The maximum retry delays after other errors: the base does not send its list, or the API server rejects a write.
+// The maximum retry delays after errors other than failed commands: the base does not send its module list, or the
+// API server rejects a write.
 const (
 	maxOperateDelay = time.Minute
 	maxPublishDelay = 2 * time.Second
 )
 
-// acceptDelay is how long an install may take before the Pod status shows that the Pod waits for it. A faster install
-// saves that write. While other status writes are queued, busyAcceptDelay applies instead.
+// acceptDelay is how long an install may take before the Pod status shows that the Pod waits for it. If the install
+// is faster, this status write is saved. While other status writes are queued, busyAcceptDelay applies instead.
 const (
 	acceptDelay     = time.Second
 	busyAcceptDelay = 10 * time.Second
@@ -114,27 +117,27 @@ type Provider struct {
 	handovers  openHandovers
 	rollouts   rollouts
 	templates  templates
-	unmanaged  podWatches // see newUnmanagedWatch
+	unmanaged  podWatches // Pods on bases without the module label; see newUnmanagedWatch
 	versions   *configmap.Resolver
 	prober     *probe.Prober
 	endpoints  *endpoints
 	operators  *work.Queue[slotKey]
 	publishers *work.Queue[slotKey]
-	podWrites  *work.Queue[podKey] // see syncPod
+	podWrites  *work.Queue[podKey] // queue of Pods for syncPod
 
 	mu     sync.RWMutex
 	nodes  map[string]string      // identities of the served bases by Node name
-	served map[string]*servedBase // by identity
+	served map[string]*servedBase // served bases by identity
 }
 
-// servedBase is a base that is served.
+// servedBase is the state of a base that this controller serves.
 type servedBase struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 	commands *commandLimiter
 }
 
-// New returns a Provider. The Provider sends no commands before Start.
+// New returns a Provider. The Provider sends no commands before Start is called.
 func New(opts Options, client kubernetes.Interface, registry *base.Registry, requests *base.RequestTracker) *Provider {
 	opts.Workers = cmp.Or(opts.Workers, defaultWorkers)
 	opts.MaxAttempts = cmp.Or(opts.MaxAttempts, defaultMaxAttempts)
@@ -166,7 +169,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, req
 // Informer returns the cache of the module Pods.
 func (p *Provider) Informer() *Informer { return p.informer }
 
-// Start serves Pods until ctx is done. It blocks until the work in progress has ended.
+// Start serves Pods until ctx is done. It returns after the work in progress has ended.
 func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.addHandler(p.rollouts.handler()); err != nil {
 		return err
@@ -194,7 +197,7 @@ func (p *Provider) templateChanged(workload string) {
 	}
 }
 
-// Serves reports whether this controller serves a Node.
+// Serves reports whether this controller serves the base of a Node.
 func (p *Provider) Serves(nodeName string) bool {
 	return p.Identity(nodeName) != ""
 }
@@ -206,7 +209,7 @@ func (p *Provider) Identity(nodeName string) string {
 	return p.nodes[nodeName]
 }
 
-// Pod returns a module Pod of a served Node, and the identity of its base.
+// Pod returns a module Pod on a served Node, and the identity of the base.
 func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	pod, exists := p.informer.Get(types.NamespacedName{Namespace: namespace, Name: name})
 	if !exists {
@@ -219,8 +222,9 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 	return pod, identity, nil
 }
 
-// RequestedVersions returns when this controller first saw a Pod on its base, and the versions of a module that the Pod
-// has requested since then. kubectl logs shows only these versions. The list has at least one version.
+// RequestedVersions returns the versions of a module that a Pod has requested since this controller first saw the Pod
+// on its base, and the time of that first observation. kubectl logs shows only these versions. The list has at least
+// one version.
 func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string) {
 	from = pod.CreationTimestamp.Time // the default for a Pod that is not served any more
 	p.store.read(func() {
@@ -236,9 +240,9 @@ func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.
 	return from, versions
 }
 
-// Serve starts to serve a base. It adds all Pods before it triggers the workers: a worker that knows only some of the
-// Pods could treat an older Pod as the newest one. installRecord is the last result of InstallRecord for the base, also
-// from another controller; empty if there is none.
+// Serve starts serving a base. It adds all Pods before it triggers the workers: a worker that knows only some of the
+// Pods could treat an older Pod as the newest one. installRecord is the last result of InstallRecord for the base,
+// possibly from another controller; empty if there is none.
 func (p *Provider) Serve(identity, nodeName, installRecord string) {
 	s := &servedBase{commands: &commandLimiter{free: p.opts.Workers}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -269,7 +273,7 @@ func (p *Provider) Serve(identity, nodeName, installRecord string) {
 	}
 }
 
-// servedBase returns a served base; nil if this controller does not serve it.
+// servedBase returns the state of a served base; nil if this controller does not serve the base.
 func (p *Provider) servedBase(identity string) *servedBase {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -277,7 +281,7 @@ func (p *Provider) servedBase(identity string) *servedBase {
 }
 
 // withContext returns a context that is cancelled when ctx is done, or when the controller stops serving the base,
-// before StopServing returns. The caller must call done.
+// before StopServing returns. The caller must call done when it no longer needs the context.
 func (s *servedBase) withContext(ctx context.Context) (_ context.Context, done func()) {
 	serving, cancel := context.WithCancel(s.ctx)
 	stop := context.AfterFunc(ctx, cancel)
@@ -309,22 +313,23 @@ func (p *Provider) addPods(identity string, pods ...*corev1.Pod) {
 	}
 }
 
-// reportIgnoredFields records an Event for a new Pod with fields that have no effect on a module. A Pod that has a
-// start time was already reported.
+// reportIgnoredFields records an Event for a new Pod with fields that have no effect on a module. A Pod with a start
+// time is skipped, because its fields were already reported.
 func (p *Provider) reportIgnoredFields(pod *corev1.Pod) {
 	if fields := unsupported.OfPod(pod); len(fields) > 0 && pod.Status.StartTime == nil {
 		p.opts.Recorder.Event(pod, corev1.EventTypeWarning, api.ReasonUnsupported, unsupported.List(fields))
 	}
 }
 
-// trigger adds a module slot to the queues of the operators and the publishers.
+// trigger adds a module slot to the queue of the operators and to the queue of the publishers.
 func (p *Provider) trigger(key slotKey) {
 	p.cancelUnwantedInstall(key)
 	p.operators.Add(key)
 	p.publishers.Add(key)
 }
 
-// StopServing stops serving a base. It cancels the work in progress, and forgets the Pods. The modules stay installed.
+// StopServing stops serving a base. It cancels the work in progress, and removes the Pods of the base from memory.
+// The modules stay installed.
 func (p *Provider) StopServing(identity, nodeName string) {
 	p.mu.Lock()
 	delete(p.nodes, nodeName)
@@ -342,11 +347,11 @@ func (p *Provider) forgetBase(identity string) {
 	}
 }
 
-// maxConcurrentDeletes is the maximum number of concurrent deletions of DeletePods.
+// maxConcurrentDeletes is the maximum number of Pods that DeletePods deletes concurrently.
 const maxConcurrentDeletes = 4
 
-// DeletePods deletes the Pods of a base that was removed, and stops serving the base. Without it, Kubernetes would
-// leave the Pods Ready for at least 40 s. It tries to delete all of them, and returns the first error.
+// DeletePods deletes the Pods of a base that was removed, and stops serving the base. Without this deletion, the Pods
+// would stay Ready for at least 40 s. DeletePods tries to delete all Pods, and returns the first error.
 func (p *Provider) DeletePods(ctx context.Context, identity, nodeName string) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentDeletes)
@@ -394,8 +399,8 @@ func (p *Provider) triggerAll(identity string) {
 	}
 }
 
-// RequestedMemory returns the memory that the Pods on a Node request, in bytes. It follows the rules of the scheduler:
-// it includes init containers, Pod-level requests and overhead, and excludes Pods that have Failed or Succeeded.
+// RequestedMemory returns the memory that the Pods on a Node request, in bytes. Like the scheduler, it includes init
+// containers, Pod-level requests and overhead, and excludes Pods that have Failed or Succeeded.
 func (p *Provider) RequestedMemory(nodeName string) int64 {
 	var total int64
 	for _, pod := range slices.Concat(p.informer.PodsOnNode(nodeName), p.unmanaged.find(indexNode, nodeName)) {
@@ -407,10 +412,10 @@ func (p *Provider) RequestedMemory(nodeName string) int64 {
 	return total
 }
 
-// PodCount returns the number of served Pods.
+// PodCount returns the number of Pods that this controller serves.
 func (p *Provider) PodCount() int { return p.store.count() }
 
-// Depth returns the number of module slots with an active or queued operator, or that wait for the command limit.
+// Depth returns the number of module slots whose operator is running or queued, or that wait for the command limit.
 func (p *Provider) Depth() int {
 	n := p.operators.Depth()
 	p.mu.RLock()
@@ -447,7 +452,7 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 	}
 }
 
-// republish triggers the publishers of all module slots of a Pod.
+// republish queues the publishers of all module slots of a Pod.
 func (p *Provider) republish(e *podRecord) {
 	var names []string
 	p.store.read(func() { names = e.moduleNames() })
@@ -456,7 +461,7 @@ func (p *Provider) republish(e *podRecord) {
 	}
 }
 
-// addIfServed adds or updates a Pod if this controller serves its Node and the Pod has not Succeeded.
+// addIfServed adds or updates a Pod if this controller serves its Node and the phase of the Pod is not Succeeded.
 func (p *Provider) addIfServed(pod *corev1.Pod) {
 	if identity := p.Identity(pod.Spec.NodeName); identity != "" && pod.Status.Phase != corev1.PodSucceeded {
 		p.addPods(identity, pod)
@@ -468,7 +473,8 @@ func deletedWithoutGrace(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && ptr.Deref(pod.DeletionGracePeriodSeconds, 1) == 0 && len(pod.Finalizers) == 0
 }
 
-// cachedPod returns the Pod from the informer cache; nil if the cache lacks it, or has another Pod with the same name.
+// cachedPod returns the Pod from the informer cache; nil if the cache does not contain the Pod, or contains another
+// Pod with the same name.
 func (p *Provider) cachedPod(pod *corev1.Pod) *corev1.Pod {
 	if live, exists := p.informer.Get(nameOf(pod)); exists && live.UID == pod.UID {
 		return live
@@ -476,8 +482,8 @@ func (p *Provider) cachedPod(pod *corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-// startDeletion starts to uninstall the modules of a Pod. The Pod is deleted from the API when they are uninstalled, or
-// at the end of its grace period.
+// startDeletion starts uninstalling the modules of a Pod. The Pod is deleted from the API when its modules are
+// uninstalled, or at the end of its grace period.
 func (p *Provider) startDeletion(pod *corev1.Pod) {
 	e, names, ok := p.store.markDeleting(pod.UID)
 	if !ok {

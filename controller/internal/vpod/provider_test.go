@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// runTest runs a subtest with a fixture in a synctest bubble, which has its own time.
+// runTest runs a subtest with a fixture in a synctest bubble, which has a fake clock.
 func runTest(t *testing.T, name string, opts Options, f func(t *testing.T, w *fixture)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { f(t, newFixture(t, opts)) })
@@ -213,7 +213,7 @@ func (w *fixture) nextEvent() string {
 	}
 }
 
-// Logs, Events and status messages do not contain the credentials in a jar URL.
+// Logs, Events and status messages must not contain the credentials in a jar URL.
 func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))

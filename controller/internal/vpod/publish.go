@@ -17,12 +17,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// maxConcurrentWrites is the maximum number of publishers that run concurrently. It leaves capacity of the API server
-// and the connection for Lease renewals.
+// maxConcurrentWrites is the maximum number of publishers that run concurrently. The limit leaves capacity of the API
+// server and of the connection for Lease renewals.
 const maxConcurrentWrites = 32
 
-// publish deletes the finished Pods of a module slot, and writes the status of the others. It does not wait for the
-// base. It returns when to publish again; 0 means after the next change.
+// publish deletes the finished Pods of a module slot, and writes the status of the other Pods. It does not wait for
+// the base. It returns the delay before the next call; 0 means after the next change.
 func (p *Provider) publish(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	b, known := p.registry.Get(key.identity)
@@ -47,7 +47,8 @@ func (p *Provider) deleteFinishedPods(ctx context.Context, snapshots []podSnapsh
 	return errors.Join(errs...)
 }
 
-// deleteFinishedPod deletes a Pod from the API. A Pod with finalizers remains, and gets a terminated status before.
+// deleteFinishedPod deletes a Pod from the API. Before that, it writes a terminated status to a Pod with finalizers,
+// because such a Pod remains.
 func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
 	p.store.read(func() { pod = e.pod })
@@ -68,7 +69,7 @@ func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 	return nil
 }
 
-// publishStatuses writes the status of the Pods of a module slot, in an order that avoids lost requests.
+// publishStatuses writes the status of the Pods of a module slot, in an order that loses no requests.
 func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snapshot,
 	snapshots []podSnapshot) (time.Duration, error) {
 	if b.Liveness == base.Reachable && anyStale(snapshots, b) {
@@ -121,7 +122,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snap
 	return wait.d, nil
 }
 
-// minDelay is the minimum of several delays; 0 means none.
+// minDelay is the minimum of several delays. Its zero value means that there is no delay.
 type minDelay struct{ d time.Duration }
 
 func (s *minDelay) add(d time.Duration) {
@@ -131,10 +132,12 @@ func (s *minDelay) add(d time.Duration) {
 	}
 }
 
-// staleListDelay is how long the publisher waits for the operator of the slot to request a new module list.
+// staleListDelay is how long the publisher waits for the operator of a module slot to request a new module list
+// before it requests the list itself.
 const staleListDelay = time.Second
 
-// requestStaleList requests the module list if the operator did not do so in time. It returns when to publish again.
+// requestStaleList requests the module list if the operator did not do so in time. It returns the delay before the
+// next call of publish.
 func (p *Provider) requestStaleList(ctx context.Context, snapshots []podSnapshot, b base.Snapshot) time.Duration {
 	within := p.opts.TimeScale.Of(staleListDelay)
 	if !slices.ContainsFunc(snapshots,
@@ -144,7 +147,8 @@ func (p *Provider) requestStaleList(ctx context.Context, snapshots []podSnapshot
 	return within
 }
 
-// recordSwitches records when the base switched away from versions, and removes versions that are active again.
+// recordSwitches records the times at which the base switched away from versions, and removes the records of versions
+// that are active again.
 func (p *Provider) recordSwitches(key slotKey, b base.Snapshot, wait *minDelay) {
 	p.store.change(func() {
 		l := p.store.slot(key)
@@ -178,8 +182,8 @@ func (p *Provider) currentAcceptDelay() time.Duration {
 	return p.opts.TimeScale.Of(acceptDelay)
 }
 
-// isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods are Ready before
-// that is worth a write.
+// isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods become Ready so
+// soon that this status is not worth a write.
 func isOnlyWaiting(before, target *corev1.PodStatus) bool {
 	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
 		return false
@@ -254,8 +258,8 @@ func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.Po
 	return podstatus.Of(pod, b, modules, p.opts.FailedPods, before, time.Now())
 }
 
-// writeStatus writes the status of a Pod, and returns true. If the readiness of the Pod is no longer the planned one,
-// it writes nothing and returns false.
+// writeStatus writes the status of a Pod, and returns true. If the readiness of the Pod is no longer as planned, it
+// writes nothing and returns false.
 func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot,
 	ready bool) (asPlanned bool, err error) {
 	deleted, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
@@ -293,7 +297,8 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 	return true, nil
 }
 
-// startReplaceDrain starts the drain of a version whose jar is being replaced, once all Pods of the slot are Not Ready.
+// startReplaceDrain starts the drain of a version whose jar is being replaced, as soon as all Pods of the module slot
+// are Not Ready.
 func (p *Provider) startReplaceDrain(key slotKey) {
 	drained := false
 	p.store.change(func() {
@@ -329,7 +334,7 @@ func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod,
 	return pod, list
 }
 
-// addSlotState adds the state of the module slot to the state of a module. The caller holds the lock of the store.
+// addSlotState adds data of the module slot to the state of a module. The caller holds the lock of the store.
 func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord, b base.Snapshot) {
 	for _, a := range []plan.Attempt{plan.InstallAttempt(s.Module), plan.UninstallAttempt(s.Module)} {
 		if f, failed := l.memory.Failed[a]; failed && s.Failure == nil && s.Invalid == nil {
@@ -381,10 +386,11 @@ func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord
 		})
 }
 
-// handoverKey identifies a handover: the old Pod of a module on a Node is Not Ready, and the new Pod is not Ready yet.
+// handoverKey identifies a handover: the period on a Node in which the old Pod of a module is already Not Ready, and
+// the new Pod is not Ready yet.
 type handoverKey struct{ namespace, module, node string }
 
-// openHandovers counts the handovers in progress. A Service sends no requests to a Node during one.
+// openHandovers counts the handovers in progress. During a handover, a Service sends no requests to the Node.
 type openHandovers struct {
 	mu     sync.Mutex
 	counts map[handoverKey]int
@@ -400,7 +406,8 @@ func (h *openHandovers) end(key handoverKey) {
 }
 
 // readyOnOtherNode reports whether a module has a Ready Pod on another Node without a handover in progress. If it
-// returns true and start is set, it starts the handover key; the caller must call openHandovers.end.
+// returns true and start is set, it also starts the handover key. The caller must then end this handover with
+// openHandovers.end.
 func (p *Provider) readyOnOtherNode(key handoverKey, start bool) bool {
 	p.handovers.mu.Lock()
 	defer p.handovers.mu.Unlock()

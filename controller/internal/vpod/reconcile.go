@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// reconcile plans and executes actions for a module slot until no action is left. It returns when to reconcile the slot
-// again; 0 means after the next change.
+// reconcile plans and executes actions for a module slot until no action is left. It returns the delay before the
+// next reconciliation of the slot; 0 means after the next change.
 func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	if served == nil {
@@ -73,7 +73,8 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 	}
 }
 
-// ignoreCancelled returns err; nil if ctx is done, because the base is not served any more or the controller stops.
+// ignoreCancelled returns err, or nil if ctx is done because this controller no longer serves the base or is
+// stopping.
 func ignoreCancelled(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -81,7 +82,7 @@ func ignoreCancelled(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan returns the next action for a module slot, and marks the Pods that are finished.
+// plan returns the next action for a module slot, and marks the Pods whose modules are all uninstalled as finished.
 func (p *Provider) plan(key slotKey, b base.Snapshot) (action plan.Action) {
 	lag := p.opts.EndpointLag()
 	p.store.change(func() {
@@ -124,7 +125,7 @@ func (p *Provider) plan(key slotKey, b base.Snapshot) (action plan.Action) {
 	return action
 }
 
-// planInput returns the input for plan.Next. The caller holds the lock of the store.
+// planInput returns the state of a module slot as the input for plan.Next. The caller holds the lock of the store.
 func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot, b base.Snapshot) plan.Input {
 	in := plan.Input{
 		Now: time.Now(), Name: key.module, Terminating: map[string]plan.TerminatingVersion{}, Kept: map[string]bool{},
@@ -163,8 +164,9 @@ func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot
 	return in
 }
 
-// addTerminating adds a Pod that is being deleted to the record of its version. wanted is set if another Pod of the
-// slot requests the module: SuccessorExpected has no effect then. The caller holds the lock of the store.
+// addTerminating adds a Pod that is being deleted to the record of its version. wanted reports whether another Pod of
+// the slot requests the module. In that case, SuccessorExpected has no effect. The caller holds the lock of the
+// store.
 func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, wanted bool, key slotKey,
 	now time.Time) plan.TerminatingVersion {
 	if v.notReadySince.After(t.Since) {
@@ -186,8 +188,9 @@ func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, want
 	return t
 }
 
-// markFinished marks the deleted Pods whose modules are uninstalled, and reports whether it marked any. The last Pod of
-// a slot also waits for the uninstall of earlier versions. The caller holds the lock of the store.
+// markFinished marks Pods that are being deleted and whose modules are uninstalled as finished. It reports whether it
+// marked any. The last Pod of a slot also waits until earlier versions are uninstalled. The caller holds the lock of
+// the store.
 func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more bool) {
 	last, held := true, false
 	for _, v := range snapshots {
@@ -214,7 +217,8 @@ func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more b
 	return more
 }
 
-// execute executes one action. The result is in the module list of the base, and failures are in the store.
+// execute executes one action. The module list of the base then shows the result, and the store contains the
+// failures.
 func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, action plan.Action) (err error) {
 	if action.Kind == plan.DoUninstall || action.Kind == plan.UninstallConflicting {
 		p.publishers.Add(key)
@@ -265,7 +269,8 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	return nil
 }
 
-// isStillPlanned reports whether an action in progress is still the planned one: the Pods may have changed.
+// isStillPlanned reports whether an action in progress is still the planned action. The Pods may have changed since
+// the action started.
 func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	b, known := p.registry.Get(key.identity)
 	if !known {
@@ -277,7 +282,8 @@ func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	return conflictGone || now.Kind == action.Kind && now.Module == action.Module
 }
 
-// recordResult records the result of an attempt, and an Event if the jar of a version was replaced.
+// recordResult records the result of an attempted action. If the jar of a version was replaced, it also records an
+// Event.
 func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	replaced := false
 	p.store.change(func() {
@@ -310,7 +316,8 @@ func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, er
 	}
 }
 
-// reportInvalid reports the invalid modules of a Pod, unless the Pod is being deleted.
+// reportInvalid reports the invalid modules of a Pod in Events and to Options.ModuleFailed, unless the Pod is being
+// deleted.
 func (p *Provider) reportInvalid(e *podRecord) {
 	var pod *corev1.Pod
 	var modules []module
@@ -324,7 +331,7 @@ func (p *Provider) reportInvalid(e *podRecord) {
 	}
 }
 
-// requestList requests the module list of a base, and does not wait for it.
+// requestList requests the module list of a base without waiting for the list.
 func (p *Provider) requestList(ctx context.Context, b base.Snapshot) {
 	if err := p.requests.Query(ctx, b.Identity, arklet.CommandQueryAllBiz); err != nil {
 		p.opts.Logger.Debug("could not request the module list", "base", b.Identity, "err", err)

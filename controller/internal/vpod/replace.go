@@ -10,13 +10,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// replaceTimeout is how long a base waits until another base serves the module. After that, the base replaces the jar
+// replaceTimeout is how long a base waits for another base to serve the module. After that, the base replaces the jar
 // although no other base serves the module.
 const replaceTimeout = 30 * time.Second
 
-// acquireReplacePermit acquires the permit to replace the jar of a module, and reports whether the slot has it. Only
-// one base at a time has the permit for a module. served reports whether other bases process the requests during the
-// replacement. If not, the slot gets the permit only after timeout.
+// acquireReplacePermit acquires the permit to replace the jar of a module, and reports whether the module slot has
+// the permit. Only one base at a time has the permit for a module. served reports whether other bases process the
+// requests during the replacement. If no other base does, the slot gets the permit only after timeout.
 func (s *store) acquireReplacePermit(key slotKey, module string, served bool, timeout time.Duration) (ok bool) {
 	s.change(func() {
 		maps.DeleteFunc(s.replacePermits,
@@ -39,7 +39,8 @@ func (s *store) acquireReplacePermit(key slotKey, module string, served bool, ti
 	return ok
 }
 
-// releaseReplacePermit releases the permit of a slot, or ends its wait for one. The caller holds the lock.
+// releaseReplacePermit releases the replace permit of a slot, or removes the slot from the slots that wait for a
+// permit. The caller holds the lock.
 func (s *store) releaseReplacePermit(key slotKey) {
 	maps.DeleteFunc(s.replacePermits, func(_ string, holder slotKey) bool { return holder == key })
 	if l := s.slot(key); l != nil {
@@ -47,8 +48,8 @@ func (s *store) releaseReplacePermit(key slotKey) {
 	}
 }
 
-// startReplacing lets the Pods of a version turn Not Ready, so that the jar can be replaced once the Pods are drained.
-// It returns false if the slot must wait for the permit.
+// startReplacing makes the publisher set the Pods of a version Not Ready, so that the jar can be replaced once the
+// Pods are drained. It returns false if the slot must wait for the permit.
 func (p *Provider) startReplacing(key slotKey, m arklet.Module) bool {
 	snapshots := p.store.snapshots(key)
 	if len(snapshots) == 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// wantRestarts checks the restart count of a module, and that its last termination state is set after a restart.
+// wantRestarts checks the restart count of a module. After a restart, it also checks that the last termination state
+// is set.
 func (w *fixture) wantRestarts(name string, want int32) {
 	w.t.Helper()
 	c := w.pod(name).Status.ContainerStatuses[0]

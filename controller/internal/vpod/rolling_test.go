@@ -235,7 +235,7 @@ func TestRollingUpdate(t *testing.T) {
 }
 
 // A third release starts during the second one, so the base activates a version that no Pod requests any more. The
-// oldest Pod stays Ready until the newest one is Ready, because the active version processes the requests.
+// oldest Pod must stay Ready until the newest one is Ready, because the active version processes the requests.
 func TestReleaseDuringAnotherRelease(t *testing.T) {
 	startSecondRelease := func(w *fixture, after time.Duration) {
 		w.base.change(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
@@ -333,7 +333,8 @@ func TestReleaseDuringAnotherRelease(t *testing.T) {
 		})
 }
 
-// An install that no Pod requested for a moment is not sent again while it is in progress.
+// For a moment, no Pod requests the version that is being installed. When a Pod requests it again, the controller
+// must not send a second install command while the install is in progress.
 func TestInstallIsRequestedAgain(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.mode = activateNew })
@@ -383,7 +384,7 @@ func TestFailedRule(t *testing.T) {
 	}
 }
 
-// overHTTP connects the base over the HTTP tunnel instead of MQTT.
+// overHTTP connects the base through the HTTP tunnel instead of the MQTT tunnel.
 func (w *fixture) overHTTP() {
 	_, _ = w.registry.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a"}, arklet.Heartbeat{})
 	w.base.key = tunnel.HTTP

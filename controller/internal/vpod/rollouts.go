@@ -12,15 +12,17 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// rollouts counts the Pods of each Deployment. Counting them for each deleted Pod would take quadratic time.
+// rollouts counts the Pods of each Deployment. It updates the counts incrementally, because counting all Pods for
+// each deleted Pod would take quadratic time.
 type rollouts struct {
 	mu     sync.Mutex
-	counts map[string]*rolloutCount // by namespace/name of the Deployment
+	counts map[string]*rolloutCount // counts by namespace/name of the Deployment
 }
 
-// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted or have ended.
+// rolloutCount counts the Pods of a Deployment. It excludes Pods that are being deleted, and Pods that have Failed or
+// Succeeded.
 type rolloutCount struct {
-	byReplicaSet           map[string]int // by ReplicaSet
+	byReplicaSet           map[string]int // numbers of Pods by ReplicaSet
 	unbound, unschedulable int
 }
 
@@ -40,7 +42,7 @@ func (r *rollouts) handler() cache.ResourceEventHandler {
 	}
 }
 
-// add adds n to the counts of a Pod's Deployment.
+// add adds n to the Pod counts of a Pod's Deployment.
 func (r *rollouts) add(pod *corev1.Pod, n int) {
 	deployment := deploymentOf(pod)
 	if deployment == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed ||
@@ -71,9 +73,10 @@ func (r *rollouts) add(pod *corev1.Pod, n int) {
 	}
 }
 
-// mayGetSuccessor reports whether the base of a deleted Pod may get another Pod of the same Deployment: a Pod waits for
-// a Node, or a rolling update is in progress. It returns false if a Pod of the Deployment is unschedulable: that Pod
-// may wait for the resources of the deleted Pod.
+// mayGetSuccessor reports whether the base of a deleted Pod may get another Pod of the same Deployment. This is the
+// case if a Pod of the Deployment waits for a Node, or if a rolling update is in progress. mayGetSuccessor returns
+// false if a Pod of the Deployment is unschedulable, because that Pod may be waiting for the resources of the deleted
+// Pod.
 func (r *rollouts) mayGetSuccessor(pod *corev1.Pod) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +88,9 @@ func (r *rollouts) mayGetSuccessor(pod *corev1.Pod) bool {
 	return count.unbound > 0 || updating && len(count.byReplicaSet) > 1
 }
 
-// deploymentOf returns the Deployment of a Pod as namespace/name; empty if no Deployment created the Pod. The name of a
-// ReplicaSet is the name of its Deployment and the template hash. Pods have the hash as a label.
+// deploymentOf returns the Deployment of a Pod as namespace/name; empty if no Deployment created the Pod. The name is
+// derived from the ReplicaSet of the Pod: the name of a ReplicaSet consists of the Deployment name and the template
+// hash, which is also a label of the Pod.
 func deploymentOf(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]

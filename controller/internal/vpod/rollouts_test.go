@@ -16,7 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// createDeploymentPod creates a Pod of a Deployment. Each version has its own ReplicaSet. node may be empty.
+// createDeploymentPod creates a Pod of a Deployment. Each version has its own ReplicaSet. An empty node leaves the
+// Pod unscheduled.
 func (w *fixture) createDeploymentPod(name, deployment, version, node string, conditions ...corev1.PodCondition) {
 	w.t.Helper()
 	w.serial++
@@ -44,7 +45,8 @@ func (w *fixture) bind(name string) {
 	w.update(pod)
 }
 
-// With maxUnavailable, a Deployment deletes old Pods before their bases have new Pods.
+// With maxUnavailable, a Deployment deletes old Pods before their bases have new Pods. An old module must stay
+// installed until the new Pod on its base is Ready.
 func TestModuleStaysUntilSuccessorIsReady(t *testing.T) {
 	const (
 		drained = api.Drain + 2*time.Second // includes the uninstall

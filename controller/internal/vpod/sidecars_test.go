@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// showContainers returns the name, the state and the readiness of each container of a Pod.
+// showContainers returns the name, state and readiness of each container of a Pod as text.
 func showContainers(p *corev1.Pod) (list []string) {
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for _, c := range statuses {
@@ -28,7 +28,8 @@ func showContainers(p *corev1.Pod) (list []string) {
 	return list
 }
 
-// Containers that are not modules do not keep the Pod from being Ready, and kubectl shows n/n in its column READY.
+// A Pod has containers that are not modules. They must not keep the Pod from being Ready, and kubectl must show n/n
+// in its column READY.
 func TestSidecars(t *testing.T) {
 	agent := corev1.Container{Name: "agent", Image: "registry.example/agent:1.4"}
 	runTest(t, "with a module", Options{}, func(t *testing.T, w *fixture) {

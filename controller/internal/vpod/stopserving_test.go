@@ -19,14 +19,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// stopServingAndCheck stops serving the base, as if another controller served it now, and calls wantNoActivity.
+// stopServingAndCheck stops serving the base, as after a takeover by another controller, and calls wantNoActivity.
 func stopServingAndCheck(t *testing.T, w *fixture) {
 	t.Helper()
 	w.StopServing("a", "vnode.a")
 	wantNoActivity(t, w)
 }
 
-// wantNoActivity checks that no worker and no module slot remains, and that there is no command or write for an hour.
+// wantNoActivity checks that no worker and no module slot remains, and that the controller sends no command and no
+// write for an hour.
 func wantNoActivity(t *testing.T, w *fixture) {
 	t.Helper()
 	synctest.Wait() // without advancing the time
@@ -44,7 +45,8 @@ func wantNoActivity(t *testing.T, w *fixture) {
 	}
 }
 
-// writes returns the write requests of the controller, including rejected ones. It excludes the requests of the tests.
+// writes returns all write requests of the controller, including rejected writes. It excludes the requests of the
+// tests.
 func writes(w *fixture) []string {
 	list := []string{}
 	for _, a := range w.api.Actions() {
@@ -70,14 +72,14 @@ func writes(w *fixture) []string {
 	return list
 }
 
-// refuseVerb makes the API server reject a verb for Pods while refused returns true.
+// refuseVerb makes the API server reject requests with the given verb for Pods while refused returns true.
 func refuseVerb(w *fixture, verb string, refused func() bool) {
 	w.api.PrependReactor(verb, "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return refused(), nil, errors.New("the API server is overloaded")
 	})
 }
 
-// All work for a base ends immediately when another controller serves the base.
+// When another controller takes over a base, all work of this controller for the base must stop immediately.
 func TestStopServingEndsAllWork(t *testing.T) {
 	lost := func(name string, opts Options, f func(t *testing.T, w *fixture)) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
@@ -170,7 +172,7 @@ func TestStopServingEndsAllWork(t *testing.T) {
 	})
 }
 
-// The controller may stop serving a base just before it sends a command or starts a probe.
+// The controller stops serving a base just before it sends a command or starts a probe. It must then do neither.
 func TestStopServingBeforeWorkBegins(t *testing.T) {
 	var w *fixture
 	armed := false
@@ -208,7 +210,7 @@ func TestStopServingBeforeWorkBegins(t *testing.T) {
 		})
 }
 
-// The permit to replace a jar is released when the controller stops serving the base or the base is removed.
+// The replace permit of a base must be released when the controller stops serving the base or the base is removed.
 func TestReplacePermitIsReleasedWithTheBase(t *testing.T) {
 	for name, leave := range map[string]func(w *fixture){
 		"not served any more": func(w *fixture) { w.StopServing("a", "vnode.a") },
@@ -240,7 +242,7 @@ func TestReplacePermitIsReleasedWithTheBase(t *testing.T) {
 	}
 }
 
-// The next controller continues an install immediately.
+// A controller that takes over a base during an install must continue the install immediately.
 func TestNextControllerContinues(t *testing.T) {
 	runTest(t, "", Options{}, func(_ *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = time.Minute })

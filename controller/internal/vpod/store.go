@@ -24,70 +24,77 @@ type slotKey struct{ identity, module string }
 
 func (k slotKey) attrs() []any { return []any{"base", k.identity, "biz", k.module} }
 
-// podRecord is a Pod that this controller serves. store.mu guards it, except for lastWrite, which has its own lock.
+// podRecord contains the state of a Pod that this controller serves. store.mu guards its fields, except lastWrite,
+// which has its own lock.
 type podRecord struct {
 	podState
 	uid               types.UID
-	identity          string // of the base
+	identity          string // identity of the base
 	modules           []module
-	requestedVersions map[string][]string // the last requested versions by module name
-	stage             stage               // at firstSeen
-	sequence          uint64              // numbers the Pods in the order in which they were added
+	requestedVersions map[string][]string // most recently requested versions by module name
+	stage             stage               // stage of the Pod at firstSeen
+	sequence          uint64              // number of the Pod in the order in which Pods were added
 	firstSeen         time.Time
-	// removedModules has the names of the modules that are no longer on the base, if the Pod is being deleted.
+	// removedModules contains the names of the modules that the base no longer has, if the Pod is being deleted.
 	removedModules map[string]bool
-	// origins maps module names to api.ReasonInstalled or api.ReasonReplacedInPlace.
+	// origins maps each module name to the origin of the installed module: api.ReasonInstalled or
+	// api.ReasonReplacedInPlace.
 	origins map[string]string
 	// endpointsDrained is the start of the first list of endpoints after notReadySince in which no Service sends
-	// requests to the Pod. endpointsServing is the start of the last list in which a Service does. Zero means none.
+	// requests to the Pod. endpointsServing is the start of the last list in which a Service sends requests to the
+	// Pod. The zero value means that there is no such list.
 	endpointsDrained, endpointsServing time.Time
 	wasReady                           bool // the Pod was Ready at least once, as far as this controller knows
 	lastWrite                          lastWrite
 }
 
-// podState is the part of a podRecord that a podSnapshot copies.
+// podState contains the fields of a podRecord that a podSnapshot copies.
 type podState struct {
 	pod *corev1.Pod
-	// outdated is set if the template of the Pod's workload now requests another module.
+	// outdated is set if the current template of the Pod's workload requests another module than the Pod.
 	outdated bool
 	deleting bool
-	// finished is set if the base has no module of the Pod any more: the Pod must be deleted from the API.
+	// finished is set if the base no longer has any module of the Pod. The Pod must then be deleted from the API.
 	finished bool
-	// notReadySince is when the Pod status was written Not Ready, or when the deletion of the Pod began. readySince is
-	// when the status was written Ready. Zero means that it was not.
+	// notReadySince is when the Pod status was written Not Ready, or when the deletion of the Pod began. readySince
+	// is when the status was written Ready. The zero value means that this has not happened.
 	notReadySince, readySince time.Time
 }
 
 // maxRequestedVersions is the maximum number of versions of a module that are kept for kubectl logs of a Pod.
 const maxRequestedVersions = 50
 
-// moduleSlot is a module name on a base, with the Pods that request a version of the module.
+// moduleSlot is the slot for one module name on a base. It contains the Pods that request a version of the module,
+// and the installed versions.
 type moduleSlot struct {
 	pods   map[types.UID]*podRecord
 	memory plan.Memory
 	// currentInstall is the install in progress; nil if there is none.
 	currentInstall *pendingInstall
-	// uninstalling is the unwanted version that is being uninstalled; else empty. The base may still list it.
+	// uninstalling is the version that is being uninstalled because no Pod requests it; otherwise empty. The base may
+	// still list this version.
 	uninstalling string
-	// switchedAwayAt is when the base switched away from a version. The entry is removed when it is active again.
+	// switchedAwayAt is when the base switched away from a version. The entry is removed when the version is active
+	// again.
 	switchedAwayAt map[string]time.Time
-	// waitingSince is when the slot began to wait for the replace permit; zero if it does not wait.
+	// waitingSince is when the slot started waiting for the replace permit; zero if it is not waiting.
 	waitingSince time.Time
 }
 
-// podSnapshot is a copy of the changing fields of a podRecord, for one of its modules.
+// podSnapshot is a copy of the changeable fields of a podRecord, for one of the modules of the Pod.
 type podSnapshot struct {
 	*podRecord
 	podState
 	module   module
-	sortTime time.Time // see older
+	sortTime time.Time // sort key of the Pod; see older
 }
 
-// wants reports whether the Pod requires its module on the base.
+// wants reports whether the Pod requires that its module is installed on the base.
 func (v podSnapshot) wants() bool { return !v.deleting && v.module.installable() }
 
-// isStale reports whether the module list of the base is older than a new Pod, and the list already has the Pod's
-// module: the base may have restarted since. Pods that were already Ready or replaced when they were added are ignored.
+// isStale reports whether the module list of the base is older than a new Pod but already contains the Pod's module.
+// The base may have restarted after it sent this list. Pods that were already Ready or replaced when they were added
+// are ignored.
 func (v podSnapshot) isStale(b base.Snapshot) bool {
 	_, listed := b.Module(v.module.Name, v.module.Version)
 	return listed && v.wants() && v.stage == stageNew && b.ListReceivedAt.Before(v.firstSeen)
@@ -98,7 +105,7 @@ func anyStale(snapshots []podSnapshot, b base.Snapshot) bool {
 	return slices.ContainsFunc(snapshots, func(v podSnapshot) bool { return v.isStale(b) })
 }
 
-// stage is the progress of a Pod, the furthest first.
+// stage is the progress of a Pod. The furthest stage comes first.
 type stage int
 
 const (
@@ -120,15 +127,16 @@ func stageOf(pod *corev1.Pod) stage {
 	}
 }
 
-// store has the Pods of all served bases, by UID and by module slot.
+// store contains the Pods of all served bases, by UID and by module slot.
 type store struct {
-	isOutdated func(*corev1.Pod) bool // reports whether the workload of a Pod now requests another module
+	// reports whether the template of a Pod's workload now requests another module than the Pod
+	isOutdated func(*corev1.Pod) bool
 
 	mu             sync.RWMutex
 	lastSequence   uint64
 	byUID          map[types.UID]*podRecord
-	byBase         map[string]map[string]*moduleSlot // by identity and module name
-	replacePermits map[string]slotKey                // see acquireReplacePermit
+	byBase         map[string]map[string]*moduleSlot // module slots by base identity and module name
+	replacePermits map[string]slotKey                // holders of replace permits; see acquireReplacePermit
 }
 
 func newStore(isOutdated func(*corev1.Pod) bool) *store {
@@ -141,10 +149,10 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
-// slot returns a module slot; nil if it does not exist. The caller holds the lock.
+// slot returns the slot of a module on a base; nil if it does not exist. The caller holds the lock.
 func (s *store) slot(key slotKey) *moduleSlot { return s.byBase[key.identity][key.module] }
 
-// ensureSlot returns a module slot, and creates it if it does not exist. The caller holds the lock.
+// ensureSlot returns the slot of a module on a base. It creates the slot if necessary. The caller holds the lock.
 func (s *store) ensureSlot(key slotKey) *moduleSlot {
 	l := s.slot(key)
 	if l == nil {
@@ -170,7 +178,7 @@ func (s *store) dropEmpty(key slotKey) {
 	}
 }
 
-// putPod adds or updates a Pod. It returns the names of the modules that have changed.
+// putPod adds or updates a Pod. It returns the names of the modules that are new or have changed.
 func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *podRecord, changed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,8 +222,8 @@ func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *p
 	return e, changed
 }
 
-// leaveSlots removes a Pod from the slots of containers that are not modules any more: their image was a URL before,
-// and they never had a version. The caller holds the lock.
+// leaveSlots removes a Pod from the slots of containers that are no longer modules. The image of such a container was
+// a URL before, and the container never had a version. The caller holds the lock.
 func (s *store) leaveSlots(e *podRecord, before []module) {
 	names := e.moduleNames()
 	for _, m := range before {
@@ -233,7 +241,8 @@ func (s *store) leaveSlot(e *podRecord, name string) {
 	}
 }
 
-// restoreInstalled reads the installed version and jar of a module from a Pod status that an earlier controller wrote.
+// restoreInstalled reads the installed version and the jar of each module from a Pod status that an earlier
+// controller wrote.
 func (l *moduleSlot) restoreInstalled(pod *corev1.Pod, name string) {
 	for _, c := range pod.Status.ContainerStatuses {
 		version, url := podstatus.Installed(c)
@@ -248,7 +257,8 @@ func (l *moduleSlot) restoreInstalled(pod *corev1.Pod, name string) {
 	}
 }
 
-// notReadySince returns when a Pod turned Not Ready according to the API server; zero if it did not.
+// notReadySince returns when a Pod became Not Ready according to its status on the API server; zero if it did not
+// become Not Ready.
 func notReadySince(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 		return pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
@@ -259,7 +269,8 @@ func notReadySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// markDeleting marks a Pod as being deleted, and returns the names of its modules. ok is false if the Pod is not known.
+// markDeleting marks a Pod as being deleted, and returns the names of its modules. ok is false if the store does not
+// contain the Pod.
 func (s *store) markDeleting(uid types.UID) (e *podRecord, names []string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +307,7 @@ func (s *store) removePod(e *podRecord) {
 	}
 }
 
-// removeBase removes a base, and returns its Pods.
+// removeBase removes a base from the store, and returns the Pods of the base.
 func (s *store) removeBase(identity string) (pods []*podRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +346,8 @@ func (s *store) podsUsing(name types.NamespacedName) (pods []*corev1.Pod) {
 	return pods
 }
 
-// updateOutdated updates which Pods of a workload are outdated, and returns the slots of the Pods that have changed.
+// updateOutdated recomputes for the Pods of a workload whether they are outdated. It returns the slots of the Pods
+// for which this has changed.
 func (s *store) updateOutdated(workload string) (slots []slotKey) {
 	s.change(func() {
 		for _, e := range s.byUID {
@@ -358,7 +370,7 @@ func (s *store) hasSlot(key slotKey) bool {
 	return s.slot(key) != nil
 }
 
-// snapshots returns snapshots of all Pods of a module slot, the oldest first.
+// snapshots returns snapshots of all Pods of a module slot, sorted from oldest to newest.
 func (s *store) snapshots(key slotKey) (snapshots []podSnapshot) {
 	s.read(func() {
 		if l := s.slot(key); l != nil {
@@ -368,7 +380,8 @@ func (s *store) snapshots(key slotKey) (snapshots []podSnapshot) {
 	return snapshots
 }
 
-// snapshots returns snapshots of all Pods of the slot, the oldest first. The caller holds the lock of the store.
+// snapshots returns snapshots of all Pods of the slot, sorted from oldest to newest. The caller holds the lock of the
+// store.
 func (l *moduleSlot) snapshots(name string) []podSnapshot {
 	outdated := map[string]time.Time{} // the creation time of the last outdated Pod by workload
 	for _, e := range l.pods {
@@ -390,9 +403,10 @@ func (l *moduleSlot) snapshots(name string) []podSnapshot {
 	return snapshots
 }
 
-// older compares Pods by creation time, the oldest first. A Pod that is up to date sorts after the outdated Pods of the
-// same workload. Pods of the same second are compared by their stage and by the order in which they were added: a
-// controller that starts during a rollout receives them in any order.
+// older compares Pods by creation time. The oldest Pod sorts first. A Pod that is up to date sorts after the outdated
+// Pods of the same workload. Pods that were created in the same second are compared by their stage, then by the order
+// in which they were added. The stage comes first because a controller that starts during a rollout receives the Pods
+// in any order.
 func older(a, b podSnapshot) int {
 	current := func(v podSnapshot) int {
 		if v.outdated {
@@ -411,7 +425,8 @@ func (s *store) moduleNames(identity string) []string {
 	return slices.Sorted(maps.Keys(s.byBase[identity]))
 }
 
-// forgetFailures removes the failures on a base for which match returns true, and reports whether it removed any.
+// forgetFailures removes the recorded failures on a base for which match returns true, and reports whether it removed
+// any.
 func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (forgot bool) {
 	s.change(func() {
 		for _, l := range s.byBase[identity] {
@@ -424,7 +439,7 @@ func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (
 }
 
 // recordInstall records an install before the command is sent. If the base does not answer, it may still install the
-// version until inDoubt. It returns the previous record, and false if the slot no longer exists.
+// version until inDoubt. It returns the previous record of the version, and false if the slot no longer exists.
 func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (before plan.InstalledVersion, ok bool) {
 	s.change(func() {
 		l := s.slot(key)
@@ -447,8 +462,8 @@ func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (
 	return before, ok
 }
 
-// revertInstall restores the previous record of a version after the base refused the install. An earlier install of
-// another jar of the version may still succeed.
+// revertInstall restores the previous record of a version after the base refused the install. The previous record is
+// needed because an earlier install of another jar of the version may still succeed.
 func (s *store) revertInstall(key slotKey, m arklet.Module, before plan.InstalledVersion) {
 	s.change(func() {
 		if l := s.slot(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
@@ -457,7 +472,7 @@ func (s *store) revertInstall(key slotKey, m arklet.Module, before plan.Installe
 	})
 }
 
-// confirmInstall records that a module list shows the result of an install.
+// confirmInstall records that a module list has shown the result of an install.
 func (s *store) confirmInstall(key slotKey, m arklet.Module) {
 	s.change(func() {
 		if l := s.slot(key); l != nil {
@@ -480,7 +495,7 @@ func (s *store) change(f func()) {
 	f()
 }
 
-// count returns the number of Pods.
+// count returns the number of Pods in the store.
 func (s *store) count() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

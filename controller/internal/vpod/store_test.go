@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// A controller that starts during a rollout receives Pods of the same second in any order. It finds the newer one by
-// the status and the annotations that were written to them.
+// A controller that starts during a rollout receives Pods that were created in the same second in any order. It must
+// find the newer Pod by the status and the annotations of the Pods.
 func TestOrderOfPodsOfTheSameSecond(t *testing.T) {
 	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
 	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {
@@ -31,7 +31,7 @@ func TestOrderOfPodsOfTheSameSecond(t *testing.T) {
 	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
 	for _, c := range []struct {
 		name string
-		pods []*corev1.Pod // in the order in which they are added
+		pods []*corev1.Pod // Pods in the order in which they are added
 	}{
 		{"new Pod not Ready yet",
 			[]*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},

@@ -13,11 +13,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// templates compares Pods with the current templates of Deployments and DaemonSets. This decides which of two Pods on a
-// base must serve: during a rollback, it is the older one; a ReplicaSet that is scaled down may recreate a Pod.
+// templates compares Pods with the current templates of Deployments and DaemonSets. The comparison decides which of
+// two Pods on a base must serve requests. The newer Pod can be outdated: during a rollback, or if a ReplicaSet that
+// is being scaled down recreates a Pod.
 type templates struct{ deployments, daemonSets cache.SharedIndexInformer }
 
-// newTemplates requests the informers from the factory. The caller starts the factory afterwards.
+// newTemplates creates the informers of Deployments and DaemonSets in the factory. The caller must start the factory
+// afterwards.
 func newTemplates(workloads appsinformers.Interface) templates {
 	return templates{workloads.Deployments().Informer(), workloads.DaemonSets().Informer()}
 }
@@ -42,7 +44,8 @@ func (t templates) watch(changed func(workload string)) error {
 	return nil
 }
 
-// daemonSetPrefix distinguishes the names of DaemonSets from those of Deployments, which have no prefix.
+// daemonSetPrefix precedes the names of DaemonSets, to distinguish them from the names of Deployments, which have no
+// prefix.
 const daemonSetPrefix = "DaemonSet "
 
 func workloadName(obj any) string {
@@ -53,7 +56,8 @@ func workloadName(obj any) string {
 	return name
 }
 
-// workloadOf returns the name of a Pod's Deployment or DaemonSet, as workloadName does; empty if there is none.
+// workloadOf returns the name of a Pod's Deployment or DaemonSet in the format of workloadName; empty if the Pod has
+// neither.
 func workloadOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return daemonSetPrefix + pod.Namespace + "/" + owner.Name
@@ -61,7 +65,8 @@ func workloadOf(pod *corev1.Pod) string {
 	return deploymentOf(pod)
 }
 
-// outdated reports whether the workload of a Pod is known and its template requests another module than the Pod does.
+// outdated reports whether the current template of a Pod's workload requests another module than the Pod does. It
+// returns false if the workload is unknown.
 func (t templates) outdated(pod *corev1.Pod) bool {
 	name, isDaemonSet := strings.CutPrefix(workloadOf(pod), daemonSetPrefix)
 	known := t.deployments.GetIndexer()

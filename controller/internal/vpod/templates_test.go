@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 )
 
-// startRollout starts a rollout of the DaemonSet, so that the base has Pods of both versions.
+// startRollout starts a rollout of the DaemonSet. Afterwards, the base has Pods of both versions.
 func (w *fixture) startRollout(m mode) {
 	w.base.change(func(b *fakeBase) { b.mode = m })
 	w.applyDaemonSet("1")
@@ -30,7 +30,8 @@ func (w *fixture) startRollout(m mode) {
 	w.advance(2 * time.Second)
 }
 
-// A rollback while both Pods exist: the older Pod, which the DaemonSet requests again, turns Ready.
+// A rollback starts while the base has Pods of both versions. The older Pod, whose version the DaemonSet requests
+// again, must become Ready.
 func TestRollback(t *testing.T) {
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
 		runTest(t, name, Options{Drain: -1}, func(t *testing.T, w *fixture) {
@@ -48,7 +49,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A rollback with a slow base: the newer Pod stays Ready until the version of the older Pod is active.
+// A rollback on a slow base: the newer Pod must stay Ready until the version of the older Pod is active.
 func TestRollbackWithSlowBase(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.createPodElsewhere()
@@ -63,8 +64,8 @@ func TestRollbackWithSlowBase(t *testing.T) {
 	})
 }
 
-// A rollback during the install: the base switches to a version that is not requested any more. The old Pod stays Ready
-// in the meantime, and the new Pod does not turn Ready.
+// A rollback starts during an install, so the base switches to a version that is no longer requested. The old Pod
+// must stay Ready in the meantime, and the new Pod must not become Ready.
 func TestRollbackDuringInstall(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.applyDaemonSet("1")
@@ -83,7 +84,7 @@ func TestRollbackDuringInstall(t *testing.T) {
 	})
 }
 
-// An outdated Pod turns Ready although a Pod of another workload with the same version is Ready.
+// An outdated Pod must become Ready although a Pod of another workload with the same version is Ready.
 func TestOutdatedPodWithTheSameVersion(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.create("other", container("biz1", "1"))
@@ -96,8 +97,8 @@ func TestOutdatedPodWithTheSameVersion(t *testing.T) {
 	})
 }
 
-// After a rollback, the rollout continues while the old Pod is being written Ready. The planned writes are out of date,
-// and the old Pod turns Not Ready before the new Pod turns Ready.
+// After a rollback, the rollout continues while the old Pod is being written Ready. The planned writes are then out
+// of date. The old Pod must become Not Ready before the new Pod becomes Ready.
 func TestRolloutContinuesAfterRollback(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.createPodElsewhere()
@@ -140,7 +141,8 @@ func TestRolloutContinuesAfterRollback(t *testing.T) {
 	})
 }
 
-// During a rollout, a Pod of the old version is deleted and recreated. It is the newest Pod, but must not serve.
+// During a rollout, a Pod of the old version is deleted and recreated. This Pod is the newest one, but must not serve
+// requests.
 func TestRecreatedOutdatedPod(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.startRollout(activateNew)
@@ -151,7 +153,7 @@ func TestRecreatedOutdatedPod(t *testing.T) {
 	})
 }
 
-// Up-to-date Pods of a workload sort after its outdated Pods. Otherwise, Pods sort by creation time.
+// Up-to-date Pods of a workload must sort after its outdated Pods. All other Pods must sort by creation time.
 func TestOrderOfPods(t *testing.T) {
 	outdated := map[string]bool{}
 	s := newStore(func(p *corev1.Pod) bool { return outdated[p.Name] })

@@ -16,7 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// defaultToleration is the limit that the admission plugin DefaultTolerationSeconds adds for unreachable Nodes.
+// defaultToleration is the time limit in seconds that the admission plugin DefaultTolerationSeconds adds to
+// tolerations of unreachable Nodes.
 const defaultToleration = 300 * time.Second
 
 // wantedTolerations returns the tolerations that a module Pod must have, and whether they differ from its current ones.
@@ -49,7 +50,7 @@ func (p *Provider) wantedTolerations(pod *corev1.Pod) (_ []corev1.Toleration, ch
 }
 
 // ensureTolerations queues a patch if the tolerations of a Pod must change. It does not block. The API server only
-// allows adding tolerations or changing tolerationSeconds.
+// allows adding tolerations and changing tolerationSeconds.
 func (p *Provider) ensureTolerations(pod *corev1.Pod) {
 	if _, changed := p.wantedTolerations(pod); changed {
 		p.podWrites.Add(podKey(nameOf(pod)))
@@ -69,7 +70,7 @@ func (p *Provider) patchTolerations(ctx context.Context, pod *corev1.Pod, tolera
 	return err
 }
 
-// podKey names a Pod.
+// podKey identifies a Pod.
 type podKey types.NamespacedName
 
 func (k podKey) attrs() []any { return []any{"pod", types.NamespacedName(k).String()} }
@@ -77,12 +78,13 @@ func (k podKey) attrs() []any { return []any{"pod", types.NamespacedName(k).Stri
 const (
 	// maxPodWrites is the maximum number of concurrent calls of syncPod.
 	maxPodWrites = 8
-	// conflictDelay is the delay after a conflict. The informer usually has received the conflicting write by then.
+	// conflictDelay is the delay before a retry after a conflict. By then, the informer has usually received the
+	// conflicting write.
 	conflictDelay = 200 * time.Millisecond
 )
 
-// syncPod does the writes of a Pod that do not depend on a module slot: its tolerations, its deletion at the end of the
-// grace period, and the status of a Pod that is not a module. It returns the delay before the next call.
+// syncPod performs the writes of a Pod that do not depend on a module slot: its tolerations, its deletion at the end
+// of the grace period, and the status of a Pod that is not a module. It returns the delay before the next call.
 func (p *Provider) syncPod(ctx context.Context, key podKey) (again time.Duration, err error) {
 	name := types.NamespacedName(key)
 	pod, unmanaged := p.unmanaged.Get(name)

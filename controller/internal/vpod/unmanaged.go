@@ -13,9 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// newUnmanagedWatch returns a watch of the Pods that are on bases but do not have the module label: they tolerate the
-// taints of bases, or set spec.nodeName. No kubelet runs or deletes them. The watch selects Pods that are bound and
-// Pending, a state that Pods on other Nodes leave quickly.
+// newUnmanagedWatch returns a watch of the unmanaged Pods: Pods on bases that do not have the module label. Such Pods
+// tolerate the taints of bases, or set spec.nodeName. No kubelet runs or deletes them. The watch selects Pods that
+// are bound and Pending, a state that Pods on other Nodes leave quickly.
 func (p *Provider) newUnmanagedWatch(client kubernetes.Interface) podWatches {
 	watch := newPodWatch(client,
 		labels.Component+"!="+labels.Module+","+labels.OlderComponent+"!="+labels.Module,
@@ -28,14 +28,15 @@ func (p *Provider) newUnmanagedWatch(client kubernetes.Interface) podWatches {
 	return podWatches{watch}
 }
 
-// enqueueUnmanaged queues a Pod that must be reported or deleted.
+// enqueueUnmanaged queues an unmanaged Pod that must be reported or deleted.
 func (p *Provider) enqueueUnmanaged(pod *corev1.Pod) {
 	if p.Serves(pod.Spec.NodeName) && (pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0) {
 		p.podWrites.Add(podKey(nameOf(pod)))
 	}
 }
 
-// syncUnmanaged reports a Pod once, by an Event and in its status. It removes a terminating Pod from the API.
+// syncUnmanaged reports an unmanaged Pod once, in an Event and in its status. It removes a terminating unmanaged Pod
+// from the API.
 func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	if pod.DeletionTimestamp != nil {
 		return p.writer.delete(ctx, pod)
@@ -59,8 +60,9 @@ func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// notAModule returns a message that explains why a Pod on a base does not run, and how to keep the Pod off bases. A
-// DaemonSet that tolerates all taints usually needs its tolerations, so the message suggests a node affinity.
+// notAModule returns the message for a Pod on a base that is not a module. It explains why the Pod does not run, and
+// how to keep such Pods off bases. A DaemonSet that tolerates all taints usually needs its tolerations, so the
+// message suggests a node affinity.
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"

@@ -9,11 +9,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// minRetryDelay is the delay after the first failure.
+// minRetryDelay is the delay before the first retry of a failed key.
 const minRetryDelay = 500 * time.Millisecond
 
 // newQueue returns a queue with at most the given number of workers; 0 means no limit. maxDelay is the maximum delay
-// after consecutive errors. The caller has divided it by the time scale.
+// after consecutive errors. The caller must have divided maxDelay by the time scale.
 func newQueue[K interface {
 	comparable
 	attrs() []any
@@ -25,14 +25,15 @@ func newQueue[K interface {
 	})
 }
 
-// commandLimiter limits the concurrent commands of a base (VNODE_WORKER_NUM). Its zero value allows none.
+// commandLimiter limits the concurrent commands of a base (VNODE_WORKER_NUM). The zero value allows no commands.
 type commandLimiter struct {
 	mu      sync.Mutex
 	free    int
-	waiting []slotKey // module slots that were refused, in the order of their attempts
+	waiting []slotKey // module slots that acquire has refused, in the order of their attempts
 }
 
-// acquire acquires a command for a module slot, and reports whether the limit allows it. It does not block.
+// acquire reserves one of the concurrent commands of the base for a module slot, and reports whether the limit allows
+// this. It does not block.
 func (s *commandLimiter) acquire(key slotKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +47,7 @@ func (s *commandLimiter) acquire(key slotKey) bool {
 	return false
 }
 
-// release ends a command, and returns the module slots that must try to acquire again.
+// release ends the command of a module slot, and returns the slots that must try to acquire again.
 func (s *commandLimiter) release() (waiting []slotKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

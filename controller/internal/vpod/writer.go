@@ -20,21 +20,22 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// apiTimeout limits the duration of an API request. The API server itself allows 60 s.
+// apiTimeout limits the duration of an API request. The API server itself allows up to 60 s.
 const apiTimeout = 30 * time.Second
 
-// lastWrite is the result of the last write of a Pod.
+// lastWrite contains the result of the last write of a Pod.
 type lastWrite struct {
 	mu sync.Mutex // held during a write
-	// the Pod that the API server returned; nil before the first write, and once the informer has it
+	// Pod that the API server returned; nil before the first write, and once the informer has received this Pod
 	pod             *corev1.Pod
-	resourceVersion string // the resource version of the last write
+	resourceVersion string // resource version of the last write
 }
 
-// set records a Pod that the API server returned. The caller holds mu.
+// set records a Pod that the API server returned for a write. The caller holds mu.
 func (w *lastWrite) set(pod *corev1.Pod) { w.pod, w.resourceVersion = pod, pod.ResourceVersion }
 
-// observe records a Pod that the informer has received. foreign reports whether another client may have written it.
+// observe records a Pod that the informer has received. foreign reports whether another client may have written the
+// Pod.
 func (w *lastWrite) observe(pod *corev1.Pod) (foreign bool) {
 	if !w.mu.TryLock() { // a write is in progress: its result may be older or newer than the Pod
 		return true
@@ -52,8 +53,8 @@ type writer struct {
 	pods   *Informer
 }
 
-// write replaces the status of a Pod by the result of compute, if they differ. compute gets the current status, and is
-// called again after a conflict. deleted reports whether the Pod does not exist any more.
+// write replaces the status of a Pod with the result of compute, if the two differ. compute receives the current
+// status. It is called again after a conflict. deleted reports whether the Pod does not exist any more.
 func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 	compute func(before corev1.PodStatus) corev1.PodStatus) (deleted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -89,7 +90,7 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 	return false, fmt.Errorf("updating the status of pod %s: 3 conflicts", nameOf(pod))
 }
 
-// newest returns the Pod of the last write or of the informer, whichever is newer. The caller holds written.mu.
+// newest returns the Pod from the last write or from the informer, whichever is newer. The caller holds written.mu.
 func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	live := pod
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
@@ -101,7 +102,7 @@ func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	return live
 }
 
-// status returns the newest known status of a Pod.
+// status returns the newest known status of a Pod, from the last write or from the informer.
 func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()
@@ -116,11 +117,11 @@ func (w *writer) writeCompleted(ctx context.Context, e *podRecord, pod *corev1.P
 	return err
 }
 
-// deleteFirstCost is the deletion cost of a Pod that must be deleted before others.
+// deleteFirstCost is the deletion cost of a Pod that its ReplicaSet must delete before other Pods.
 const deleteFirstCost = "-1"
 
-// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If prefer
-// is false, it restores the previous value.
+// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If
+// prefer is false, it restores the previous deletion cost.
 func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()

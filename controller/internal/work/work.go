@@ -1,4 +1,4 @@
-// Package work calls a function for the keys of a client-go work queue.
+// Package work implements a queue that calls a function for each added key. It is based on the work queue of client-go.
 package work
 
 import (
@@ -13,33 +13,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options configure a Queue. Do and MaxDelay are required.
+// Options configures a Queue. Do and MaxDelay are required.
 type Options[K comparable] struct {
-	// Do handles a key, and returns the delay before the next call; 0 waits for the next Add. Calls for a key do not
-	// overlap.
+	// Do handles a key, and returns the delay before the next call for this key; 0 means that the next call happens
+	// after the next Add. Calls for a key do not overlap.
 	Do func(ctx context.Context, key K) (again time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int
-	// MinDelay and MaxDelay limit the delay after an error, which doubles with each consecutive error. The default of
-	// MinDelay is 500 ms, but at most MaxDelay.
+	// MinDelay and MaxDelay are the minimum and maximum delay after an error. The delay doubles with each consecutive
+	// error. Default of MinDelay: 500 ms, but at most MaxDelay.
 	MinDelay, MaxDelay time.Duration
-	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of consecutive
-	// errors is logged as a warning, the others at debug level.
+	// Message and Attrs are the text and the attributes of the log line for an error of Do. The first of several
+	// consecutive errors is logged as a warning, the following errors at debug level.
 	Message string
 	Attrs   func(key K) []any
-	// Clock defaults to the real clock.
+	// Clock is the clock. Default: the real clock.
 	Clock  clock.WithTicker
 	Logger *slog.Logger
 }
 
-// Queue calls Options.Do for the keys that are added. Its methods may be called concurrently.
+// Queue calls Options.Do for each key that is added. Its methods may be called concurrently.
 type Queue[K comparable] struct {
 	o    Options[K]
 	keys workqueue.TypedRateLimitingInterface[K]
 	busy atomic.Int64
 }
 
-// New returns a Queue. Keys are queued until Run handles them.
+// New returns a Queue. Added keys are only queued until Run is called.
 func New[K comparable](o Options[K]) *Queue[K] {
 	o.MinDelay = min(cmp.Or(o.MinDelay, 500*time.Millisecond), o.MaxDelay)
 	return &Queue[K]{o: o, keys: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -48,10 +48,10 @@ func New[K comparable](o Options[K]) *Queue[K] {
 	)}
 }
 
-// Add adds a key. It does not block. A key that is being handled is handled again afterwards.
+// Add queues a key. It does not block. A key that is being handled is handled again afterwards.
 func (q *Queue[K]) Add(key K) { q.keys.Add(key) }
 
-// AddAfter adds a key after a delay.
+// AddAfter queues a key after a delay. It does not block.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.keys.AddAfter(key, d) }
 
 // Len returns the number of keys that wait to be handled.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// startQueue starts a queue in a synctest bubble. handled returns the keys that were handled so far.
+// startQueue starts a queue in a synctest bubble. handled returns the keys that the queue has handled so far.
 func startQueue(t *testing.T, o Options[string]) (q *Queue[string], handled func() []string) {
 	t.Helper()
 	var mu sync.Mutex

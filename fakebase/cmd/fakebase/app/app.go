@@ -1,4 +1,4 @@
-// Package app holds the command line of fakebase.
+// Package app implements the command line of fakebase.
 package app
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// The categories of the flags in the help text.
+// Categories of the flags in the help text.
 const (
 	catTunnels  = "Tunnels (at least one)"
 	catBase     = "Bases"
@@ -133,7 +133,8 @@ func flags() []cli.Flag {
 	}
 }
 
-// New returns the command-line application of fakebase. Its action blocks until the context ends.
+// New returns the command-line application of fakebase. The action of the application blocks until its context is
+// done.
 func New(version string, stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name:            "fakebase",

@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// TestMain runs fakebase instead of the tests if the only argument is --stdio.
+// TestMain runs the fakebase command instead of the tests if the only argument is --stdio.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "--stdio" {
 		if err := New("dev", os.Stdout, os.Stderr).Run(os.Args); err != nil {
@@ -119,7 +119,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// mqttBroker runs a broker until the test ends. The topic of each message is sent to topics.
+// mqttBroker runs an MQTT broker until the test ends. It sends the topic of each message to the channel topics.
 func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,7 +145,7 @@ func mqttBroker(t *testing.T) (addr string, topics <-chan string) {
 	return "tcp://" + ln.Addr().String(), seen
 }
 
-// startCommand runs fakebase until the test ends, and returns a scanner of its output.
+// startCommand runs the fakebase command until the test ends, and returns a scanner of its output.
 func startCommand(t *testing.T, args ...string) *bufio.Scanner {
 	t.Helper()
 	r, w := io.Pipe()

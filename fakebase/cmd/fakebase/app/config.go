@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// maxCount is the maximum number of bases. Tests have confirmed that one process can run this many.
+// maxCount is the maximum number of bases in one process. Tests have confirmed that one process can run this many
+// bases.
 const maxCount = 10000
 
 var activations = map[string]fakebase.Activation{
@@ -114,9 +115,10 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 	return out, nil
 }
 
-// listenAddress returns the HTTP options of one base, and the IP address that the base reports. Controllers connect to
-// the reported address. If --ip is set to a loopback address, the base listens on that address, unless it listens on
-// all addresses. If --ip is not set, the base reports the address on which it listens.
+// listenAddress returns the HTTP options of one base with its listen address, and the IP address that the base
+// reports. Controllers connect to the reported address. If --ip is set to a loopback address, the base listens on
+// that address, unless it listens on all addresses. If --ip is not set, the base reports the address on which it
+// listens.
 func listenAddress(h fakebase.HTTPOptions, ip netip.Addr, ipIsSet bool) (*fakebase.HTTPOptions, string, error) {
 	host, port := "127.0.0.1", ""
 	if h.Addr != "" {
@@ -179,8 +181,8 @@ func tlsFiles(c *cli.Context, name string) (*tls.Config, error) {
 	return config, nil
 }
 
-// heartbeatClient returns the HTTP client for heartbeats, or nil if they need neither a token nor TLS options. Real
-// bases do not support either.
+// heartbeatClient returns the HTTP client for heartbeats, or nil if the heartbeats need neither a token nor TLS
+// options. Real bases do not support either.
 func heartbeatClient(c *cli.Context) (*http.Client, error) {
 	token := c.String("http-token")
 	config, err := tlsFiles(c, "http")
@@ -192,11 +194,11 @@ func heartbeatClient(c *cli.Context) (*http.Client, error) {
 	return &http.Client{Transport: bearer{t, token}, Timeout: heartbeatTimeout}, nil
 }
 
-// heartbeatTimeout is the timeout of a heartbeat. A real base waits 30 s for the connection and 10 s for the response
-// (protocol 4.1).
+// heartbeatTimeout is the timeout of a heartbeat request. A real base waits 30 s for the connection and 10 s for the
+// response (protocol 4.1).
 const heartbeatTimeout = 40 * time.Second
 
-// bearer adds a bearer token to requests, unless the token is empty.
+// bearer is an HTTP transport that adds a bearer token to requests, unless the token is empty.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -210,7 +212,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// readYAML reads a YAML or JSON file into a type with JSON tags. It rejects unknown fields.
+// readYAML decodes a YAML or JSON file into a value whose type has JSON tags. It rejects unknown fields.
 func readYAML(file string, into any) error {
 	raw, err := os.ReadFile(file)
 	if err != nil {

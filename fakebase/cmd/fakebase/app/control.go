@@ -14,10 +14,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// maxFaultBytes is the maximum size of a fault in a request.
+// maxFaultBytes is the maximum size in bytes of a fault in a request body.
 const maxFaultBytes = 1 << 16
 
-// control is an HTTP API for the bases of this process.
+// control serves an HTTP API that controls the bases of this process.
 //
 //	GET    /bases                        return the status of all bases
 //	GET    /bases/{identity}             return the status of a base
@@ -55,9 +55,8 @@ func (c *control) start(ctx context.Context) error {
 	return nil
 }
 
-// guard rejects requests of web pages: requests with an Origin header, and requests whose Host is neither
-// localhost nor an IP address. The author of a page can make a host name resolve to this machine (DNS
-// rebinding).
+// guard rejects requests that web pages can send: requests with an Origin header, and requests whose Host is neither
+// localhost nor an IP address. The author of a web page can make a host name resolve to this machine (DNS rebinding).
 func (c *control) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := (&url.URL{Host: r.Host}).Hostname()

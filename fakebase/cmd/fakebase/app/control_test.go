@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestControlRejectsWebPages covers cross-origin requests and host names that resolve to this machine.
+// TestControlRejectsWebPages checks that the control API rejects cross-origin requests and host names that resolve to
+// this machine.
 func TestControlRejectsWebPages(t *testing.T) {
 	routes := (&control{}).guard((&control{}).routes())
 	for name, tc := range map[string]struct {
