@@ -22,14 +22,14 @@ import (
 
 const patience = check.Patience
 
-// bench is a fleet with a broker. Both end with the test.
+// bench is a fleet with a broker. Both are stopped when the test ends.
 type bench struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
 
 	mu         sync.Mutex
-	heartbeats map[string]int // over HTTP, by content
-	rejecting  bool           // heartbeats over HTTP fail
+	heartbeats map[string]int // HTTP heartbeats received, by content
+	rejecting  bool           // HTTP heartbeats fail
 }
 
 func newBench(t testing.TB) *bench {
@@ -52,7 +52,7 @@ func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)
 	return bench
 }
 
-// RoundTrip accepts heartbeats like a controller.
+// RoundTrip accepts the heartbeat of a base, as a controller does.
 func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
