@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// helperEnv makes the test binary run as a controller. Its value selects the behaviour.
+// helperEnv is the environment variable that makes the test binary run as a controller. Its value selects the
+// behaviour.
 const helperEnv = "HOST_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve serves HTTP on an address for a minute. With the behaviour "late", another listener has taken the address until
-// the process exits.
+// serve serves HTTP on an address for a minute. With the behaviour "late", it fails, because it first opens another
+// listener on the same address.
 func serve(behaviour, addr string) error {
 	if behaviour == "broken" {
 		return errors.New("disk on fire")
@@ -52,7 +53,7 @@ func serve(behaviour, addr string) error {
 	return server.Serve(l)
 }
 
-// helpers is a Program. Process n has behaviour n; further processes have the last behaviour.
+// helpers is a Program whose n-th process has the n-th behaviour. All further processes have the last behaviour.
 type helpers struct {
 	dir        string
 	behaviours []string
@@ -79,7 +80,7 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
-// newRunner returns a runner with run records in dir. Its processes end with the test.
+// newRunner returns a runner that keeps its run records in dir. Its processes are stopped when the test ends.
 func newRunner(t *testing.T, dir string, o Options) *Runner {
 	t.Helper()
 	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
@@ -200,7 +201,8 @@ type kubeconfigHelpers struct{ helpers }
 
 func (v *kubeconfigHelpers) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
-// An MQTT client ID begins with the CLIENT_ID of a controller. The module controller appends a random part.
+// ReplicaNumber accepts an MQTT client ID, which begins with the CLIENT_ID of a controller. The module controller
+// appends a random part.
 func TestReplicaNumber(t *testing.T) {
 	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}
