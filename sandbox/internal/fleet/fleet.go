@@ -214,7 +214,7 @@ func (f *Fleet) discard(s Set, members []*Member) {
 	}
 }
 
-// signalChange wakes the callers of await. The caller holds f.mu.
+// signalChange unblocks the callers of await. The caller holds f.mu.
 func (f *Fleet) signalChange() {
 	close(f.change)
 	f.change = make(chan struct{})

@@ -54,7 +54,7 @@ func newPipe(c *conn, d v1alpha1.Direction) *pipe {
 	return &pipe{c: c, direction: d, awaitsConnect: d == v1alpha1.ToBroker, changed: make(chan struct{})}
 }
 
-// notify wakes all goroutines that wait for a change. The caller holds p.mu.
+// notify unblocks all goroutines that wait for a change. The caller holds p.mu.
 func (p *pipe) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})

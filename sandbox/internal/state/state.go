@@ -172,7 +172,7 @@ func (d Dir) ClientIDPrefix() (string, error) {
 	return id + "-", err
 }
 
-// NewClientID returns a new CLIENT_ID: a UUID whose first group is replaced by a prefix from ClientIDPrefix.
+// NewClientID returns a new CLIENT_ID. It is a UUID whose beginning is replaced by a prefix from ClientIDPrefix.
 func NewClientID(prefix string) string { return prefix + uuid.NewString()[len(prefix):] }
 
 // Label returns a label value that is unique to the objects of this sandbox. The value consists of the name and the

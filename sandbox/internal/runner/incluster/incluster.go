@@ -47,7 +47,8 @@ const (
 type Options struct {
 	// Config is the client configuration with administrator permissions in the cluster. Required.
 	Config *rest.Config
-	// Log receives the log lines of all controllers. Each line begins with the name of the Pod. Required for Start.
+	// Log is the path of the log file for all controllers. Each line begins with the name of the Pod. Required for
+	// Start.
 	Log string
 	// Env is the environment of the bases and the controllers. Required for Ensure.
 	Env string
