@@ -33,7 +33,7 @@ var (
 
 // Engine is a container engine. The methods use only the field Command, and may be called concurrently.
 type Engine struct {
-	// Command is docker or podman.
+	// Command is the name of the engine's command: docker or podman.
 	Command string
 	// Version is the version of the engine, such as "27.5.1".
 	Version string

@@ -23,7 +23,7 @@ func TestFind(t *testing.T) {
 		want              *engine.Engine
 		err               error
 		names             string // text that the error must contain
-		name              string // argument of Find
+		name              string // engine name passed to Find
 	}{
 		"docker": {installed: "docker",
 			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,

@@ -26,7 +26,7 @@ func New(text []byte) (*Explainer, error) {
 	return e, nil
 }
 
-// Topics lists the names that Topic accepts in addition to field paths: steps, faults and checks.
+// Topics returns the names that Topic accepts in addition to field paths: the names of steps, faults and checks.
 func (e *Explainer) Topics() []string {
 	topics := []string{"step", "fault", "checks", "expressions"}
 	topics = append(topics, e.actions()...)

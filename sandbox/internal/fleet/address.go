@@ -10,7 +10,7 @@ import (
 // 2544, appendix C.2.2]. Kubernetes accepts its addresses in EndpointSlices, and no real host uses them.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNumber is the number of the last usable address, the one before the broadcast address of Network.
+// maxNumber is the number of the last usable address, which precedes the broadcast address of Network.
 const maxNumber = 1<<17 - 2
 
 func address(number int) netip.Addr {

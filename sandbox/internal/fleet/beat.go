@@ -7,7 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// heartbeatTimeout is how long a real base waits for the response to a heartbeat, including the connection setup.
+// heartbeatTimeout is how long a real base waits for the response to a heartbeat. It includes the connection setup.
 const heartbeatTimeout = 40 * time.Second
 
 // heartbeatURL is the URL to which bases send heartbeats. Options.Heartbeats resolves the host.

@@ -27,8 +27,8 @@ const stagger = time.Millisecond
 type Options struct {
 	// Own contains the settings of the fleet's own bases. Default: the defaults of BaseSet.
 	Own v1alpha1.BaseSet
-	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the name of the group.
-	// Default: the default of fakebase.
+	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the group name
+	// instead. Default: the default cluster name of fakebase.
 	ClusterName string
 	// Env is the environment of bases whose set does not specify an environment. Default: dev.
 	Env string
@@ -60,14 +60,15 @@ type Options struct {
 	DeleteNodes func(ctx context.Context, identities []string) error
 	// MaxBases limits the number of bases. Default: no limit.
 	MaxBases int
-	// Logger is the logger of the bases. Default: discard.
+	// Logger is the logger of the bases. Default: log lines are discarded.
 	Logger *slog.Logger
 }
 
 // ErrUnknown is returned, wrapped, if a base is not in the fleet.
 var ErrUnknown = errors.New("no such base")
 
-// ErrNotRunning is returned if the fleet is not running: before Start, and after its context has ended.
+// ErrNotRunning is returned if the fleet is not running, that is, before Start is called or after the context of
+// Start has ended.
 var ErrNotRunning = errors.New("the fleet is not running")
 
 // ErrInvalid is returned, wrapped, for an invalid set of bases.
@@ -77,11 +78,12 @@ var ErrInvalid = errors.New("invalid bases")
 type Fleet struct {
 	o Options
 
-	// mu is locked by event callbacks of a base while the base is locked. A method that holds mu must not call a base.
+	// mu is locked by event callbacks of a base, which run while the base is locked. A method that holds mu must
+	// therefore not call a base.
 	mu          sync.Mutex
 	runCtx      context.Context    // context of Start; nil while Start is not running
-	last        map[setKey]int     // highest index of each set
-	members     []*Member          // in order of addition
+	last        map[setKey]int     // highest index that was assigned in each set
+	members     []*Member          // in the order in which they were added
 	byIP        map[string]*Member // members, by address
 	hostNames   map[string]bool    // host names of members and of reserved bases
 	lastAddress int                // number of the most recently assigned address
@@ -89,7 +91,7 @@ type Fleet struct {
 	removed     []string           // identities of removed own bases
 	changes     uint64             // number of changes of the members and their processes
 	watchers    []*watcher
-	change      chan struct{} // closed at the next change of the fields above, then replaced
+	change      chan struct{} // closed when one of the fields above changes, then replaced
 	wg          sync.WaitGroup
 }
 
@@ -199,7 +201,7 @@ func (p *Prepared) Discard() {
 	p.f.discard(p.set, p.members)
 }
 
-// discard reverts reserve and createBases.
+// discard undoes reserve and createBases for the given members.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
 		f.closeSlot(m)

@@ -55,7 +55,7 @@ func (f *Fleet) Generation() uint64 {
 	return f.changes
 }
 
-// Changed returns a channel that is closed at the next change of the bases, their processes or their connections.
+// Changed returns a channel that is closed when the bases, their processes or their connections change.
 func (f *Fleet) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *Fleet) RemovedIdentities() []string {
 	return slices.Clone(f.removed)
 }
 
-// IdentitiesOf returns all identities that the processes of the given bases have had.
+// IdentitiesOf returns the identities of all processes that the given bases have had.
 func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -52,7 +52,7 @@ type Member struct {
 	identities []string // identities of all processes, in the order in which the processes started
 }
 
-// Name returns the name of the base in reports: SET-N in a group, otherwise the host name.
+// Name returns the name of the base in reports. It is SET-N for a base in a group, and the host name for an own base.
 func (m *Member) Name() string {
 	if m.Group == "" {
 		return m.HostName
@@ -63,7 +63,7 @@ func (m *Member) Name() string {
 // IP returns the unique address that the base reports.
 func (m *Member) IP() string { return cmp.Or(m.ip, m.slot.IP()) }
 
-// Routed reports whether the cluster routes the address of the base.
+// Routed reports whether the cluster can route traffic to the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
 // ClusterAddr returns the address that Slot.ClusterAddr returns for the slot of the base.
@@ -199,7 +199,7 @@ func seedOf(s Set, index int) uint64 {
 	return max(1, h.Sum64())
 }
 
-// runMember starts the goroutine of a member. The caller holds f.mu.
+// runMember starts the goroutine that runs the base of a member. The caller holds f.mu.
 func (f *Fleet) runMember(ctx context.Context, m *Member) {
 	ctx, m.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {

@@ -13,7 +13,7 @@ type Runtime interface {
 	// runtime. The options include a port for module traffic. If the base cannot run in this runtime, Adapt returns
 	// an error and changes nothing.
 	Adapt(o *fakebase.Options, webPort int) error
-	// Concurrency returns how many slots may be opened concurrently.
+	// Concurrency returns the maximum number of slots that may be opened concurrently.
 	Concurrency() int
 	// Open opens a slot for the base with this host name. It blocks until the slot can run the base.
 	Open(ctx context.Context, hostName string) (Slot, error)
@@ -24,7 +24,7 @@ type Slot interface {
 	// IP returns the unique address that the base reports. The address may change while the base is down. If IP
 	// returns an empty string, the fleet assigns an unrouted address. IP does not block.
 	IP() string
-	// New creates the base but does not start it. It is called once.
+	// New creates the base of the slot without starting it. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
 	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic. It
 	// returns an empty string if Pods cannot reach the listener, or cannot reach it yet. It does not block.

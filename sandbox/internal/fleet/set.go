@@ -18,14 +18,14 @@ import (
 
 // Set describes bases to add to a fleet.
 type Set struct {
-	// Group is the group of the bases, a DNS label. Default: the fleet's own bases, for which no other field may be
-	// set.
+	// Group is the name of the group of the bases, a DNS label. Default: the bases are the fleet's own bases, and no
+	// other field may be set.
 	Group string
-	// Name is the name of the set within the group, a DNS label. Default: Spec.Name, or base.
+	// Name is the name of the set within its group, a DNS label. Default: Spec.Name, or "base" if Spec.Name is empty.
 	Name string
 	// Spec contains the settings of the bases. Name and Count are ignored. Default: the defaults of BaseSet.
 	Spec v1alpha1.BaseSet
-	// Seed makes random behaviour of the bases reproducible. Default: a random seed.
+	// Seed is the random seed, which makes the random behaviour of the bases reproducible. Default: a random seed.
 	Seed uint64
 }
 

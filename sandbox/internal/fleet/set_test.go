@@ -248,7 +248,7 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 	}
 }
 
-// WaitConnected waits only for the given bases, and not for bases that start offline.
+// WaitConnected waits only for the given bases. It does not wait for bases that start offline.
 func TestWaitConnected(t *testing.T) {
 	b := newBench(t)
 	disconnected := b.add(t, 1)[0]

@@ -19,7 +19,7 @@ type Watcher interface {
 	// OnEvent reports an event of a base. A base with the HTTP tunnel emits a connection event when a heartbeat
 	// succeeds after a failed heartbeat.
 	OnEvent(m *Member, e fakebase.Event)
-	// OnTrace reports a command or a fault.
+	// OnTrace reports a command to a base or a fault of a base.
 	OnTrace(m *Member, t fakebase.Trace)
 	// OnRemoved reports that a base has been removed.
 	OnRemoved(m *Member)

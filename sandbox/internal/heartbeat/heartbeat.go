@@ -173,7 +173,8 @@ func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, er
 	return last.response, last.err
 }
 
-// post is not canceled with ctx, so that every controller gets the heartbeat even after the first has responded.
+// post sends a heartbeat to one controller. It is not canceled with ctx, so that every controller gets the heartbeat
+// even after the first controller has responded.
 func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

@@ -96,7 +96,7 @@ type dockerEntry struct {
 	Layers   []string
 }
 
-// Write writes one archive with all images. Shared layers are written once.
+// Write writes an archive that contains all images. Layers that several images share are written once.
 func Write(w io.Writer, images ...*Image) error {
 	files, written := newFiles(w), map[digest.Digest]bool{}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}

@@ -23,7 +23,7 @@ type Layer struct {
 	diffID digest.Digest // digest of the uncompressed tar
 }
 
-// OpenLayer returns a layer for an uncompressed tar file. It reads the file to compute its digest.
+// OpenLayer returns a layer whose content is an uncompressed tar file. It reads the file to compute the digest.
 func OpenLayer(path string) (*Layer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -85,7 +85,7 @@ type Files struct {
 
 func newFiles(w io.Writer) *Files { return &Files{w: tar.NewWriter(w), made: map[string]bool{}} }
 
-// Add adds a file with the given content.
+// Add adds a file with the given content to the layer.
 func (f *Files) Add(name string, mode int64, text []byte) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))},
 		bytes.NewReader(text))
@@ -110,12 +110,12 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Dir adds an empty directory.
+// Dir adds an empty directory to the layer.
 func (f *Files) Dir(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 
-// Link adds a symbolic link.
+// Link adds a symbolic link to the layer.
 func (f *Files) Link(name, target string) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// NonRoot is the user and group that container processes run as, the same as in distroless images.
 	NonRoot = "65532:65532"
-	// tagLength is the number of characters of a layer digest in a tag.
+	// tagLength is the number of characters of the layer digest that a tag contains.
 	tagLength = 12
 )
 

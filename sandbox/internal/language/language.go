@@ -21,7 +21,7 @@ const (
 	Chinese Language = "zh"
 )
 
-// Parse returns the language with a name: en or zh.
+// Parse returns the language called name, which is en or zh.
 func Parse(name string) (Language, error) {
 	if l := Language(name); l == English || l == Chinese {
 		return l, nil

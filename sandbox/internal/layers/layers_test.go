@@ -129,7 +129,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// joined reports whether an import would connect the controller and the simulated base.
+// joined reports whether an import would make the controller and the simulated base depend on each other.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

@@ -69,7 +69,8 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	return nil, false
 }
 
-// isPolicy reports whether an object belongs to a policy engine. Its Pod templates are patterns or patches.
+// isPolicy reports whether an object belongs to a policy engine. The Pod templates in such an object are patterns or
+// patches.
 func isPolicy(o *object) bool {
 	group, _, _ := strings.Cut(o.apiVersion, "/")
 	return strings.HasSuffix(group, "kyverno.io") || strings.HasSuffix(group, "gatekeeper.sh")

@@ -25,7 +25,7 @@ const (
 	Info Level = "info"
 )
 
-// NotChecked is the rule of findings that report what Lint did not check.
+// NotChecked is the rule of findings that state what Lint did not check.
 const NotChecked = "not-checked"
 
 // Input is a text that contains Kubernetes manifests.
@@ -44,7 +44,7 @@ type Options struct {
 	// Env is the target environment of the modules. If it is set, Pods that tolerate only another environment are
 	// reported. Default: any environment is accepted, and a NotChecked finding lists the tolerated environments.
 	Env string
-	// Language of the findings. Default: English.
+	// Language is the language of the findings. Default: English.
 	Language language.Language
 	// Live is the cluster with which the manifests are compared. Default: no cluster.
 	Live *Live
@@ -66,10 +66,10 @@ type Finding struct {
 	// Rule is the ID of the rule. Level is the severity of this finding.
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// File and Line are the position of the problem; Line is 0 if it is unknown.
+	// File and Line are the position of the problem in the input. Line is 0 if the line is unknown.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
-	// Object is the object as kind/name.
+	// Object is the object with the problem, as kind/name.
 	Object string `json:"object,omitempty"`
 	// Message describes the problem. Fix describes how to fix it. Neither ends with a full stop.
 	Message string `json:"message"`
@@ -98,7 +98,7 @@ func (f Finding) String() string {
 	return line
 }
 
-// Lint checks the manifests of all inputs together.
+// Lint checks the manifests of all inputs together, because some rules compare several objects.
 func Lint(inputs []Input, o Options) Report {
 	l := &linter{o: o}
 	order := map[string]int{}
@@ -160,7 +160,7 @@ func (l *linter) find(rule string, o *object, field string, message language.Tex
 	return &l.findings[len(l.findings)-1]
 }
 
-// in returns a text in the language of the findings.
+// in returns a text in the language of the findings, with the arguments a.
 func (l *linter) in(t language.Text, a args) string { return t.In(l.o.Language, a) }
 
 // invalid adds a finding about a field that the API server rejects. fix describes how to fix the field.

@@ -19,7 +19,7 @@ type Live struct {
 	// Bases contains the bases and their Pods at the time Now, as read by why.GatherBases. Required.
 	Bases *why.Snapshot
 	Now   time.Time
-	// Namespace is the namespace of objects without a namespace.
+	// Namespace is the namespace that is used for objects without a namespace.
 	Namespace string
 	// Why explains the state of a Pod or a workload, in the language Options.Language. It returns an error that wraps
 	// why.ErrNotFound if the object does not exist. Required.

@@ -23,7 +23,7 @@ import (
 type object struct {
 	file             string
 	doc              *strictyaml.Document
-	root             string // path of the object in its document, for items of a List
+	root             string // path of the object in its document; set for an item of a List
 	apiVersion, kind string
 	meta             metav1.ObjectMeta
 }
@@ -58,13 +58,13 @@ func (w *workload) in(field string) string {
 	return w.at + "." + field
 }
 
-// service is a Service.
+// service is an object of kind Service.
 type service struct {
 	object
 	selector map[string]string
 }
 
-// read reads all objects of an input.
+// read reads all objects in an input.
 func (l *linter) read(input Input) {
 	sources, problems := strictyaml.ParseAll(input.Name, input.Text)
 	for _, source := range sources {
@@ -87,7 +87,7 @@ func (l *linter) read(input Input) {
 	}
 }
 
-// readObject reads one object, or the items of a List.
+// readObject reads one object. If the object is a List, it reads the items of the List.
 func (l *linter) readObject(file string, doc *strictyaml.Document, root string, content map[string]any) {
 	o := object{file: file, doc: doc, root: root}
 	o.apiVersion, _ = content["apiVersion"].(string)

@@ -16,7 +16,7 @@ import (
 type conn struct {
 	net.Conn
 	injector *Injector
-	in, out  *pipe // in: from the client; out: to the client
+	in, out  *pipe // in carries packets from the client; out carries packets to the client
 
 	piped  atomic.Bool // a fault acts on the connection, so all packets pass through the pipes
 	closes sync.Once
@@ -24,7 +24,7 @@ type conn struct {
 
 	// The mutex of the Injector guards the following fields.
 	identity string // empty until the CONNECT packet arrives
-	known    bool   // reports whether client is set
+	known    bool   // the field client is set
 	client   Client
 	version  byte
 }

@@ -101,7 +101,7 @@ type effects struct {
 	duplicate  bool // deliver the packet twice
 	reorder    bool // deliver the packet after the next message of another topic
 	kill       bool // kill the controller that sends or receives the packet
-	disconnect bool // close the connection
+	disconnect bool // close the connection like a network failure
 }
 
 // applyFaults returns the effects of all faults on a packet. The delays of several faults are added. If several

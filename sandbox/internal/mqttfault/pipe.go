@@ -22,7 +22,7 @@ type pipe struct {
 	// deliver writes the packets to deliver. If it is nil, the packets are delivered by calls of read.
 	deliver func([]byte) (int, error)
 
-	feeding sync.Mutex // held by feed
+	feeding sync.Mutex // held while feed is running
 
 	mu             sync.Mutex
 	framer         framer

@@ -34,7 +34,7 @@ type Options struct {
 	Cache string
 	// Name is the name of the image. Default: koupsandbox/node with the Kubernetes version as tag.
 	Name string
-	// Suite is the Debian release. Default: bookworm.
+	// Suite is the name of the Debian release. Default: bookworm.
 	Suite string
 	// Mirror is the URL of the Debian mirror. Default: the default of mmdebstrap.
 	Mirror string

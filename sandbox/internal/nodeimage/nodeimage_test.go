@@ -68,7 +68,7 @@ func TestPartIsBuiltOnceAndReplacesOlderVersion(t *testing.T) {
 	}
 }
 
-// Every file in files/ is copied to the node or used by the build.
+// Every file in the directory files is copied to the node or used by the build.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("files")
 	check.Must(t, err)

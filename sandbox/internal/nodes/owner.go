@@ -38,7 +38,7 @@ type InUseError struct {
 
 const foundInError = 6
 
-// Error lists the Nodes and Leases, and states the fix.
+// Error lists the Nodes and Leases that were found, and states the fix.
 func (e *InUseError) Error() string {
 	shown := e.Found[:min(len(e.Found), foundInError)]
 	var more string

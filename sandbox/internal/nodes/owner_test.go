@@ -69,8 +69,8 @@ func sharedCluster() []runtime.Object {
 	}
 }
 
-// CheckUnused rejects an environment with Nodes or Leases of other users, and lists them. It accepts Nodes and Leases
-// of this sandbox.
+// CheckUnused returns an error that lists the Nodes and Leases of other users in the environment. It accepts an
+// environment that has only Nodes and Leases of this sandbox.
 func TestCheckUnused(t *testing.T) {
 	err := me.CheckUnused(t.Context(), fake.NewClientset(sharedCluster()...))
 	var inUse *InUseError
@@ -107,8 +107,8 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
-// Remove deletes only objects of this sandbox. It keeps the ledger Lease of a running controller, and the Leases of
-// other bases without a Node.
+// Remove deletes only objects of this sandbox. It keeps the install record Lease of a running controller, and the
+// Leases of other bases that have no Node.
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(sharedCluster()...)
 	podsByNode(client)

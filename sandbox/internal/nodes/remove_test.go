@@ -31,7 +31,7 @@ func withPod(node *corev1.Node) []runtime.Object {
 	}
 }
 
-// podsByNode adds support for the field selector spec.nodeName to a fake client.
+// podsByNode makes a fake client support the field selector spec.nodeName.
 func podsByNode(client *fake.Clientset) {
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		node, found := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")

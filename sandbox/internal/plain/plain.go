@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Count returns a number with its noun, such as "1 Node" or "3 Nodes".
+// Count returns a number followed by its noun, such as "1 Node" or "3 Nodes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -16,7 +16,7 @@ import (
 const (
 	agentProgram = "/koupsandbox"
 	agentPod     = AgentName + "-0"
-	// agentTimeout limits how long LaunchAgent waits for the Pod, including the image pull.
+	// agentTimeout limits how long LaunchAgent waits for the Pod of the agent. It includes the image pull.
 	agentTimeout = time.Minute
 )
 

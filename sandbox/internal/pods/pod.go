@@ -37,7 +37,7 @@ type pod struct {
 	ahead      time.Duration // how far the Pod's clock is ahead of the clock of this machine
 	downReason error         // reason why conn is nil
 	since      time.Time     // time of the last change between available and unavailable
-	change     chan struct{} // closed at the next change, then replaced
+	change     chan struct{} // closed when the connection changes, then replaced
 }
 
 func newPod(p *Pods, ordinal int) *pod {

@@ -25,12 +25,12 @@ import (
 // its Pod.
 const maxConcurrent = 32
 
-// Options configures Pods.
+// Options configures the runtime Pods.
 type Options struct {
 	// Config is the client configuration for the cluster. The client needs permission to change StatefulSets and to
 	// execute commands in Pods of the namespace. Required.
 	Config *rest.Config
-	// Sandbox is the value of a label that only objects of this sandbox have; see state.Dir.Label. Required.
+	// Sandbox is the value of the label that identifies the objects of this sandbox; see state.Dir.Label. Required.
 	Sandbox string
 	// Image is the image with the binary /fakebase. Pull is the pull policy for the image. Required.
 	Image string
@@ -39,7 +39,7 @@ type Options struct {
 	AgentImage string
 	// PerPod is the number of bases per Pod. If it is 1, each base has the address of its Pod. Required.
 	PerPod int
-	// Broker is the URL of the broker for Pods: tcp://host:port or ssl://host:port. Required.
+	// Broker is the broker URL that bases in Pods use: tcp://host:port or ssl://host:port. Required.
 	Broker string
 	// BrokerCA is the CA certificate of a broker with an ssl URL. BrokerCert and BrokerKey are the client certificate
 	// and its key. All are in PEM. Default: the system's CA certificates, and no client certificate.
@@ -54,7 +54,7 @@ type Options struct {
 	// Default: changes are not reported.
 	OnChange func(pod string, state supervise.State, message string)
 
-	// host is the address on which bases listen. Default: all addresses.
+	// host is the address on which the bases listen in their Pods. Default: all addresses.
 	host string
 	// version is the required version of the binary in the image. Default: the version of this binary.
 	version string

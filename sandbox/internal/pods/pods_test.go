@@ -135,7 +135,7 @@ func (n *fakePods) until(t *testing.T, count int) []string {
 	}
 }
 
-// bench is a fleet whose bases run in Pods, two bases per Pod.
+// bench is a fleet whose bases run in Pods. Each Pod has two slots.
 type bench struct {
 	*fakePods
 	pods   *Pods

@@ -80,7 +80,7 @@ func (p *Printer) spin(tick <-chan time.Time) {
 	}
 }
 
-// Event prints e. Write errors are ignored, so that the command continues.
+// Event prints the event e. It ignores write errors, so that the command continues.
 func (p *Printer) Event(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,7 +28,7 @@ type Revision struct {
 	Type types.PatchType
 }
 
-// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. kind is
+// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by revision number. kind is
 // case-insensitive.
 func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision,
 	err error) {

@@ -164,9 +164,9 @@ func (d Dir) id() (string, error) {
 	return id, nil
 }
 
-// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and
-// Nodes have the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A
-// CLIENT_ID has the length of a UUID, because some brokers limit the length of MQTT client IDs.
+// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and Nodes
+// contain the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A CLIENT_ID is as
+// long as a UUID, because some brokers limit the length of MQTT client IDs.
 func (d Dir) ClientIDPrefix() (string, error) {
 	id, err := d.id()
 	return id + "-", err

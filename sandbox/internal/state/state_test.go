@@ -40,8 +40,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// The location of a directory stays the same after a move of the directory or a change of the host name.
-// Directories with the same name have different locations.
+// The location of a state directory stays the same if the directory is moved or the host name changes. Two
+// directories with the same name have different locations.
 func TestLocation(t *testing.T) {
 	locations := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
@@ -118,7 +118,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A directory is owned if it has the ownership marker.
+// Owned returns true for a directory that has the ownership marker.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"

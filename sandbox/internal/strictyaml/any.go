@@ -55,7 +55,7 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 	return n.Value
 }
 
-// isTrue returns the value of a YAML 1.1 or 1.2 boolean.
+// isTrue returns the value of a boolean in YAML 1.1 or YAML 1.2 syntax.
 func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }

@@ -35,14 +35,15 @@ const (
 	Rewritten Kind = "Rewritten"
 )
 
-// Problem is one mistake in a file.
+// Problem describes one mistake in a file.
 type Problem struct {
 	Kind Kind
 	// Source is the file name or flag that contains the value; empty if unknown.
 	Source string
 	// Line is the line number, counted from 1; 0 means that the line is unknown.
 	Line int
-	// Field is the path of the field, such as spec.bases.count. Empty means the whole document.
+	// Field is the path of the field, such as spec.bases.count. It is empty if the problem concerns the whole
+	// document.
 	Field string
 	// Detail describes the problem and its fix, in one sentence without a full stop.
 	Detail string
@@ -51,7 +52,7 @@ type Problem struct {
 	Excerpt string
 }
 
-// String formats the problem as "file:line: field: detail", without unknown parts, followed by the excerpt.
+// String formats the problem as "file:line: field: detail", followed by the excerpt. Unknown parts are omitted.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -83,7 +84,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns the problems, sorted by line, as an error, or nil if there are none.
+// Err returns the problems, sorted by line, as an error. It returns nil if there are no problems.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil

@@ -18,7 +18,7 @@ const (
 // oldBoolean matches words that are booleans in YAML 1.1 and strings in YAML 1.2.
 var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
-// resolver replaces the aliases and merge keys of one document.
+// resolver replaces the aliases and merge keys in one document.
 type resolver struct {
 	// manifest reports whether booleans are read as in YAML 1.1, as kubectl does.
 	manifest bool
@@ -60,9 +60,9 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	return &c
 }
 
-// merged returns the fields of a mapping, including the fields from its << keys. As in kubectl, a field
-// replaces earlier fields with the same name, and an earlier mapping of a list overrides a later one. Duplicate
-// fields are kept, so that they can be reported.
+// merged returns the fields of a mapping, including the fields from its merge keys (<<). As in kubectl, a field
+// replaces earlier fields with the same name. If a merge key has a list of mappings, an earlier mapping overrides a
+// later mapping. Duplicate fields are kept, so that they can be reported.
 func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
 	set := func(key, value *yaml.Node, merged bool) {

@@ -35,7 +35,8 @@ func (d *Document) Source(field string) *Source {
 	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
-// Expressions returns the strings for which Options.Expression has returned true, in the order of the file.
+// Expressions returns the expressions in the file, in the order of the file. They are the strings for which
+// Options.Expression has returned true.
 func (d *Document) Expressions() []Expression {
 	if d == nil {
 		return nil
@@ -345,7 +346,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index returns the path of a key in the format of k8s.io/apimachinery field paths.
+// index formats a key as part of a path, in the format of k8s.io/apimachinery field paths.
 func index(path, key string) string {
 	return path + "[" + key + "]"
 }

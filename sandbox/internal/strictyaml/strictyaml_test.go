@@ -107,7 +107,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// An expression is valid in any field. It is returned with its position and the type of the field.
+// An expression is valid in a field of any type. Expressions returns each expression with its position and the type
+// of the field.
 func TestExpressions(t *testing.T) {
 	const text = `name: ${{ a }}
 count: ${{ b }}

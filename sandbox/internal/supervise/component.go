@@ -76,7 +76,7 @@ func Refuse(format string, values ...any) error { return RefusedError(fmt.Sprint
 // ComponentSet is a set of components. The command `status` shows them, and the command `component` acts on them. Its
 // methods may be called concurrently.
 type ComponentSet interface {
-	// Components returns the status of the components in a fixed order. It blocks for at most one second.
+	// Components returns the status of all components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
 	// Act performs an action on a component. The actions Start and Restart block until the component is ready. The
 	// error may wrap ErrUnknown or a RefusedError.
@@ -87,7 +87,7 @@ type ComponentSet interface {
 
 // Processes is a ComponentSet that consists of processes of a supervisor.
 type Processes struct {
-	// Supervisor runs the processes. Required.
+	// Supervisor is the supervisor that runs the processes. Required.
 	Supervisor *Supervisor
 	// Contains reports whether a process of the supervisor belongs to the set. Required.
 	Contains func(name string) bool

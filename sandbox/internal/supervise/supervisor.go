@@ -88,7 +88,7 @@ type component struct {
 type run struct {
 	number        int // numbers the runs in the order of their start
 	process       *os.Process
-	start         string // see usage.start
+	start         string // start time of the process; see usage.start
 	startedAt     time.Time
 	logOffset     int64
 	stopRequested atomic.Bool // Stop or Kill was called
@@ -96,7 +96,7 @@ type run struct {
 	logged        atomic.Bool // a line has matched Spec.ReadyLog
 
 	done chan struct{}
-	exit string // how the process ended; read it only after done is closed
+	exit string // how the process exited; read only after done is closed
 }
 
 // New returns a Supervisor without components.

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a custom module controller (spec.controller.command).
+// Command runs a custom module controller, which spec.controller.command configures.
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)

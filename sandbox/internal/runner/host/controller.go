@@ -29,8 +29,8 @@ type Controller struct {
 	// KubeletClientCA is the path of the CA certificate that verifies the client certificate of the API server. If it
 	// is empty, logs and exec are not served.
 	KubeletClientCA string
-	// Token is the token that HTTP heartbeats must contain. Without it, a web page in a browser on this machine could
-	// send heartbeats of a base with any local port, and the controller would send commands to that port.
+	// Token is the token that HTTP heartbeats must contain. Without a token, a web page in a browser on this machine
+	// could send the heartbeat of a base with any local port, and the controller would send commands to that port.
 	Token string
 	// IssueServingCert issues the serving certificate for Host.
 	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
@@ -40,8 +40,8 @@ type Controller struct {
 
 var _ Program = (*Controller)(nil)
 
-// Settings implements Program. It returns the environment variables of the controller, as documented for Module
-// Controller V2 (document 5.4).
+// Settings implements Program. It returns the environment variables of the controller. They are documented in
+// document 5.4 of Module Controller V2.
 func (c *Controller) Settings(i Instance) (any, error) { return c.settings(i) }
 
 func (c *Controller) settings(i Instance) (map[string]string, error) {

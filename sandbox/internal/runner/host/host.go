@@ -48,7 +48,7 @@ type Runner struct {
 
 	mu       sync.Mutex
 	replicas []*replica
-	numbers  map[string]int // numbers of all replicas ever created, by client ID
+	numbers  map[string]int // numbers of all replicas that were ever created, by client ID
 }
 
 // replica is one controller that a Runner runs.
@@ -57,7 +57,7 @@ type replica struct {
 	// clientID stays the same across restarts, because Leases contain it.
 	clientID string
 
-	mu sync.Mutex // held during starts; guards the following fields
+	mu sync.Mutex // held while the controller starts; guards the following fields
 	// instance is the most recently started instance.
 	instance Instance
 	// settings are the settings of the running instance; nil if no instance is running.
@@ -135,8 +135,8 @@ func (r *Runner) list() []*replica {
 	return slices.Clone(r.replicas)
 }
 
-// ReplicaNumber returns the number, from 1, of the controller with a client ID, or 0 if the client ID is unknown. The
-// client ID may end with "-" and a random part, like the MQTT client ID of the module controller.
+// ReplicaNumber returns the number, from 1, of the controller with a client ID. It returns 0 if the client ID is
+// unknown. The client ID may end with "-" and a random part, as in the MQTT client IDs of the module controller.
 func (r *Runner) ReplicaNumber(clientID string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

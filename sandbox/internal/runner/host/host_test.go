@@ -93,8 +93,8 @@ func newRunner(t *testing.T, dir string, o Options) *Runner {
 	return r
 }
 
-// A controller that fails because its port is in use is restarted with other ports. After other failures, it is not
-// restarted.
+// If a controller fails because its port is in use, it is restarted with other ports. It is not restarted after other
+// failures.
 func TestPortTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		behaviours []string
@@ -139,7 +139,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// A killed controller gets other ports if another process has taken one of its ports in the meantime.
+// If another process takes a port of a killed controller, the controller restarts with other ports.
 func TestPortTakenAfterKill(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), behaviours: []string{"good"}}
 	heartbeats := map[string]string{}
@@ -169,7 +169,7 @@ func TestPortTakenAfterKill(t *testing.T) {
 	}
 }
 
-// Changing APIView restarts the controllers with, or without, the kubeconfig of the API proxy.
+// A change of APIView restarts the controllers. If APIView is set, they use the kubeconfig of the API proxy.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()
 	h := &kubeconfigHelpers{helpers: helpers{dir: dir, behaviours: []string{"good"}}}
@@ -196,7 +196,7 @@ func TestAPIView(t *testing.T) {
 	}
 }
 
-// kubeconfigHelpers are helpers whose settings contain the kubeconfig.
+// kubeconfigHelpers is a Program like helpers whose settings contain the kubeconfig.
 type kubeconfigHelpers struct{ helpers }
 
 func (v *kubeconfigHelpers) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }

@@ -17,7 +17,7 @@ type Instance struct {
 	Index int
 	// ClientID is the value of CLIENT_ID, unique per controller. It stays the same across restarts.
 	ClientID string
-	// Config is the controller configuration.
+	// Config is the configuration of the controller.
 	Config v1alpha1.Controller
 	// Kubeconfig is the path of a kubeconfig that replaces Sandbox.Kubeconfig; empty means that Sandbox.Kubeconfig is
 	// used.

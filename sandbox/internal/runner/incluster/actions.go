@@ -67,7 +67,7 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	}
 }
 
-// kill kills the process of a controller with SIGKILL. The kubelet restarts it.
+// kill kills the process of a controller with SIGKILL. The kubelet then restarts the container.
 func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:

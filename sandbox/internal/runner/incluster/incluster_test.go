@@ -31,7 +31,7 @@ import (
 
 const patience = check.Patience
 
-// bench is a Runner with two Pods. The test simulates the cluster.
+// bench is a Runner for two controllers in a cluster that the test simulates.
 type bench struct {
 	*Runner
 	cluster.Nodes
@@ -115,7 +115,7 @@ func (b *bench) eventually(condition func() error) {
 	check.Eventually(b.t, patience, condition)
 }
 
-// takeChanges returns and removes the reported changes.
+// takeChanges returns the reported changes and clears the list.
 func (b *bench) takeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

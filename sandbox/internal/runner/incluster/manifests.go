@@ -41,7 +41,7 @@ const (
 	// brokerVolume and brokerDir are the volume and the mount path of the Secret with the broker login.
 	brokerVolume = "broker"
 	brokerDir    = "/etc/module-controller/broker/"
-	// heartbeatPort is the name of the port for HTTP heartbeats in the manifests.
+	// heartbeatPort is the name that the manifests give to the port for HTTP heartbeats.
 	heartbeatPort = "http-tunnel"
 	// podName is the environment variable that contains the name of the Pod.
 	podName = "POD_NAME"
@@ -56,15 +56,15 @@ const (
 type Settings struct {
 	// Replicas is the number of controllers. Required.
 	Replicas int
-	// Owner is Options.Owner. Ensure sets it.
+	// Owner is the value of Options.Owner. Ensure sets it.
 	Owner string
 	// Image is the controller image of the Pods, which the nodes pull. Default: ImageName, which was loaded onto the
 	// nodes.
 	Image string
 	// Env is the environment of the bases and the controllers. Required.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller, followed by the name of the Pod. Default: the
-	// CLIENT_ID of the manifests.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. The name of the Pod follows the prefix.
+	// Default: the CLIENT_ID in the manifests.
 	ClientIDPrefix string
 	// Broker is the MQTT broker. Required.
 	Broker Broker
@@ -80,7 +80,7 @@ type Settings struct {
 	Variables map[string]string
 }
 
-// Broker describes an MQTT broker.
+// Broker describes how controllers connect to an MQTT broker.
 type Broker struct {
 	Host, Port, Username, Password string
 	// CA is the CA certificate of the broker, in PEM. If it is empty, TLS is not used.

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// crashLoop is the waiting reason of a container in restart back-off.
+	// crashLoop is the reason that Kubernetes reports for a waiting container in restart back-off.
 	crashLoop = "CrashLoopBackOff"
 	// killedStatus is the exit status of a process that was terminated by SIGKILL.
 	killedStatus = 128 + 9
@@ -45,7 +45,7 @@ type Replica struct {
 	revision        string // revision of the settings of the Pod
 	lastExit        string // how the previous container exited
 	endedAt         time.Time
-	killed          bool // the last container was killed with SIGKILL
+	killed          bool // the previous container was killed with SIGKILL
 	inBackOff       bool // the kubelet delays the restart of the container
 	deleting        bool
 	stopped         bool
@@ -73,7 +73,7 @@ type ReplicaChange struct {
 	Replica
 }
 
-// Message describes the change and names the Pod.
+// Message returns a description of the change, with the name of the Pod.
 func (c ReplicaChange) Message() string {
 	text := map[ChangeKind]string{
 		Started: "is running", BecameReady: "is ready", Paused: "is paused", Resumed: "was resumed", Ended: "has ended",

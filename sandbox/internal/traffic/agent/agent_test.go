@@ -52,7 +52,7 @@ func (p *inMemory) Close() error {
 	return nil
 }
 
-// rig is a Remote that runs until the test ends.
+// rig is a Remote that is stopped when the test ends.
 type rig struct {
 	*Remote
 	lost chan traffic.LostRequest

@@ -29,7 +29,7 @@ type targetSync struct {
 	sent    traffic.TargetSet  // targets that the agent has received
 	waiters chan chan struct{} // each is closed when the agent has received the current targets
 
-	done chan struct{} // closed when run has returned or will return
+	done chan struct{} // closed when stop is called or run has returned
 	once sync.Once
 }
 
