@@ -129,7 +129,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// joined reports whether an import would make the controller and the simulated base depend on each other.
+// joined reports whether a package of the controller imports the simulated base, or the other way round.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")
