@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Run runs a command of the engine and returns its trimmed output, also on error. It blocks until the command
-// ends; the end of ctx kills it. The error has the command line and the last line of standard error.
+// Run runs a command of the engine, such as `docker info`, and returns the trimmed output even if the command fails.
+// It blocks until the command ends. When ctx ends, the command is killed. The error contains the command line and the
+// last line of standard error.
 func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	return Output(ctx, exec.CommandContext(ctx, e.Command, args...), 1)
 }
 
-// Load loads the archive that write writes into the engine. It blocks like Run.
+// Load loads an image archive into the engine. The function write produces the archive. Load blocks like Run.
 func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	cmd := exec.CommandContext(ctx, e.Command, "load", "--quiet")
 	read, send := io.Pipe()
@@ -25,7 +26,7 @@ func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	return err
 }
 
-// Output runs cmd, which was created with ctx, and returns its trimmed output. The error has the command line
+// Output runs cmd, which was created with ctx, and returns the trimmed output. The error contains the command line
 // and the last lines of standard error. Output sets cmd.Stdout and cmd.Stderr.
 func Output(ctx context.Context, cmd *exec.Cmd, lines int) (string, error) {
 	var stdout, stderr strings.Builder

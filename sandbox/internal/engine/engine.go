@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// The supported engines, by their commands.
+// Command names of the supported container engines.
 const (
 	Docker = "docker"
 	Podman = "podman"
 )
 
-// askTime is the timeout of the query for the properties of an engine.
+// askTime is the timeout for querying the properties of an engine.
 const askTime = 5 * time.Second
 
 // ErrNoEngine is returned, wrapped, if no container engine is usable on this machine.
 var ErrNoEngine = errors.New("no container engine")
 
-// Reasons why an engine is unusable. They are wrapped together with ErrNoEngine.
+// Reasons why an engine is unusable. Each is wrapped together with ErrNoEngine.
 var (
 	ErrNotInstalled = errors.New("is not installed")
 	ErrNotRunning   = errors.New("is installed, but not running")
@@ -31,29 +31,29 @@ var (
 		"is running, but you have no permission to use it (join its group, or use rootless mode)")
 )
 
-// Engine is a container engine. Its methods use only Command, and may be called concurrently.
+// Engine is a container engine. The methods use only the field Command, and may be called concurrently.
 type Engine struct {
-	// Command is docker or podman.
+	// Command is the name of the engine's command: docker or podman.
 	Command string
-	// Version, such as "27.5.1".
+	// Version is the version of the engine, such as "27.5.1".
 	Version string
-	// Architecture of its containers, as a GOARCH value.
+	// Architecture is the architecture of the containers, as a GOARCH value.
 	Architecture string
 	// CgroupV1 reports whether the machine uses cgroups v1.
 	CgroupV1 bool
-	// Memory of the engine's machine, in bytes.
+	// Memory is the memory of the machine on which the engine runs, in bytes.
 	Memory int64
 	// Rootless reports whether the engine runs without root privileges.
 	Rootless bool
 	// Controllers reports whether the engine can limit CPU, memory and processes. A rootless engine can do so
 	// only if the system delegates these cgroup controllers.
 	Controllers bool
-	// Root is the data directory, which may be on another machine; empty if unknown.
+	// Root is the data directory of the engine, which may be on another machine; empty if unknown.
 	Root string
 }
 
-// Find returns the engine with a name, Docker or Podman. For an empty name, it returns the first of the two
-// that answers within some seconds. An error that wraps ErrNoEngine has the reason for each engine.
+// Find returns the engine called name, which is Docker or Podman. If name is empty, it returns the first of the two
+// engines that responds within a few seconds. An error that wraps ErrNoEngine contains the reason for each engine.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []error
 	for _, known := range []struct {
@@ -117,7 +117,8 @@ func askPodman(ctx context.Context) (*Engine, error) {
 		Rootless: info.Host.Security.Rootless, Controllers: has("cpu") && has("memory") && has("pids")}, nil
 }
 
-// ask reads the properties of an engine. The error is one clause without a line break.
+// ask runs a command that prints the properties of an engine, and decodes the output into info. The error is one
+// clause without a line break.
 func ask(ctx context.Context, info any, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -138,7 +139,7 @@ func ask(ctx context.Context, info any, command string) error {
 	return nil
 }
 
-// refusal returns the reason why an engine is unusable, as a clause.
+// refusal returns an error with the reason why an engine is unusable, as a clause.
 func refusal(command, why string) error {
 	switch lower := strings.ToLower(why); {
 	case strings.Contains(lower, "permission denied"):
@@ -152,7 +153,7 @@ func refusal(command, why string) error {
 	}
 }
 
-// goArchitecture converts a machine name of uname to a GOARCH value.
+// goArchitecture converts a machine name, as printed by uname, to a GOARCH value.
 func goArchitecture(name string) string {
 	switch name {
 	case "x86_64":

@@ -22,8 +22,8 @@ func TestFind(t *testing.T) {
 		installed, script string
 		want              *engine.Engine
 		err               error
-		names             string // words of the error
-		name              string // argument of Find
+		names             string // text that the error must contain
+		name              string // engine name passed to Find
 	}{
 		"docker": {installed: "docker",
 			script: `echo '{"ServerVersion":"27.5.1","CgroupVersion":"2","Architecture":"aarch64","MemTotal":8000000000,"DockerRootDir":"/d"}'`,
@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The error of a command has the command line and the last lines of its output.
+// TestRun runs a command that fails. The error must contain the command line and the last lines of the output.
 func TestRun(t *testing.T) {
 	enginetest.Fake(t, "docker",
 		`case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)

@@ -12,12 +12,12 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// Explainer describes the fields of a schema.
+// Explainer describes the fields of the scenario schema.
 type Explainer struct {
 	root *jsonschema.Schema
 }
 
-// New reads the JSON schema of scenario files.
+// New returns an Explainer for the JSON schema of scenario files.
 func New(text []byte) (*Explainer, error) {
 	e := &Explainer{root: &jsonschema.Schema{}}
 	if err := json.Unmarshal(text, e.root); err != nil {
@@ -26,7 +26,7 @@ func New(text []byte) (*Explainer, error) {
 	return e, nil
 }
 
-// Topics lists the names that Topic accepts in addition to field paths: steps, faults and checks.
+// Topics returns the names that Topic accepts in addition to field paths: the names of steps, faults and checks.
 func (e *Explainer) Topics() []string {
 	topics := []string{"step", "fault", "checks", "expressions"}
 	topics = append(topics, e.actions()...)
@@ -56,8 +56,8 @@ func (e *Explainer) faultKinds() []*jsonschema.Schema {
 	return kinds
 }
 
-// Topic describes a step, a kind of fault, a check, or a field by its path. An empty topic is the overview. An
-// unknown topic is an error.
+// Topic describes a step, a fault kind, a check, or the field at a path. For an empty topic, it returns the overview.
+// It returns an error for an unknown topic.
 func (e *Explainer) Topic(topic string) (string, error) {
 	switch topic {
 	case "":
@@ -88,7 +88,7 @@ func (e *Explainer) Topic(topic string) (string, error) {
 	return e.field(name, at), nil
 }
 
-// start resolves the first part of a path.
+// start returns the schema that the first element of a field path refers to.
 func (e *Explainer) start(name string) (*jsonschema.Schema, string) {
 	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
 	switch name {
@@ -156,7 +156,7 @@ func wrapped(text, indent string) string {
 	return indent + strings.ReplaceAll(text, "\n", "\n"+indent) + "\n"
 }
 
-// fault describes a kind of fault, with an example for each target. It returns "" for an unknown kind.
+// fault describes a fault kind, with an example for each target. It returns "" for an unknown kind.
 func (e *Explainer) fault(kind string) string {
 	definition, text := e.root.Definitions["Fault"], ""
 	var fields []string

@@ -71,7 +71,7 @@ func TestUnknownTopics(t *testing.T) {
 	}
 }
 
-// The example of each kind of fault is valid.
+// Every fault kind has an example, and the example is valid.
 func TestFaultExamples(t *testing.T) {
 	for _, target := range v1alpha1.FaultTargets {
 		for _, kind := range target.Kinds() {

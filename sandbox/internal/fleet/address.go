@@ -6,11 +6,11 @@ import (
 	"net/netip"
 )
 
-// Network is the address range of bases. The range is reserved for benchmarks and not routed on the Internet [RFC 2544,
-// appendix C.2.2]. EndpointSlices accept its addresses, and no other host answers there.
+// Network is the address range of bases. The range is reserved for benchmarks and is not routed on the Internet [RFC
+// 2544, appendix C.2.2]. Kubernetes accepts its addresses in EndpointSlices, and no real host uses them.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNumber is the number of the last usable address, the one before the broadcast address of Network.
+// maxNumber is the number of the last usable address, which precedes the broadcast address of Network.
 const maxNumber = 1<<17 - 2
 
 func address(number int) netip.Addr {
@@ -22,8 +22,8 @@ func address(number int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// takeAddress returns the next unused address. It reuses an address as late as possible, so that facts about a removed
-// base are not attributed to a new one. The caller holds f.mu.
+// takeAddress returns the next unused address. It reuses the address of a removed base as late as possible, so that
+// records about the removed base are not attributed to a new base. The caller holds f.mu.
 func (f *Fleet) takeAddress() (string, error) {
 	for range maxNumber {
 		f.lastAddress = f.lastAddress%maxNumber + 1

@@ -7,21 +7,21 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// heartbeatTimeout is how long a real base waits for the response to a heartbeat, including the connection setup.
+// heartbeatTimeout is how long a real base waits for the response to a heartbeat. It includes the connection setup.
 const heartbeatTimeout = 40 * time.Second
 
-// heartbeatURL is where bases send heartbeats. Options.Heartbeats resolves the host.
+// heartbeatURL is the URL to which bases send heartbeats. Options.Heartbeats resolves the host.
 const heartbeatURL = "http://module-controller"
 
-// heartbeatTransport sends the heartbeats of one base and records whether they succeed: a base with the HTTP tunnel is
-// connected if its last heartbeat succeeded.
+// heartbeatTransport sends the heartbeats of one base and records whether they succeed. A base with the HTTP tunnel
+// is connected if its last heartbeat succeeded.
 type heartbeatTransport struct {
 	f *Fleet
 	m *Member
 }
 
-// HeartbeatTransport returns a transport for the heartbeats that the base with this host name sends from another
-// process, for example from a Pod.
+// HeartbeatTransport returns a transport for the heartbeats of the base with this host name. Use it if the base runs
+// in another process, for example in a Pod.
 func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {
@@ -30,7 +30,7 @@ func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	return &heartbeatTransport{f, m}, nil
 }
 
-// RoundTrip sends a heartbeat.
+// RoundTrip sends a heartbeat of the base to the controllers and records whether it succeeded.
 func (b *heartbeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A heartbeat may arrive before the event that the base process has started.
 	if err := b.m.slot.Sync(r.Context()); err != nil {

@@ -20,20 +20,20 @@ import (
 )
 
 // stagger is the delay between the first heartbeats of bases that are added together. It spreads the heartbeats of
-// 1,000 bases over a second of each period.
+// 1,000 bases over one second of each heartbeat period.
 const stagger = time.Millisecond
 
-// Options configures a Fleet. All bases share the options.
+// Options configures a Fleet. The options apply to all bases.
 type Options struct {
-	// Own has the settings of the fleet's own bases. Default: the defaults of BaseSet.
+	// Own contains the settings of the fleet's own bases. Default: the defaults of BaseSet.
 	Own v1alpha1.BaseSet
-	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the name of the group.
-	// Default: the default of fakebase.
+	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the group name
+	// instead. Default: the default cluster name of fakebase.
 	ClusterName string
-	// Env is the environment of bases whose set has no environment. Default: dev.
+	// Env is the environment of bases whose set does not specify an environment. Default: dev.
 	Env string
-	// EnvSuffix is appended to all environments except Env. It separates them from environments of other clients of an
-	// external broker. Default: empty.
+	// EnvSuffix is appended to all environments except Env. It keeps them separate from the environments of other
+	// clients of an external broker. Default: empty.
 	EnvSuffix string
 	// Speed is the time scale that divides all periods of the bases; 0 means 1.
 	Speed int
@@ -43,29 +43,32 @@ type Options struct {
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
-	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in their URLs is a placeholder.
-	// Default: heartbeats are not sent.
+	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in the request URLs is a
+	// placeholder. Default: heartbeats are not sent.
 	Heartbeats http.RoundTripper
-	// NoHTTPReason is why bases cannot use the HTTP tunnel. Default: empty, bases can use it.
+	// NoHTTPReason is the reason why bases cannot use the HTTP tunnel. Default: empty, which means that bases can use
+	// the HTTP tunnel.
 	NoHTTPReason string
-	// Runtimes are the available runtimes, in addition to this process, by the name in sets. Default: none.
+	// Runtimes contains the runtimes that are available in addition to this process, by the runtime name in base
+	// sets. Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
-	// BeforeEnd is called after bases have been removed from the list and before they end. It may block until clients
-	// stop sending requests to these bases. Default: no action.
+	// BeforeEnd is called after bases have been removed from the list and before the bases are stopped. It may block
+	// until clients stop sending requests to these bases. Default: no action.
 	BeforeEnd func()
-	// DeleteNodes deletes the Nodes of removed bases. Remove calls it after the bases have ended. Default: the
+	// DeleteNodes deletes the Nodes of removed bases. Remove calls it after the bases have stopped. Default: the
 	// controller deletes the Nodes.
 	DeleteNodes func(ctx context.Context, identities []string) error
 	// MaxBases limits the number of bases. Default: no limit.
 	MaxBases int
-	// Logger is the logger of the bases. Default: discard.
+	// Logger is the logger of the bases. Default: log lines are discarded.
 	Logger *slog.Logger
 }
 
 // ErrUnknown is returned, wrapped, if a base is not in the fleet.
 var ErrUnknown = errors.New("no such base")
 
-// ErrNotRunning is returned if the fleet is not running: before Start, and after its context has ended.
+// ErrNotRunning is returned if the fleet is not running, that is, before Start is called or after the context of
+// Start has ended.
 var ErrNotRunning = errors.New("the fleet is not running")
 
 // ErrInvalid is returned, wrapped, for an invalid set of bases.
@@ -75,19 +78,20 @@ var ErrInvalid = errors.New("invalid bases")
 type Fleet struct {
 	o Options
 
-	// mu is locked by event callbacks of a base while the base is locked. A method that holds mu must not call a base.
+	// mu is locked by event callbacks of a base, which run while the base is locked. A method that holds mu must
+	// therefore not call a base.
 	mu          sync.Mutex
-	runCtx      context.Context    // of Start; nil while Start is not running
-	last        map[setKey]int     // highest index of each set
-	members     []*Member          // in order of addition
-	byIP        map[string]*Member // members by address
-	hostNames   map[string]bool    // of members and of reserved bases
-	lastAddress int                // number of the address assigned last
-	known       map[string]bool    // identities of all base processes ever started
+	runCtx      context.Context    // context of Start; nil while Start is not running
+	last        map[setKey]int     // highest index that was assigned in each set
+	members     []*Member          // in the order in which they were added
+	byIP        map[string]*Member // members, by address
+	hostNames   map[string]bool    // host names of members and of reserved bases
+	lastAddress int                // number of the most recently assigned address
+	known       map[string]bool    // identities of all base processes that were ever started
 	removed     []string           // identities of removed own bases
-	changes     uint64             // changes of members and their processes
+	changes     uint64             // number of changes of the members and their processes
 	watchers    []*watcher
-	change      chan struct{} // closed at the next change of the fields above, then replaced
+	change      chan struct{} // closed when one of the fields above changes, then replaced
 	wg          sync.WaitGroup
 }
 
@@ -114,7 +118,7 @@ func New(o Options) *Fleet {
 	}
 }
 
-// Start enables the fleet until ctx ends. It returns nil when all bases have ended. Call Start once.
+// Start runs the bases of the fleet until ctx ends. It returns nil after all bases have stopped. Call Start once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
 	f.runCtx = ctx
@@ -128,8 +132,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// Add starts count additional bases of a set. Each base gets a random identity. Add waits for Start and for the
-// runtime, but not for connections; see WaitConnected. On ErrInvalid and ErrNotRunning, no base was added.
+// Add starts count additional bases of a set. Each base gets a random identity. Add waits until Start is running and
+// the runtime is ready, but it does not wait for connections; see WaitConnected. If it returns ErrInvalid or
+// ErrNotRunning, no base was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -138,16 +143,16 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	return p.Start()
 }
 
-// Prepared has bases that are not in the fleet yet. Their slots are open, but the bases have not started. Call either
-// Start or Discard, once.
+// Prepared is a set of bases that are not in the fleet yet. Their slots are open, but the bases have not started.
+// Call either Start or Discard, once.
 type Prepared struct {
 	f       *Fleet
 	set     Set
 	members []*Member
 }
 
-// Prepare is the first part of Add. It may take long, for example to start Pods. The bases are not listed before
-// Prepared.Start.
+// Prepare prepares bases without adding them to the fleet; it is the first part of Add. Prepare can take long, for
+// example if it starts Pods. The bases are not listed before Prepared.Start.
 func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
 	s, options, err := f.resolveSet(s)
 	if err != nil {
@@ -168,7 +173,8 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 	return p, nil
 }
 
-// Start is the second part of Add. On ErrNotRunning, the bases are discarded.
+// Start adds the prepared bases to the fleet and starts them; it is the second part of Add. If it returns
+// ErrNotRunning, the bases are discarded.
 func (p *Prepared) Start() ([]*Member, error) {
 	f := p.f
 	f.mu.Lock()
@@ -189,13 +195,13 @@ func (p *Prepared) Start() ([]*Member, error) {
 	return p.members, nil
 }
 
-// Discard closes the slots of the bases and releases their names and addresses.
+// Discard closes the slots of the prepared bases and releases their names and addresses.
 func (p *Prepared) Discard() {
 	defer p.f.wg.Done()
 	p.f.discard(p.set, p.members)
 }
 
-// discard reverts reserve and createBases.
+// discard undoes reserve and createBases for the given members.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
 		f.closeSlot(m)
@@ -210,7 +216,7 @@ func (f *Fleet) discard(s Set, members []*Member) {
 	}
 }
 
-// signalChange notifies the callers of await. The caller holds f.mu.
+// signalChange unblocks the callers of await. The caller holds f.mu.
 func (f *Fleet) signalChange() {
 	close(f.change)
 	f.change = make(chan struct{})
@@ -233,8 +239,9 @@ func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// WaitConnected blocks until all bases are connected or removed. It ignores bases that start offline. It returns an
-// error if a base has failed. If ctx ends first, the error has the number of missing bases.
+// WaitConnected blocks until each of the given bases is connected or removed. It ignores bases that start offline. It
+// returns an error if a base has failed. If ctx ends first, the error contains the number of bases that are not
+// connected.
 func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	missing := slices.Clone(members)
 	err := f.await(ctx, func() bool {
@@ -253,7 +260,8 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	return nil
 }
 
-// Restart ends the process of a base, starts it again, and blocks until the base is connected, as WaitConnected does.
+// Restart stops the process of a base, starts it again, and blocks until the base is connected, as WaitConnected
+// does.
 func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Member, error) {
 	m, err := f.Find(name)
 	if err != nil {
@@ -282,18 +290,18 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 
 // Selection selects the bases to remove. Set exactly one of Names, Newest and Group.
 type Selection struct {
-	// Names are identities, host names or addresses. If one is unknown, no base is removed.
+	// Names contains identities, host names or addresses of bases. If one of them is unknown, no base is removed.
 	Names []string
-	// Newest is the number of own bases to remove, the last added first.
+	// Newest is the number of own bases to remove, starting with the most recently added base.
 	Newest int
-	// Group selects all bases of a group. Later bases of the group start with index 1 again.
+	// Group selects all bases of a group. Bases that are added to the group later are numbered from 1 again.
 	Group string
-	// Unannounced leaves the Nodes to the controller, which has to detect the missing heartbeats, as after a machine
-	// failure. Default: Options.DeleteNodes deletes them.
+	// Unannounced keeps the Nodes of the removed bases, so that the controller must detect the missing heartbeats, as
+	// after a machine failure. Default: Options.DeleteNodes deletes the Nodes.
 	Unannounced bool
 }
 
-// Remove ends bases and deletes their Nodes. It returns the removed bases, also if deleting their Nodes fails. It
+// Remove stops bases and deletes their Nodes. It returns the removed bases even if deleting their Nodes fails. It
 // continues after ctx has ended.
 func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	named, err := f.resolve(s.Names)
@@ -329,7 +337,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	return gone, err
 }
 
-// unlist removes the selected bases from the members and returns those that were members.
+// unlist removes the selected bases from the member list and returns the bases that were in the list.
 func (f *Fleet) unlist(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()

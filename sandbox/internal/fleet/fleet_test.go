@@ -22,14 +22,14 @@ import (
 
 const patience = check.Patience
 
-// bench is a fleet with a broker. Both end with the test.
+// bench is a fleet with a broker. Both are stopped when the test ends.
 type bench struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
 
 	mu         sync.Mutex
-	heartbeats map[string]int // over HTTP, by content
-	rejecting  bool           // heartbeats over HTTP fail
+	heartbeats map[string]int // HTTP heartbeats received, by content
+	rejecting  bool           // HTTP heartbeats fail
 }
 
 func newBench(t testing.TB) *bench {
@@ -37,7 +37,7 @@ func newBench(t testing.TB) *bench {
 	return newBenchWith(t, func(*fleet.Options, string) {})
 }
 
-// newBenchWith returns a bench after change has modified the options of the fleet.
+// newBenchWith returns a bench. It calls change to modify the options of the fleet.
 func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *bench {
 	t.Helper()
 	b, err := broker.New(broker.Options{Env: "dev"})
@@ -52,7 +52,7 @@ func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)
 	return bench
 }
 
-// RoundTrip accepts heartbeats like a controller.
+// RoundTrip accepts the heartbeat of a base, as a controller does.
 func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -101,8 +101,8 @@ func names(members []*fleet.Member) []string {
 	return out
 }
 
-// Remove deletes the Nodes of removed bases, unless the controller has to detect the removal. It returns the removed
-// bases even if deleting the Nodes fails.
+// Remove deletes the Nodes of removed bases, unless Unannounced is set and the controller has to detect the removal.
+// Remove returns the removed bases even if deleting the Nodes fails.
 func TestRemoveDeletesNodes(t *testing.T) {
 	var deleted []string
 	var failure error
@@ -195,7 +195,7 @@ func TestAddAfterEnd(t *testing.T) {
 	}
 }
 
-// Concurrent calls of Add do not exceed MaxBases.
+// Concurrent calls of Add together do not add more bases than MaxBases allows.
 func TestMaxBases(t *testing.T) {
 	const maxBases = 20
 	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.MaxBases = maxBases })

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Count returns the number of own bases and of bases in groups, and how many of each are connected.
+// Count returns the number of own bases, the number of bases in groups, and how many of each are connected.
 func (f *Fleet) Count() (c Counts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -23,20 +23,20 @@ func (f *Fleet) Count() (c Counts) {
 	return c
 }
 
-// Counts has numbers of bases.
+// Counts contains the numbers of bases that Count returns.
 type Counts struct {
 	Own, OwnConnected       int
 	Groups, GroupsConnected int
 }
 
-// List returns all bases, the oldest first.
+// List returns all bases, oldest first.
 func (f *Fleet) List() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.members)
 }
 
-// Group returns the bases of a group, the oldest first. The empty name selects the fleet's own bases.
+// Group returns the bases of a group, oldest first. The empty name selects the fleet's own bases.
 func (f *Fleet) Group(name string) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,21 +48,21 @@ func (f *Fleet) group(name string) []*Member {
 	return slices.DeleteFunc(slices.Clone(f.members), func(m *Member) bool { return m.Group != name })
 }
 
-// Generation increases when bases are added or removed and when base processes start.
+// Generation returns a number that increases when bases are added or removed, and when base processes start.
 func (f *Fleet) Generation() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.changes
 }
 
-// Changed returns a channel that is closed at the next change of the bases, their processes or their connections.
+// Changed returns a channel that is closed when the bases, their processes or their connections change.
 func (f *Fleet) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.change
 }
 
-// ByIP returns the base with an address, also during its removal.
+// ByIP returns the base with this address, even while the base is being removed.
 func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	return m, ok
 }
 
-// ByIdentity returns the base whose present process has an identity.
+// ByIdentity returns the base whose current process has this identity.
 func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	all := f.List()
 	i := slices.IndexFunc(all, func(m *Member) bool { return m.Base.Identity() == identity })
@@ -80,8 +80,8 @@ func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	return all[i], true
 }
 
-// Connected reports whether a base is connected to the broker or, with the HTTP tunnel, whether its last heartbeat
-// succeeded.
+// Connected reports whether a base is connected. A base with the MQTT tunnel is connected if it is connected to the
+// broker, and a base with the HTTP tunnel if its last heartbeat succeeded.
 func (f *Fleet) Connected(m *Member) bool {
 	connected, _ := f.connected(m)
 	return connected
@@ -93,14 +93,14 @@ func (f *Fleet) connected(m *Member) (connected, started bool) {
 	return m.online, m.processes > 0
 }
 
-// Failure returns the error of a base that failed, or nil.
+// Failure returns the error with which a base failed, or nil if the base has not failed.
 func (f *Fleet) Failure(m *Member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return m.failure
 }
 
-// StartedIdentities returns the identities of all base processes ever started.
+// StartedIdentities returns the identities of all base processes that were ever started.
 func (f *Fleet) StartedIdentities() map[string]bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *Fleet) RemovedIdentities() []string {
 	return slices.Clone(f.removed)
 }
 
-// IdentitiesOf returns all identities that the processes of the given bases have had.
+// IdentitiesOf returns the identities of all processes that the given bases have had.
 func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	return all
 }
 
-// Find returns the base with an identity, host name or address.
+// Find returns the base with this identity, host name or address.
 func (f *Fleet) Find(name string) (*Member, error) {
 	found, err := f.resolve([]string{name})
 	if err != nil {

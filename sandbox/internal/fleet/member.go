@@ -22,37 +22,37 @@ import (
 type Member struct {
 	// HostName is the unique name of the base.
 	HostName string
-	// Group and Set contain the base; Group is empty for the fleet's own bases.
+	// Group is the group of the base; empty for the fleet's own bases. Set is the set of the base within the group.
 	Group, Set string
-	// Index numbers the bases of a set, from 1.
+	// Index is the number of the base within its set, from 1.
 	Index int
 	// Tunnel is the tunnel that the base uses.
 	Tunnel v1alpha1.Tunnel
-	// WebPort is the port at IP on which the modules of the base listen.
+	// WebPort is the port at the address IP on which the modules of the base listen.
 	WebPort string
 	// Runtime is the runtime of the base.
 	Runtime v1alpha1.BaseRuntime
 	// Base is the simulated base.
 	Base Base
 
-	ip            string // unrouted address of the base; empty if the base has the address of its slot
-	slot          Slot   // where the base runs; nil before it is open
+	ip            string // unrouted address of the base; empty if the base uses the address of its slot
+	slot          Slot   // slot in which the base runs; nil until the slot is open
 	cancel        context.CancelFunc
-	done          chan struct{} // closed when the base has ended
-	startsOffline bool          // see the function startsOffline
+	done          chan struct{} // closed when the base has stopped
+	startsOffline bool          // result of the function startsOffline
 
 	// Fleet.mu guards the following fields.
 	listedIP  string // key of the member in Fleet.byIP
 	online    bool
-	ended     bool  // permanently
-	failure   error // why the base ended by itself; nil otherwise
-	processes int   // number of started processes
+	ended     bool  // the base has stopped permanently
+	failure   error // error that made the base stop without being removed; nil otherwise
+	processes int   // number of processes that have started
 	epoch     int   // incremented when a process starts or ends
 
-	identities []string // of all processes, in order of their start
+	identities []string // identities of all processes, in the order in which the processes started
 }
 
-// Name returns the name of the base in reports: SET-N in a group, otherwise the host name.
+// Name returns the name of the base in reports. It is SET-N for a base in a group, and the host name for an own base.
 func (m *Member) Name() string {
 	if m.Group == "" {
 		return m.HostName
@@ -63,14 +63,14 @@ func (m *Member) Name() string {
 // IP returns the unique address that the base reports.
 func (m *Member) IP() string { return cmp.Or(m.ip, m.slot.IP()) }
 
-// Routed reports whether the cluster routes the address of the base.
+// Routed reports whether the cluster can route traffic to the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
-// ClusterAddr returns Slot.ClusterAddr.
+// ClusterAddr returns the address that Slot.ClusterAddr returns for the slot of the base.
 func (m *Member) ClusterAddr() string { return m.slot.ClusterAddr() }
 
-// Arklet returns the host:port at which this machine reaches the arklet HTTP listener of the base, and the port of that
-// listener on the base. Both are empty if the base has never had such a listener.
+// Arklet returns the host:port at which this machine reaches the arklet HTTP listener of the base, and the port of
+// the listener on the base. Both are empty if the base has never had an arklet HTTP listener.
 func (m *Member) Arklet() (addr, port string) {
 	own := m.Base.HTTPAddr()
 	if own == "" {
@@ -80,7 +80,8 @@ func (m *Member) Arklet() (addr, port string) {
 	return m.slot.ArkletAddr(own), port
 }
 
-// reserve reserves names for new bases of a set. Start waits for the matching f.wg.Done.
+// reserve reserves host names for new bases of a set. It also calls f.wg.Add, so that Start waits for the matching
+// f.wg.Done.
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +136,8 @@ func (f *Fleet) optionsOf(m *Member, s Set, options fakebase.Options, delay time
 	return options
 }
 
-// createBases opens the slots of members and creates their bases, with the concurrency of the runtime.
+// createBases opens the slots of members and creates their bases. It opens as many slots concurrently as the runtime
+// allows.
 func (f *Fleet) createBases(ctx context.Context, s Set, options fakebase.Options, members []*Member) error {
 	runtime := f.o.Runtimes[s.Spec.Runtime]
 	group, ctx := errgroup.WithContext(ctx)
@@ -168,7 +170,7 @@ func (f *Fleet) createBases(ctx context.Context, s Set, options fakebase.Options
 	return group.Wait()
 }
 
-// recordAddress updates the address of a member in byIP. The caller holds f.mu.
+// recordAddress updates the entry of a member in byIP after its address has changed. The caller holds f.mu.
 func (f *Fleet) recordAddress(m *Member) {
 	if f.byIP[m.listedIP] == m {
 		delete(f.byIP, m.listedIP)
@@ -187,7 +189,7 @@ func (f *Fleet) closeSlot(m *Member) {
 	}
 }
 
-// seedOf returns the seed of one base of a set; zero means random.
+// seedOf returns the random seed for one base of a set. Zero means that the base chooses a random seed.
 func seedOf(s Set, index int) uint64 {
 	if s.Seed == 0 {
 		return 0
@@ -197,7 +199,7 @@ func seedOf(s Set, index int) uint64 {
 	return max(1, h.Sum64())
 }
 
-// runMember starts the goroutine of a member. The caller holds f.mu.
+// runMember starts the goroutine that runs the base of a member. The caller holds f.mu.
 func (f *Fleet) runMember(ctx context.Context, m *Member) {
 	ctx, m.cancel = context.WithCancel(ctx)
 	f.wg.Go(func() {
@@ -219,7 +221,7 @@ func (f *Fleet) runMember(ctx context.Context, m *Member) {
 	})
 }
 
-// onEvent updates the state of a member from an event. The base is locked.
+// onEvent updates the state of a member from an event of its base. The base is locked during the call.
 func (f *Fleet) onEvent(m *Member, e fakebase.Event) {
 	if e.Kind == fakebase.EventBiz {
 		return
@@ -247,7 +249,8 @@ func (f *Fleet) onEvent(m *Member, e fakebase.Event) {
 	}
 }
 
-// setOnline records whether a base is connected and reports whether this is a change. The caller holds f.mu.
+// setOnline records whether a base is connected, and reports whether the recorded state has changed. The caller holds
+// f.mu.
 func (f *Fleet) setOnline(m *Member, online bool) bool {
 	if m.online == online {
 		return false

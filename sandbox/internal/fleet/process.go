@@ -14,12 +14,12 @@ var _ Runtime = processes{}
 
 func (processes) Adapt(*fakebase.Options, int) error { return nil }
 
-// Concurrency returns 1, so that the addresses of a set are in the order of its bases.
+// Concurrency returns 1, so that the bases of a set get their addresses in order.
 func (processes) Concurrency() int { return 1 }
 
 func (processes) Open(context.Context, string) (Slot, error) { return localSlot{}, nil }
 
-// localSlot is the slot of a base in this process.
+// localSlot is the slot of a base that runs in this process.
 type localSlot struct{}
 
 func (localSlot) IP() string                    { return "" }

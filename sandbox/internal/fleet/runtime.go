@@ -7,37 +7,39 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Runtime runs bases. Its methods may be called concurrently.
+// Runtime runs bases in one kind of place, for example in Pods. Its methods may be called concurrently.
 type Runtime interface {
-	// Adapt changes options for a base in this process into options for a base of this runtime, with a port for module
-	// traffic. If such a base cannot run, it returns an error and changes nothing.
+	// Adapt changes base options, which were made for a base in this process, so that the base can run in this
+	// runtime. The options include a port for module traffic. If the base cannot run in this runtime, Adapt returns
+	// an error and changes nothing.
 	Adapt(o *fakebase.Options, webPort int) error
-	// Concurrency returns how many slots may be opened concurrently.
+	// Concurrency returns the maximum number of slots that may be opened concurrently.
 	Concurrency() int
-	// Open opens a slot for the base with a host name. It blocks until the slot can run the base.
+	// Open opens a slot for the base with this host name. It blocks until the slot can run the base.
 	Open(ctx context.Context, hostName string) (Slot, error)
 }
 
-// Slot is where one base runs.
+// Slot is the place in which one base runs, for example a part of a Pod.
 type Slot interface {
-	// IP returns the unique address that the base reports. It may change while the base is down. Empty means that the
-	// fleet assigns an unrouted address. IP does not block.
+	// IP returns the unique address that the base reports. The address may change while the base is down. If IP
+	// returns an empty string, the fleet assigns an unrouted address. IP does not block.
 	IP() string
-	// New creates the base but does not start it. It is called once.
+	// New creates the base of the slot without starting it. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
-	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic, or
-	// an empty string if they cannot, or cannot yet. It does not block.
+	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic. It
+	// returns an empty string if Pods cannot reach the listener, or cannot reach it yet. It does not block.
 	ClusterAddr() string
-	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener that the base has at
-	// addr. It does not block.
+	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener of the base. The
+	// listener has the address addr on the base. ArkletAddr does not block.
 	ArkletAddr(addr string) string
-	// Sync blocks until all events of the base so far have been delivered.
+	// Sync blocks until all events that the base has emitted so far have been delivered.
 	Sync(ctx context.Context) error
-	// Close closes the slot and blocks until it is closed. The base must have ended, or must not have been created.
+	// Close closes the slot and blocks until the slot is closed. Call it after the base has stopped, or if the base
+	// was never created.
 	Close() error
 }
 
-// Base is a simulated base in this process or another one. fakebase.Base documents the methods.
+// Base is a simulated base in this process or in another process. See fakebase.Base for its methods.
 type Base interface {
 	Start(ctx context.Context) error
 	Status() fakebase.Status

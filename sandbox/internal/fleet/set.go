@@ -16,16 +16,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Set describes the bases to add.
+// Set describes bases to add to a fleet.
 type Set struct {
-	// Group is the group of the bases, a DNS label. Default: the fleet's own bases, for which no other field may be
-	// set.
+	// Group is the name of the group of the bases, a DNS label. Default: the bases are the fleet's own bases, and no
+	// other field may be set.
 	Group string
-	// Name is the name of the set within the group, a DNS label. Default: Spec.Name, or base.
+	// Name is the name of the set within its group, a DNS label. Default: Spec.Name, or "base" if Spec.Name is empty.
 	Name string
-	// Spec has the settings of the bases; Name and Count are ignored. Default: the defaults of BaseSet.
+	// Spec contains the settings of the bases. Name and Count are ignored. Default: the defaults of BaseSet.
 	Spec v1alpha1.BaseSet
-	// Seed makes random behaviour of the bases reproducible. Default: a random seed.
+	// Seed is the random seed, which makes the random behaviour of the bases reproducible. Default: a random seed.
 	Seed uint64
 }
 
@@ -36,7 +36,8 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
 }
 
-// resolveSet applies the defaults of a set and returns the options of its bases. The error lists all problems.
+// resolveSet applies the defaults of a set and returns the options of its bases. The error lists all invalid
+// settings.
 func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	cluster := s.Group
 	if s.Group == "" {
@@ -151,8 +152,8 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// startsOffline reports whether a base does not connect after its start: because of its initial faults, or because no
-// controller receives its heartbeats.
+// startsOffline reports whether a base stays offline after its start, either because of its initial faults or because
+// no controller receives its heartbeats.
 func startsOffline(o fakebase.Options) bool {
 	http := o.HTTP != nil
 	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {

@@ -76,7 +76,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// The settings of a set apply to its bases, also with the HTTP tunnel.
+// Bases have the settings of their set, also with the HTTP tunnel.
 func TestSetSettings(t *testing.T) {
 	b := newBench(t)
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
@@ -143,7 +143,7 @@ func TestSetSettings(t *testing.T) {
 	}
 }
 
-// Bases fetch jars only if their set or the sandbox enables it.
+// Bases download jars only if their set or the sandbox enables downloads.
 func TestFetch(t *testing.T) {
 	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
 		{want: v1alpha1.FetchNever},
@@ -188,7 +188,8 @@ func awaitReady(b fleet.Base) {
 	<-ready
 }
 
-// On an external broker, the environment of a set gets a suffix that separates it from other clients.
+// On an external broker, the environment of a set gets a suffix that separates it from the environments of other
+// clients.
 func TestEnvSuffix(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
 	check.Must(t, err)
@@ -247,7 +248,7 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 	}
 }
 
-// WaitConnected waits only for the given bases, and not for bases that start offline.
+// WaitConnected waits only for the given bases. It does not wait for bases that start offline.
 func TestWaitConnected(t *testing.T) {
 	b := newBench(t)
 	disconnected := b.add(t, 1)[0]
@@ -309,7 +310,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// recorder is a Watcher that records the calls for each base.
+// recorder is a Watcher that records its calls for each base.
 type recorder struct {
 	mu    sync.Mutex
 	lines map[string][]string
@@ -341,7 +342,7 @@ func (d *recorder) OnTrace(m *fleet.Member, t fakebase.Trace) {
 }
 func (d *recorder) OnRemoved(m *fleet.Member) { d.record(m, "removed") }
 
-// until waits for a number of calls for a base.
+// until waits until the recorder has recorded count calls for a base.
 func (d *recorder) until(t *testing.T, host string, count int) []string {
 	t.Helper()
 	limit := time.After(patience)
@@ -398,7 +399,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watcher gets one snapshot of each base, before all other calls for the base, and no calls after its removal.
+// A watcher gets one OnSnapshot call for each base. This call comes before all other calls for the base. After
+// OnRemoved, the watcher gets no more calls for the base.
 func TestWatchDuringChanges(t *testing.T) {
 	b := newBench(t)
 	var changing, watching sync.WaitGroup

@@ -9,42 +9,45 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Watcher receives the events of bases. The calls for one base are sequential; calls for different bases are
-// concurrent. The base is locked during a call, so methods must be fast and must not call a base or the fleet.
+// Watcher receives the events of bases. The calls for one base are sequential; the calls for different bases are
+// concurrent. The base is locked during a call, so the methods must return quickly and must not call a base or the
+// fleet.
 type Watcher interface {
-	// OnSnapshot reports the present state of a base: at the beginning of the watch or, for a new base, before it
-	// starts.
+	// OnSnapshot reports the current state of a base. It is called when the watch begins or, for a new base, before
+	// the base starts.
 	OnSnapshot(m *Member, v BaseSnapshot)
-	// OnEvent reports an event. With the HTTP tunnel, a base connects when a heartbeat succeeds after a failed one.
+	// OnEvent reports an event of a base. A base with the HTTP tunnel emits a connection event when a heartbeat
+	// succeeds after a failed heartbeat.
 	OnEvent(m *Member, e fakebase.Event)
-	// OnTrace reports a command or a fault.
+	// OnTrace reports a command to a base or a fault of a base.
 	OnTrace(m *Member, t fakebase.Trace)
 	// OnRemoved reports that a base has been removed.
 	OnRemoved(m *Member)
 }
 
-// BaseSnapshot is the present state of a base.
+// BaseSnapshot is the current state of a base.
 type BaseSnapshot struct {
 	fakebase.Status
-	// Connected is the result of Fleet.Connected. Status knows only MQTT connections.
+	// Connected is the result of Fleet.Connected. (Status contains only the state of the MQTT connection.)
 	Connected bool
 	// Started reports whether a process of the base has ever run.
 	Started bool
 	Faults  []fault.Status
 }
 
-// watcher presents bases to a Watcher. Each base is presented once, by the goroutine of the member or by Watch.
+// watcher sends the events of bases to a Watcher. It sends one snapshot of each base; either the goroutine of the
+// member or Watch sends the snapshot.
 type watcher struct {
 	target Watcher
-	group  string // empty = all
+	group  string // group whose bases are watched; empty = all bases
 
 	mu    sync.Mutex         // must not be locked while a base is locked
-	shown map[*Member]func() // functions that end the subscriptions to presented bases
+	shown map[*Member]func() // functions that end the subscriptions to bases whose snapshot was sent
 	ended bool
 }
 
-// Watch calls w for the bases of a group, or for all bases if group is empty, until stop is called. All present bases
-// have been presented when Watch returns.
+// Watch calls w for the bases of a group, or for all bases if group is empty, until stop is called. When Watch
+// returns, w has received a snapshot of every existing base.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	x := &watcher{target: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
@@ -67,14 +70,14 @@ func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	}
 }
 
-// notifyAdded presents a member to all watchers.
+// notifyAdded sends a snapshot of a new member to all watchers.
 func (f *Fleet) notifyAdded(m *Member) {
 	for _, w := range f.currentWatchers() {
 		w.show(f, m)
 	}
 }
 
-// notifyRemoved reports the end of a member to all watchers.
+// notifyRemoved notifies all watchers that a member has been removed.
 func (f *Fleet) notifyRemoved(m *Member) {
 	for _, w := range f.currentWatchers() {
 		w.mu.Lock()
@@ -88,7 +91,7 @@ func (f *Fleet) notifyRemoved(m *Member) {
 	}
 }
 
-// notify sends an event that the base itself does not emit to all watchers.
+// notify sends an event to all watchers. It is used for events that the base itself does not emit.
 func (f *Fleet) notify(m *Member, kind fakebase.EventKind) {
 	e := fakebase.Event{Kind: kind, Time: time.Now(), Identity: m.Base.Identity()}
 	for _, w := range f.currentWatchers() {
@@ -122,7 +125,7 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	if _, shown := w.shown[m]; shown || w.ended || f.hasEnded(m) {
 		return
 	}
-	// Events that arrive before the snapshot wait for it.
+	// The lock delays events that arrive before the snapshot was sent.
 	var mu sync.Mutex
 	mu.Lock()
 	untrace := m.Base.Trace(func(t fakebase.Trace) { w.target.OnTrace(m, t) })

@@ -16,34 +16,37 @@ import (
 	"time"
 )
 
-// timeout is the timeout of a request to a controller. A paused controller does not respond.
+// timeout is the timeout of a request to a controller. Without a timeout, a request to a paused controller would
+// block.
 const timeout = 5 * time.Second
 
 // maxBody is the maximum size of a heartbeat in bytes.
 const maxBody = 64 << 10
 
-// Relay forwards heartbeats over HTTP to every module controller, because each of them must know every base. It
-// responds when one controller has responded with 200. Its methods may be called concurrently.
+// Relay forwards HTTP heartbeats to every module controller, because every controller must know every base. It
+// responds to the base when one controller has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
-	// baseTransport returns the transport for the heartbeats of a base in a Pod.
+	// baseTransport returns the transport for the heartbeats of a base that runs in a Pod.
 	baseTransport func(hostName string) (http.RoundTripper, error)
 
 	mu        sync.Mutex
-	addrs     map[string]string // by controller
+	addrs     map[string]string // addresses, by controller
 	posts     sync.WaitGroup
 	listeners sync.WaitGroup
 }
 
-// New returns a relay without controllers. baseTransport returns the transport for the heartbeats of a base in a Pod.
+// New returns a relay without controllers. baseTransport returns the transport for the heartbeats of a base that runs
+// in a Pod.
 func New(baseTransport func(hostName string) (http.RoundTripper, error)) *Relay {
 	return &Relay{baseTransport: baseTransport, addrs: map[string]string{}, transport: &http.Transport{
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
 	}}
 }
 
-// Open listens for bases of other processes, at an address of this machine in their network, until ctx ends. It returns
-// their koupleless.arklet.http.heartbeat.endpoint: plain HTTP, as arklet requires, with a secret in the path.
+// Open listens for heartbeats of bases in other processes until ctx ends. The address belongs to this machine and is
+// in the network of the bases. Open returns the value of koupleless.arklet.http.heartbeat.endpoint for these bases: a
+// plain HTTP endpoint, as arklet requires, with a secret in the path.
 func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -60,8 +63,8 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 	return "http://" + l.Addr().String() + secret, nil
 }
 
-// ServeHTTP forwards a request of a base to the controllers, and returns their response. The path of a base in a Pod
-// begins with the host name of the base.
+// ServeHTTP forwards a heartbeat of a base to the controllers and returns the response of a controller. If the base
+// runs in a Pod, the path begins with the host name of the base.
 func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var to http.RoundTripper = h
 	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {
@@ -95,8 +98,9 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(w, response.Body) // the base may have disconnected
 }
 
-// SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if it needs a token
-// in the path; empty = none. Connections to the previous address are closed.
+// SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if the controller
+// requires a token in the path. An empty address removes the controller. Connections to the previous address are
+// closed.
 func (h *Relay) SetAddr(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,15 +120,15 @@ func (h *Relay) controllerAddrs() []string {
 	return slices.Collect(maps.Values(h.addrs))
 }
 
-// Wait blocks until no post is in progress. The context of every Open must have ended.
+// Wait blocks until no heartbeat is being forwarded. Call it after the context of every Open has ended.
 func (h *Relay) Wait() {
 	h.listeners.Wait()
 	h.posts.Wait()
 	h.transport.CloseIdleConnections()
 }
 
-// RoundTrip sends a heartbeat to all controllers. It returns the first response with status 200, otherwise the last
-// response, otherwise the last error.
+// RoundTrip sends a heartbeat to all controllers. It returns the first response with status 200. If there is none, it
+// returns the last response, or the last error if no controller has responded.
 func (h *Relay) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close() // required of a RoundTripper; the body has been read
@@ -143,13 +147,14 @@ func (h *Relay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return firstOK(ctx, results)
 }
 
-// postResult is the response of one controller, or an error.
+// postResult is the result of a request to one controller: a response or an error.
 type postResult struct {
 	response *http.Response
 	err      error
 }
 
-// firstOK returns the result of RoundTrip. The capacity of results is the number of controllers.
+// firstOK collects the results of all controllers and returns the result of RoundTrip. The capacity of results is the
+// number of controllers.
 func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, error) {
 	last := postResult{err: errors.New("no module controller receives heartbeats")}
 	for range cap(results) {
@@ -168,7 +173,8 @@ func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, er
 	return last.response, last.err
 }
 
-// post is not canceled with ctx, so that every controller gets the heartbeat even after the first has responded.
+// post sends a heartbeat to one controller. It is not canceled with ctx, so that every controller gets the heartbeat
+// even after the first controller has responded.
 func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

@@ -19,7 +19,8 @@ import (
 
 const testTimeout = check.Patience
 
-// TestRelayForwardsToAllControllers: a controller that is unreachable or does not respond does not delay the response.
+// TestRelayForwardsToAllControllers sends a heartbeat while one controller is unreachable and another controller does
+// not respond. The response to the heartbeat must not be delayed.
 func TestRelayForwardsToAllControllers(t *testing.T) {
 	h := New(nil)
 	var mu sync.Mutex
@@ -107,7 +108,7 @@ func TestControllerAddressWithToken(t *testing.T) {
 	}
 }
 
-// TestOpen: bases in other processes use an endpoint with a secret path.
+// TestOpen checks that bases in other processes can send heartbeats only to the endpoint with the secret path.
 func TestOpen(t *testing.T) {
 	h := New(nil)
 	ctx, end := context.WithCancel(t.Context())
@@ -168,8 +169,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestFirstOK: without a response with status 200, the result is the last response, or the last error if there is no
-// response. It is never both.
+// TestFirstOK checks the result if no controller responds with status 200. The result is the last response, or the
+// last error if there is no response. It never contains both.
 func TestFirstOK(t *testing.T) {
 	response := func(status int) postResult { return postResult{response: &http.Response{StatusCode: status}} }
 	refused := postResult{err: errors.New("refused")}

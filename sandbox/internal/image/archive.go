@@ -13,27 +13,27 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// containerdName is the annotation with the full image name for containerd and podman. The annotation of the
-// specification has only the tag.
+// containerdName is the annotation that contains the full image name for containerd and podman. The annotation that
+// the OCI specification defines contains only the tag.
 const containerdName = "io.containerd.image.name"
 
-// Image is an image for Linux.
+// Image is a Linux container image.
 type Image struct {
-	// Name with its tag, such as "koupsandbox/node:v1". Docker and podman accept a short name; containerd needs
-	// the full name with the registry host.
+	// Name is the name of the image with its tag, such as "koupsandbox/node:v1". Docker and podman accept a short
+	// name; containerd requires the full name with the registry host.
 	Name string
 
 	layers           []*Layer
 	config, manifest blob
 }
 
-// New returns an image with the layers, lowest first, for the architecture of this binary. config describes its
-// process; the zero value means none.
+// New returns an image for the architecture of this binary. The lowest layer comes first. config describes the
+// process of a container; the zero value means that the image has no process.
 func New(name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	return NewFor(runtime.GOARCH, name, config, layers...)
 }
 
-// NewFor is New for an architecture, as a GOARCH value.
+// NewFor is like New, but creates an image for the given architecture, which is a GOARCH value.
 func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	whole := ocispec.Image{
 		Platform: ocispec.Platform{OS: "linux", Architecture: architecture},
@@ -62,7 +62,7 @@ func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*La
 // ID returns the image ID as shown by docker and podman.
 func (i *Image) ID() string { return i.config.Digest.String() }
 
-// Size returns the sum of the stored sizes of its layers in bytes.
+// Size returns the sum of the stored sizes of the layers in bytes.
 func (i *Image) Size() int64 {
 	var sum int64
 	for _, l := range i.layers {
@@ -71,7 +71,7 @@ func (i *Image) Size() int64 {
 	return sum
 }
 
-// blob is a file of the archive with its digest as name. Its content is the text, or the file at path.
+// blob is a file in the archive whose name is its digest. The content is either text or the file at path.
 type blob struct {
 	ocispec.Descriptor
 	path string
@@ -96,7 +96,7 @@ type dockerEntry struct {
 	Layers   []string
 }
 
-// Write writes one archive with all images. Shared layers are written once.
+// Write writes an archive that contains all images. Layers that several images share are written once.
 func Write(w io.Writer, images ...*Image) error {
 	files, written := newFiles(w), map[digest.Digest]bool{}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
@@ -140,7 +140,7 @@ func Write(w io.Writer, images ...*Image) error {
 	return files.w.Close()
 }
 
-// WriteFile writes the archive of Write to a file. After an error, the file may be incomplete.
+// WriteFile writes the archive to a file, as Write does. If it returns an error, the file may be incomplete.
 func WriteFile(path string, images ...*Image) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -149,7 +149,8 @@ func WriteFile(path string, images ...*Image) error {
 	return errors.Join(Write(f, images...), f.Close())
 }
 
-// blob adds a blob. It returns an error if a file has changed since its digest was computed.
+// blob adds a blob to the archive. It returns an error if the file of the blob has changed since its digest was
+// computed.
 func (f *Files) blob(b blob) error {
 	if b.path == "" {
 		return f.Add(b.name(), 0o644, b.text)

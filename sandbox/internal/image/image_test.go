@@ -99,8 +99,8 @@ func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
 	}
 }
 
-// The two ways in which an archive is read must lead to the same: the index, as containerd reads
-// it, and manifest.json, as docker does.
+// TestArchiveDescribesItsImages reads an archive in two ways: through the index, as containerd does, and through
+// manifest.json, as docker does. Both must describe the same images.
 func TestArchiveDescribesItsImages(t *testing.T) {
 	dir := t.TempDir()
 	layer := func(name string) *Layer {
@@ -259,7 +259,7 @@ func unpacked(text []byte) ([]byte, error) {
 	return r.DecodeAll(text, nil)
 }
 
-// list describes the entries of a tar file.
+// list returns a description of each entry in a tar file.
 func list(t *testing.T, text []byte) []string {
 	t.Helper()
 	var lines []string

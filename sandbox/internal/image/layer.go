@@ -17,13 +17,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Layer is a layer in a file. Digest and Size describe the stored file.
+// Layer is an image layer that is stored in a file. Digest and Size describe the stored file.
 type Layer struct {
 	blob
-	diffID digest.Digest // of the tar in it
+	diffID digest.Digest // digest of the uncompressed tar
 }
 
-// OpenLayer returns a layer for an uncompressed tar file. It reads the file to compute its digest.
+// OpenLayer returns a layer whose content is an uncompressed tar file. It reads the file to compute the digest.
 func OpenLayer(path string) (*Layer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,8 +40,8 @@ func OpenLayer(path string) (*Layer, error) {
 	}}}, nil
 }
 
-// WriteLayer writes a layer with the files that fill adds. The file appears at path when it is complete.
-// Compressed (zstandard) layers are for containerd; all versions of docker can load uncompressed layers.
+// WriteLayer writes a layer with the files that fill adds. The file appears at path only when it is complete. Layers
+// that only containerd reads can be compressed (zstandard). All versions of docker can load uncompressed layers.
 func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -76,8 +76,8 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 	}}}, err
 }
 
-// Files writes the files of a layer. All files belong to root and have no modification time, so that equal
-// files result in equal layers. Parent directories are created when they are needed.
+// Files writes the files of a layer. All files belong to root and have no modification time, so that equal files
+// result in equal layers. Missing parent directories are created.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool
@@ -85,13 +85,13 @@ type Files struct {
 
 func newFiles(w io.Writer) *Files { return &Files{w: tar.NewWriter(w), made: map[string]bool{}} }
 
-// Add adds a file with the given content.
+// Add adds a file with the given content to the layer.
 func (f *Files) Add(name string, mode int64, text []byte) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text))},
 		bytes.NewReader(text))
 }
 
-// Copy adds a copy of the local file from.
+// Copy adds a copy of the local file at path from.
 func (f *Files) Copy(name string, mode int64, from string) error {
 	_, err := f.copy(name, mode, from)
 	return err
@@ -110,17 +110,18 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Dir adds an empty directory.
+// Dir adds an empty directory to the layer.
 func (f *Files) Dir(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 
-// Link adds a symbolic link.
+// Link adds a symbolic link to the layer.
 func (f *Files) Link(name, target string) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
-// Tar adds the files of a tar archive for which keep returns true. The names have no leading ./.
+// Tar adds the entries of a tar archive for which keep returns true. A leading "./" is removed from each name before
+// keep is called.
 func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()
@@ -143,7 +144,7 @@ func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	}
 }
 
-// add adds an entry after its missing parent directories.
+// add adds an entry to the layer. It first adds the missing parent directories.
 func (f *Files) add(h *tar.Header, content io.Reader) error {
 	h.Name = clean(h.Name)
 	for i, c := range h.Name {
@@ -169,5 +170,5 @@ func (f *Files) write(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// clean returns a path relative to the root of the layer.
+// clean converts a path to a path relative to the root of the layer.
 func clean(name string) string { return path.Clean("./" + name) }

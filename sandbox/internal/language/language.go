@@ -12,16 +12,16 @@ import (
 	"unicode"
 )
 
-// Language is a language of messages. The empty Language is English.
+// Language is the language of messages. The empty Language means English.
 type Language string
 
-// The languages.
+// The supported languages.
 const (
 	English Language = "en"
 	Chinese Language = "zh"
 )
 
-// Parse returns the language with a name: en or zh.
+// Parse returns the language called name, which is en or zh.
 func Parse(name string) (Language, error) {
 	if l := Language(name); l == English || l == Chinese {
 		return l, nil
@@ -29,8 +29,8 @@ func Parse(name string) (Language, error) {
 	return "", fmt.Errorf("unsupported language %q; supported: %s, %s", name, English, Chinese)
 }
 
-// FromEnvironment returns the language of the locale for messages, which is in LC_ALL, LC_MESSAGES or LANG: Chinese for
-// locales that begin with zh, and English for all others.
+// FromEnvironment returns the language for messages from the locale in LC_ALL, LC_MESSAGES or LANG. It returns
+// Chinese for locales that begin with zh, and English for all others.
 func FromEnvironment(getenv func(string) string) Language {
 	locale := cmp.Or(getenv("LC_ALL"), getenv("LC_MESSAGES"), getenv("LANG"))
 	if strings.HasPrefix(strings.ToLower(locale), string(Chinese)) {
@@ -39,16 +39,16 @@ func FromEnvironment(getenv func(string) string) Language {
 	return English
 }
 
-// Text is a message in every language. It refers to an argument as {name}.
+// Text is a message in every language. A placeholder for an argument is written as {name}.
 type Text struct{ EN, ZH string }
 
-// Args are the arguments of a Text by name.
+// Args contains the arguments of a Text, by name.
 type Args map[string]any
 
 var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
 
-// In returns the text in a language, with its arguments. An argument that is a Text is translated too. The text keeps
-// {name} if args does not have the name.
+// In returns the text in a language, with the arguments filled in. An argument that is a Text is also translated. A
+// placeholder {name} is not replaced if args does not contain the name.
 func (t Text) In(l Language, args Args) string {
 	text := t.EN
 	if l == Chinese {
@@ -66,17 +66,18 @@ func (t Text) In(l Language, args Args) string {
 	})
 }
 
-// Catalogue has the texts of a package, so that a test can check all of them. The zero value is empty.
+// Catalogue contains all texts of a package, so that a test can check them. The zero value is an empty catalogue.
 type Catalogue struct{ texts []Text }
 
-// Text adds a text and returns it.
+// Text adds a text to the catalogue and returns the text.
 func (c *Catalogue) Text(en, zh string) Text {
 	t := Text{en, zh}
 	c.texts = append(c.texts, t)
 	return t
 }
 
-// Check returns an error for each text that a language lacks, or whose languages have different arguments.
+// Check returns an error for each text that is missing in a language, or that has different arguments in different
+// languages.
 func (c *Catalogue) Check() error {
 	var errs []error
 	for _, t := range c.texts {

@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// layers are the layers of the module, lowest first. A package belongs to the layer that lists it or its
-// nearest parent directory. It may import packages of its own layer and of lower layers.
+// layers lists the layers of the Go module, lowest first. A package belongs to the layer that lists the package or
+// its nearest parent directory. A package may import packages of its own layer and of lower layers.
 var layers = []struct {
 	name     string
 	packages []string
@@ -53,11 +53,11 @@ const leaves = 0
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
-	IgnoredGoFiles  []string // for other operating systems
+	IgnoredGoFiles  []string // Go files for other operating systems
 	Imports         []string
 }
 
-// packages returns all packages of the module, without tests.
+// packages returns all packages of the Go module, without test packages.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports",
@@ -82,7 +82,7 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// layerOf returns the index of a package's layer, or -1 if no layer lists it.
+// layerOf returns the index of the layer of a package, or -1 if no layer lists the package.
 func layerOf(name string) int {
 	for ; name != "."; name = path.Dir(name) {
 		if i := slices.IndexFunc(layers, func(l struct {
@@ -129,7 +129,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// joined reports whether an import would connect the controller and the simulated base.
+// joined reports whether a package of the controller imports the simulated base, or the other way round.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

@@ -11,14 +11,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// kinds are the built-in kinds that Lint reads, each with its only apiVersion in current API servers.
+// kinds maps each built-in kind that Lint reads to the only apiVersion that current API servers have for it.
 var kinds = map[string]string{
 	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1",
 	"ReplicaSet": "apps/v1",
 	"Job":        "batch/v1", "CronJob": "batch/v1",
 }
 
-// newObject returns an empty object of a kind in kinds; nil for other kinds.
+// newObject returns an empty object of a kind in kinds. It returns nil for other kinds.
 func newObject(kind string) any {
 	object, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kinds[kind], kind))
 	if err != nil {
@@ -27,9 +27,9 @@ func newObject(kind string) any {
 	return object
 }
 
-// kindOf returns an empty object to read the object into, nil for kinds that are not in kinds, and
-// whether the kind may be a custom resource, whose controller may create Pods. It reports kinds and
-// apiVersions that no API server has.
+// kindOf returns an empty object into which o can be decoded, or nil for a kind that is not in kinds. It also reports
+// whether the kind may be a custom resource, because the controller of a custom resource may create Pods. It adds a
+// finding for kinds and apiVersions that no API server has.
 func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	gv, err := schema.ParseGroupVersion(o.apiVersion)
 	builtin := err == nil && scheme.Scheme.IsGroupRegistered(gv.Group)
@@ -69,7 +69,8 @@ func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	return nil, false
 }
 
-// isPolicy reports whether an object belongs to a policy engine. Its Pod templates are patterns or patches.
+// isPolicy reports whether an object belongs to a policy engine. The Pod templates in such an object are patterns or
+// patches.
 func isPolicy(o *object) bool {
 	group, _, _ := strings.Cut(o.apiVersion, "/")
 	return strings.HasSuffix(group, "kyverno.io") || strings.HasSuffix(group, "gatekeeper.sh")

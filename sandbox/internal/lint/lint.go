@@ -15,66 +15,66 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The levels.
+// The levels of findings.
 const (
-	// Error: the object does not work, or breaks a guarantee.
+	// Error means that the object does not work, or that it breaks a guarantee.
 	Error Level = "error"
-	// Warning: the object works, with a side effect that its author may not expect.
+	// Warning means that the object works, but has a side effect that its author may not expect.
 	Warning Level = "warning"
-	// Info: something was not checked. The rule is NotChecked.
+	// Info means that something was not checked. The rule of the finding is NotChecked.
 	Info Level = "info"
 )
 
-// NotChecked is the rule of findings that report what Lint did not check.
+// NotChecked is the rule of findings that state what Lint did not check.
 const NotChecked = "not-checked"
 
-// Input is a text with manifests.
+// Input is a text that contains Kubernetes manifests.
 type Input struct {
-	// Name for messages, such as its path.
+	// Name identifies the input in messages. It is usually the path of the file.
 	Name string
 	// Text is YAML with any number of documents, or JSON.
 	Text []byte
-	// Found reports that the file was found in a directory, and not named by the user. Documents that are not
-	// Kubernetes objects are then skipped. Default: they are reported as not checked.
+	// Found reports whether the file was found in a directory, and not named by the user. Documents in such a file
+	// that are not Kubernetes objects are skipped. Default: these documents are reported as not checked.
 	Found bool
 }
 
-// Options of Lint.
+// Options configures Lint.
 type Options struct {
-	// Env is the environment of the modules. Pods that tolerate only another environment are then
-	// reported. Default: any environment is accepted, and a NotChecked finding names the tolerated ones.
+	// Env is the target environment of the modules. If it is set, Pods that tolerate only another environment are
+	// reported. Default: any environment is accepted, and a NotChecked finding lists the tolerated environments.
 	Env string
-	// Language of the findings. Default: English.
+	// Language is the language of the findings. Default: English.
 	Language language.Language
-	// Live is the cluster to compare the manifests with. Default: none.
+	// Live is the cluster with which the manifests are compared. Default: no cluster.
 	Live *Live
 }
 
 // Report is the result of Lint.
 type Report struct {
-	// Findings are in the order of the inputs and of their lines. Credentials in URLs are redacted.
+	// Findings contains the findings in the order of the inputs and of their lines. Credentials in URLs are redacted.
 	Findings []Finding
-	// Objects are all objects of the inputs as kind/name, in the order of the inputs.
+	// Objects lists all objects of the inputs as kind/name, in the order of the inputs.
 	Objects []string
-	// Workloads counts the Pods and Pod templates that were read, Modules the ones that are, or look
-	// like, module Pods.
+	// Workloads is the number of Pods and Pod templates that were read. Modules is the number of those that are
+	// module Pods or look like module Pods.
 	Workloads, Modules int
 }
 
-// Finding is a problem of an object, or a statement about what was not checked.
+// Finding is a problem of an object, or states what was not checked.
 type Finding struct {
-	// Rule is the ID of the rule, Level the severity of this finding.
+	// Rule is the ID of the rule. Level is the severity of this finding.
 	Rule  string `json:"rule"`
 	Level Level  `json:"level"`
-	// File and Line are the position of the problem; Line is 0 if it is unknown.
+	// File and Line are the position of the problem in the input. Line is 0 if the line is unknown.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
-	// Object is the object as kind/name.
+	// Object is the object with the problem, as kind/name.
 	Object string `json:"object,omitempty"`
-	// Message describes the problem, Fix the remedy. Neither ends with a full stop.
+	// Message describes the problem. Fix describes how to fix it. Neither ends with a full stop.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
-	// Excerpt quotes text that is not YAML, in indented lines. It is empty for all other findings.
+	// Excerpt quotes the input text if it is not valid YAML, in indented lines. It is empty for all other findings.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
@@ -98,7 +98,7 @@ func (f Finding) String() string {
 	return line
 }
 
-// Lint checks the manifests of all inputs together.
+// Lint checks the manifests of all inputs together, because some rules compare several objects.
 func Lint(inputs []Input, o Options) Report {
 	l := &linter{o: o}
 	order := map[string]int{}
@@ -137,20 +137,21 @@ func Lint(inputs []Input, o Options) Report {
 	return Report{Findings: l.findings, Objects: l.objects, Workloads: len(l.workloads), Modules: len(l.modules)}
 }
 
-// maxExcerpt is the size of the longest excerpt in bytes. No terminal shows the caret of a longer one below its column.
+// maxExcerpt is the maximum size of an excerpt in bytes. In a longer excerpt, the terminal would not show the caret
+// below the right column.
 const maxExcerpt = 1000
 
 type linter struct {
 	o         Options
-	objects   []string // each as kind/name
+	objects   []string // objects as kind/name
 	workloads []*workload
-	modules   []*workload // the workloads of modules
+	modules   []*workload // workloads whose Pods are modules
 	services  []*service
 	opaque    []*object // custom resources without a Pod template; their controllers may create Pods
 	findings  []Finding
 }
 
-// find records a finding at a field of an object, with the fix of the rule.
+// find adds a finding about a field of an object. The finding has the fix of its rule.
 func (l *linter) find(rule string, o *object, field string, message language.Text, a args) *Finding {
 	r := ruleOf(rule)
 	l.findings = append(l.findings,
@@ -159,16 +160,16 @@ func (l *linter) find(rule string, o *object, field string, message language.Tex
 	return &l.findings[len(l.findings)-1]
 }
 
-// in returns a text in the language of the findings.
+// in returns a text in the language of the findings, with the arguments a.
 func (l *linter) in(t language.Text, a args) string { return t.In(l.o.Language, a) }
 
-// invalid records that Kubernetes refuses a field of an object. fix is the remedy.
+// invalid adds a finding about a field that the API server rejects. fix describes how to fix the field.
 func (l *linter) invalid(o *object, field string, fix, message language.Text, a args) {
 	l.find("shape", o, field, message, a).Fix = l.in(fix, a)
 }
 
-// environments reports that the environments that modules tolerate by name were not checked: neither Options.Env
-// nor a cluster states the intended environment.
+// environments adds a finding that the environments that modules tolerate by name were not checked. It does so only
+// if neither Options.Env nor a cluster determines the target environment.
 func (l *linter) environments() {
 	if l.o.Env != "" || l.o.Live != nil {
 		return

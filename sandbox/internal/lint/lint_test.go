@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// findings returns the findings of a file in a language, and their text.
+// findings returns the findings for a file in a language, and the findings formatted as text.
 func findings(t *testing.T, file string, l language.Language) ([]lint.Finding, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -36,8 +36,8 @@ func findings(t *testing.T, file string, l language.Language) ([]lint.Finding, s
 	return found, b.String()
 }
 
-// TestFindings compares the findings of each testdata/x.yaml with x.txt, and in Chinese with x.zh.txt. The files cover
-// every rule.
+// TestFindings compares the English findings for each file testdata/x.yaml with x.txt, and the Chinese findings with
+// x.zh.txt. The files cover every rule.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -70,7 +70,8 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// TestLintFindsMistakesOfDocumentation checks the examples in the Koupleless documentation.
+// TestLintFindsMistakesOfDocumentation checks that Lint reports the known mistakes in the examples of the Koupleless
+// documentation.
 func TestLintFindsMistakesOfDocumentation(t *testing.T) {
 	for file, want := range map[string][]string{
 		"document-release": {"selector-mismatch", "toleration-env", "label-older"},
@@ -96,7 +97,7 @@ func TestSamplesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// TestNodeLabels compares the labels that lint knows with the sample of a base's Node.
+// TestNodeLabels checks that the labels that lint knows are the labels of a sample base Node.
 func TestNodeLabels(t *testing.T) {
 	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
 	check.Must(t, err)
@@ -144,7 +145,7 @@ spec:
 		"biz1 1.0.0 https://b/biz1-1.0.0-ark-biz.jar https://a/biz1-1.0.0-ark-biz.jar Pod/p")
 }
 
-// TestRules checks that the rules are complete, and sorted for the binary search.
+// TestRules checks that every rule is complete and that the rules are sorted, as the binary search requires.
 func TestRules(t *testing.T) {
 	rules := lint.Rules()
 	if !slices.IsSortedFunc(rules, func(a, b lint.Rule) int { return strings.Compare(a.ID, b.ID) }) {
@@ -185,7 +186,8 @@ func TestExcerptOfLongLineIsOmitted(t *testing.T) {
 	}
 }
 
-// TestKustomizePatchesAreNotChecked also checks that a finding reports the unchecked Kustomization.
+// TestKustomizePatchesAreNotChecked checks that Lint skips files that a Kustomization lists as patches. A finding
+// must report that the Kustomization was not checked.
 func TestKustomizePatchesAreNotChecked(t *testing.T) {
 	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: " +
 		"{containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")

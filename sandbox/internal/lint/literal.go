@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// unread replaces a value that a finding has reported. It looks like an expression of a scenario, so
-// the other rules skip it.
+// unread replaces a value for which a finding was added. It looks like a scenario expression, so the other rules
+// ignore it.
 const unread = "${{ }}"
 
 // placeholder matches text that the author or a template engine should have replaced: {version},
@@ -22,18 +22,18 @@ var placeholder = regexp.MustCompile(
 	`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
 
 var (
-	// freeText are fields whose text has no meaning for Lint.
+	// freeText lists fields with free text, which Lint does not check.
 	freeText = []string{"args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
-	// stringMaps are fields whose values are strings by any key.
+	// stringMaps lists fields that are maps with arbitrary keys and string values.
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
-	// scalars are fields in which authors write placeholders that YAML reads as an object: {version}.
-	// The first three are strings.
+	// scalars lists fields in which authors write placeholders such as {version}, which YAML reads as an object. The
+	// first three fields are strings.
 	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port",
 		"targetPort", "containerPort"}
 )
 
-// literal reports placeholders, and values without quotes that YAML does not read as the string that
-// the API requires. It returns the value of the field at a path, with unread in place of each of them.
+// literal reports placeholders, and unquoted values that YAML does not read as the string that the API requires. It
+// returns the value of the field at a path with each reported value replaced by unread.
 func (l *linter) literal(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
@@ -53,7 +53,7 @@ func (l *linter) literal(o *object, at string, value any) any {
 	return value
 }
 
-// field returns the value of one field of an object, as literal does.
+// field checks one field of an object and returns its value, as literal does for a path.
 func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
@@ -84,8 +84,8 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	return l.literal(o, path, value)
 }
 
-// quantity returns the value of a resource; nil, which is zero, if it is not a quantity. The decoder would not read the
-// fields after it.
+// quantity returns the value of a resource quantity. It returns nil, which means zero, for an invalid quantity: an
+// invalid quantity would stop the decoder, which would then not read the fields after it.
 func (l *linter) quantity(o *object, at string, value any) any {
 	if _, err := resource.ParseQuantity(fmt.Sprint(value)); err == nil {
 		return value

@@ -14,27 +14,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// Live is the cluster that manifests are compared with.
+// Live is the cluster with which manifests are compared.
 type Live struct {
-	// Bases are the bases at Now, with the Pods on them, as why.GatherBases reads them. Required.
+	// Bases contains the bases and their Pods at the time Now, as read by why.GatherBases. Required.
 	Bases *why.Snapshot
 	Now   time.Time
-	// Namespace is the namespace of objects without a namespace.
+	// Namespace is the namespace that is used for objects without a namespace.
 	Namespace string
-	// Why explains the state of a Pod or a workload, in Options.Language. It returns why.ErrNotFound, wrapped, if the
-	// object does not exist. Required.
+	// Why explains the state of a Pod or a workload, in the language Options.Language. It returns an error that wraps
+	// why.ErrNotFound if the object does not exist. Required.
 	Why func(why.Target) (why.Answer, error)
 }
 
-// allHave reports whether all bases have a label. Without a cluster it returns false.
+// allHave reports whether every base has the label. It returns false if there is no cluster.
 func (c *Live) allHave(label string) bool {
 	return c != nil && len(c.Bases.Bases) > 0 &&
 		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
-// live checks whether a base fits the Pods, and whether the object of the same name in the cluster is
-// Ready. It leaves out a missing toleration of virtual-node, which the rule toleration-virtual-node
-// reports.
+// live checks whether any base can run the Pods, and whether the object with the same name in the cluster is Ready.
+// It does not report a missing toleration of virtual-node, because the rule toleration-virtual-node reports it.
 func (l *linter) live(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
@@ -66,13 +65,14 @@ func (l *linter) live(w *workload) {
 	}
 }
 
-// explained records a finding with the cause and the advice of an answer.
+// explained adds a finding with the cause and the advice of an answer from package why.
 func (l *linter) explained(rule string, w *workload, field string, message language.Text, a why.Answer) {
 	f := l.find(rule, &w.object, field, message, args{"error": a.Cause})
 	f.Fix = cmp.Or(a.Advice, f.Fix)
 }
 
-// without returns the bases without the existing Pods of the workload, which its new Pods replace.
+// without returns the bases without the existing Pods of the workload, because new Pods of the workload would replace
+// them.
 func (c *Live) without(w *workload, namespace string) *why.Snapshot {
 	selector, err := metav1.LabelSelectorAsSelector(w.selector)
 	if err != nil || w.selector == nil {

@@ -23,8 +23,8 @@ import (
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// cluster returns a cluster with a controller and one base with 100 Mi of metaspace, of which a Pod of biz1 requests
-// 60.
+// cluster returns a cluster with a controller and one base. The base has 100 Mi of metaspace, of which a Pod of biz1
+// requests 60 Mi.
 func cluster() *lint.Live {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
 		labels.Component: labels.Vnode, labels.BaseName: "base", corev1.LabelHostname: "base-1",
@@ -49,7 +49,7 @@ func cluster() *lint.Live {
 		}}
 }
 
-// manifest returns a Deployment of biz1 whose Pods select bases by a label, and have an additional toleration.
+// manifest returns a Deployment of biz1. Its Pods select bases by a label and have an additional toleration.
 func manifest(name, label, env, memory string) []byte {
 	return fmt.Appendf(nil, `apiVersion: apps/v1
 kind: Deployment
@@ -74,7 +74,7 @@ func TestLive(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   []byte
 		change func(*lint.Live)
-		want   []string // the line, the level, the rule and names of each finding, or only its rule
+		want   []string // expected findings: "LINE LEVEL RULE WORDS", or only "RULE"
 	}{
 		"base fits": {manifest("biz2", "base.koupleless.io/name: base", dev, "40Mi"), nil,
 			nil},
@@ -152,7 +152,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// is sets the answer about deployment/biz2 in the namespace shop.
+// is sets the answer that Why returns for deployment/biz2 in the namespace shop.
 func is(a why.Answer, err error) func(*lint.Live) {
 	return func(l *lint.Live) {
 		others := l.Why

@@ -5,19 +5,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// args are the arguments of a message, for its text and its fix.
+// args contains the arguments of a message, which its text and its fix use.
 type args = language.Args
 
-// catalogue has all messages and fixes of the package, by a variable each. The fix of a rule is in its table.
+// catalogue contains all messages and fixes of the package. Each has its own variable, except the fix of a rule,
+// which is in the table of rules.
 var catalogue language.Catalogue
 
 // text adds a text to the catalogue.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
-// quoted is a text that is not translated, such as an error of Kubernetes or of the controller.
+// quoted is a text that is not translated, such as an error message of Kubernetes or of the controller.
 var quoted = text("{error}", "{error}")
 
-// Kinds and fields.
+// Messages about kinds and fields.
 var (
 	msgNoKindHere = text("the document at line {line} is not a Kubernetes object: it has no kind",
 		"第 {line} 行的文档不是 Kubernetes 对象：没有 kind")
@@ -73,7 +74,7 @@ var (
 		"容器 {container} 的 URL 中有密码或签名，能读取 Pod 的用户都能读到")
 )
 
-// Labels, selectors and containers of modules.
+// Messages about labels, selectors and containers of modules.
 var (
 	msgNoComponent = text(
 		"its Pods look like modules, but do not have the label "+labels.Component+": "+labels.Module+
@@ -136,7 +137,7 @@ var (
 	fixUncheckedEnvironment = text("set the intended environment with --env", "用 --env 指定预期的环境")
 )
 
-// Placement on bases.
+// Messages about the placement on bases.
 var (
 	msgAnyBase = text("the Pods select no bases, so the module is installed on any base, of any name and version",
 		"这些 Pod 没有选择基座，因此模块会安装到任意名称和版本的基座上")
@@ -195,7 +196,7 @@ var (
 	msgLiveUnreadable = text("the object in the cluster cannot be read: {error}", "无法读取集群中的对象：{error}")
 )
 
-// Updates of workloads.
+// Messages about updates of workloads.
 var (
 	msgUnknownUpdate      = text("how a {kind} of {apiVersion} replaces its Pods", "{apiVersion} 的 {kind} 如何替换其 Pod")
 	msgStatefulSetUpdates = text(

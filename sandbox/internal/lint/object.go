@@ -19,16 +19,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// object is one object of a file.
+// object is one Kubernetes object in an input.
 type object struct {
 	file             string
 	doc              *strictyaml.Document
-	root             string // path of the object in its document, for items of a List
+	root             string // path of the object in its document; set for an item of a List
 	apiVersion, kind string
 	meta             metav1.ObjectMeta
 }
 
-// title returns kind/name; only the kind if the object has no name.
+// title returns kind/name, or only the kind if the object has no name.
 func (o *object) title() string {
 	return strings.Trim(o.kind+"/"+cmp.Or(o.meta.Name, o.meta.GenerateName), "/")
 }
@@ -40,14 +40,14 @@ func (o *object) line(field string) int {
 	return o.doc.Line(field)
 }
 
-// workload is a Pod, or a Pod template of an object of any kind.
+// workload is a Pod, or the Pod template of an object of any kind.
 type workload struct {
 	object
-	// template of the Pods; at is the path of the template in the object, empty for a Pod itself.
+	// template is the Pod template. at is the path of the template in the object; empty for a Pod.
 	template corev1.PodTemplateSpec
 	at       string
 	selector *metav1.LabelSelector
-	// typed is the object if its kind is one of kinds, and nil for all other kinds.
+	// typed is the decoded object if its kind is in kinds; nil for all other kinds.
 	typed any
 }
 
@@ -58,13 +58,13 @@ func (w *workload) in(field string) string {
 	return w.at + "." + field
 }
 
-// service is a Service.
+// service is an object of kind Service.
 type service struct {
 	object
 	selector map[string]string
 }
 
-// read reads all objects of an input.
+// read reads all objects in an input.
 func (l *linter) read(input Input) {
 	sources, problems := strictyaml.ParseAll(input.Name, input.Text)
 	for _, source := range sources {
@@ -87,7 +87,7 @@ func (l *linter) read(input Input) {
 	}
 }
 
-// readObject reads one object, or the items of a List.
+// readObject reads one object. If the object is a List, it reads the items of the List.
 func (l *linter) readObject(file string, doc *strictyaml.Document, root string, content map[string]any) {
 	o := object{file: file, doc: doc, root: root}
 	o.apiVersion, _ = content["apiVersion"].(string)
@@ -122,8 +122,7 @@ func (l *linter) readObject(file string, doc *strictyaml.Document, root string, 
 	}
 }
 
-// items reads the items of a List. As for kubectl, items without a kind have the kind that the kind of
-// the List names.
+// items reads the items of a List. An item without a kind gets its kind from the kind of the List, as in kubectl.
 func (l *linter) items(list *object, kind string, value any) {
 	items, ok := value.([]any)
 	if !ok {
@@ -144,8 +143,8 @@ func (l *linter) items(list *object, kind string, value any) {
 	}
 }
 
-// typed reads an object of one of kinds. Fields that have the right type are read even if others do
-// not. As for the API server, the case of field names is significant.
+// typed decodes an object whose kind is in kinds. If some fields have the wrong type, all other fields are still
+// decoded. Field names are case-sensitive, as in the API server.
 func (l *linter) typed(o object, typed any, content map[string]any) {
 	for _, field := range []string{"metadata", "spec"} {
 		if content[field] != nil {
@@ -190,7 +189,7 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	l.workloads = append(l.workloads, w)
 }
 
-// shape reports a field of the wrong type.
+// shape adds a finding for a field of the wrong type. err is the error of the decoder.
 func (l *linter) shape(o *object, err error) {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -202,8 +201,8 @@ func (l *linter) shape(o *object, err error) {
 		args{"field": wrong.Field, "kind": o.kind, "type": wrong.Type.Kind(), "value": wrong.Value})
 }
 
-// templates finds the Pod templates in a value at any depth: objects whose spec has containers. Custom
-// resources nest them differently, such as a CloneSet in spec.template and a JobSet in
+// templates finds Pod templates at any depth of a value. A Pod template is an object whose spec has containers.
+// Custom resources nest Pod templates differently: a CloneSet in spec.template, and a JobSet in
 // spec.replicatedJobs[].template.spec.template.
 func (l *linter) templates(o object, at string, value any) {
 	switch value := value.(type) {
@@ -231,7 +230,7 @@ func (l *linter) templates(o object, at string, value any) {
 	}
 }
 
-// module reports whether the Pods are modules, or look like modules.
+// module reports whether the Pods of the workload are module Pods or look like module Pods.
 func (w *workload) module() bool {
 	return labels.Value(w.template.Labels, "component") == labels.Module ||
 		labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment ||

@@ -16,12 +16,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// selecting are the labels that differ between bases.
+// selecting lists the labels whose values differ between bases.
 var selecting = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName,
 	labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
-// placement checks whether the Pods can be scheduled to bases, and only to the intended ones.
+// placement checks whether the Pods can be scheduled to bases, and cannot be scheduled to any other Nodes.
 func (l *linter) placement(w *workload) {
 	l.tolerations(w)
 	spec := w.template.Spec
@@ -59,7 +59,7 @@ func (l *linter) placement(w *workload) {
 	}
 }
 
-// expressions yields the expressions of the required node affinity, each with its path.
+// expressions yields the match expressions of the required node affinity, each with its path.
 func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequirement] {
 	return func(yield func(string, corev1.NodeSelectorRequirement) bool) {
 		a := w.template.Spec.Affinity
@@ -77,8 +77,8 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 	}
 }
 
-// clusterName reports the cluster name in the examples of the Koupleless documentation, which bases of a sandbox do
-// not have.
+// clusterName reports the cluster name that the examples in the Koupleless documentation use. Bases of a sandbox do
+// not have this cluster name.
 func (l *linter) clusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
 		l.find("cluster-name", &w.object, at, msgClusterName, nil)
@@ -126,7 +126,7 @@ func (l *linter) tolerations(w *workload) {
 	}
 }
 
-// nodeLabel reports labels that no base has.
+// nodeLabel adds a finding for a node label that no base has.
 func (l *linter) nodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
@@ -152,7 +152,7 @@ func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 	}
 }
 
-// spreads checks that a term of an anti-affinity has an effect.
+// spreads checks that an anti-affinity term has an effect.
 func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.allHave(key):
@@ -177,7 +177,7 @@ func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// member writes a key as part of a path, as package strictyaml does.
+// member formats a map key as the last part of a path, in the format of package strictyaml.
 func member(key string) string {
 	if strings.ContainsAny(key, "./") {
 		return "[" + key + "]"

@@ -20,7 +20,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// unknown reports whether a value is an expression of a scenario.
+// unknown reports whether a value is a scenario expression, so that its final value is unknown.
 func unknown(value string) bool { return strings.Contains(value, "${{") }
 
 func (l *linter) pod(w *workload) {
@@ -35,7 +35,7 @@ func (l *linter) pod(w *workload) {
 	}
 }
 
-// modules yields the containers that are modules, each with its path.
+// modules yields the containers that are modules, and the path of each container.
 func (w *workload) modules() iter.Seq2[corev1.Container, string] {
 	return func(yield func(corev1.Container, string) bool) {
 		modules, _ := workloads.Modules(w.template.Spec)
@@ -59,7 +59,7 @@ func (l *linter) component(w *workload) {
 	}
 }
 
-// ignored reports fields that have no effect on a module.
+// ignored adds a finding for each field that has no effect on a module.
 func (l *linter) ignored(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
@@ -73,7 +73,7 @@ func (l *linter) ignored(w *workload) {
 	}
 }
 
-// olderLabels reports label keys of the older prefix.
+// olderLabels adds a finding for each label key with the older prefix.
 func (l *linter) olderLabels(w *workload) {
 	seen := func(all map[string]string, at string) {
 		for _, key := range sortedKeys(all) {
@@ -89,7 +89,7 @@ func (l *linter) olderLabels(w *workload) {
 	seen(w.template.Labels, w.in("metadata.labels"))
 }
 
-// selects compares a workload's selector with its template.
+// selects checks that the selector of a workload matches the labels in its template.
 func (l *linter) selects(w *workload) {
 	if w.selector == nil {
 		required := []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
@@ -131,7 +131,7 @@ func (l *linter) selectsVersion(w *workload) {
 	}
 }
 
-// container checks the module of a container, by the rules of the controller.
+// container checks the module in a container with the same rules as the controller.
 func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
 		l.invalid(&w.object, at+".name", fixContainerName, msgContainerName, args{"name": strconv.Quote(c.Name)})
@@ -157,7 +157,8 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	}
 }
 
-// bizVersion checks the version of a container and returns it; empty if it is not known.
+// bizVersion checks the module version of a container and returns it. It returns an empty string if the version is
+// unknown.
 func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	first := -1
 	for i, e := range c.Env {
@@ -203,7 +204,8 @@ func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
 	return ""
 }
 
-// version returns the version of a container as the controller reads it; empty if it is not known.
+// version returns the module version of a container as the controller reads it. It returns an empty string if the
+// version is unknown.
 func (w *workload) version(c corev1.Container) string {
 	v, err := workloads.Version(&w.template.ObjectMeta, c)
 	if err != nil {

@@ -7,17 +7,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// Rule is a rule of Lint.
+// Rule describes a rule that Lint checks.
 type Rule struct {
 	// ID is the name of the rule.
 	ID string `json:"id"`
-	// Level is the level of its findings. A rule may lower it for single findings.
+	// Level is the default level of the findings of the rule. A single finding can have a lower level.
 	Level Level `json:"level"`
-	// Title states the requirement in one sentence.
+	// Title states the requirement of the rule in one sentence.
 	Title string `json:"title"`
-	// Explanation states the reason, and the effect of a violation.
+	// Explanation states the reason for the rule, and the effect of a violation.
 	Explanation string `json:"explanation"`
-	// Fix states what to do, without a full stop.
+	// Fix describes how to fix a violation, without a full stop.
 	Fix string `json:"fix"`
 }
 
@@ -30,7 +30,7 @@ func Rules() []Rule {
 	return all
 }
 
-// rule is a Rule with its fix in every language.
+// rule is a Rule with the text of its fix in every language.
 type rule struct {
 	id                 string
 	level              Level
@@ -46,7 +46,7 @@ func ruleOf(id string) rule {
 	return rules[i]
 }
 
-// rules are sorted by ID.
+// rules lists all rules, sorted by ID.
 var rules = []rule{
 	{"affinity-missing", Warning, "A module selects its bases",
 		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not " +

@@ -29,7 +29,7 @@ func (l *linter) metadata(w *workload) {
 	}
 }
 
-// labelValues checks labels and the label values that select Nodes and Pods.
+// labelValues checks the values of labels, and the label values in selectors of Nodes and Pods.
 func (l *linter) labelValues(w *workload) {
 	check := func(at, key, value string) {
 		if unknown(value) || len(validation.IsValidLabelValue(value)) == 0 {
@@ -64,10 +64,10 @@ func (l *linter) labelValues(w *workload) {
 	}
 }
 
-// secret matches a query parameter with the name of a credential.
+// secret matches the name of a query parameter that contains a credential.
 var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|credential|key)[^=&]*=`)
 
-// credentials reports a password or a signature in the URL of a jar.
+// credentials adds a finding if the URL of a jar contains a password or a signature.
 func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
 	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
 		l.find("url-credentials", &w.object, at+".image", msgCredentials, args{"container": c.Name})

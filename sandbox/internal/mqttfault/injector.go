@@ -10,32 +10,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// Client is the client of a connection: a base or a controller.
+// Client identifies the client of a connection: a base or a controller.
 type Client struct {
-	// Base is the host name of the base, and Group is its group of bases. Both are empty for a controller.
+	// Base is the host name of the base. Group is the group of the base. Both are empty for a controller.
 	Base, Group string
-	// Replica is the number of the controller, from 1; 0 = a base or an unknown client.
+	// Replica is the number of the controller, from 1. It is 0 for a base or an unknown client.
 	Replica int
 }
 
-// Options of an Injector.
+// Options configures an Injector.
 type Options struct {
-	// ClientOf returns the client with an identity. The identity is the end of the MQTT client ID and a part of topics.
-	// ClientOf must not block or call the Injector. Required.
+	// ClientOf returns the client with an identity. The identity is the last part of the MQTT client ID and a part of
+	// the topics. ClientOf must not block or call the Injector. Required.
 	ClientOf func(identity string) Client
-	// Faults of the sandbox. Required.
+	// Faults is the fault set of the sandbox. Required.
 	Faults *fault.Set
-	// Kill kills the n-th controller; 0 = all. It blocks until the controller has exited. Required.
+	// Kill kills controller n, or all controllers if n is 0. It blocks until the controller has exited. Required.
 	Kill func(n int)
 }
 
-// Injector applies faults to connections. Its methods may be called concurrently. The mutex of the Set guards all
-// fields.
+// Injector injects faults into MQTT connections. Its methods may be called concurrently. The mutex of the Set guards
+// all fields.
 type Injector struct {
 	o Options
 	*fault.Set
 	conns map[*conn]struct{}
-	// halfOpenConns are the connections on which a halfOpen fault has dropped a packet.
+	// halfOpenConns are the connections on which each halfOpen fault has dropped a packet.
 	halfOpenConns map[*fault.Active]map[*conn]bool
 }
 
@@ -48,7 +48,7 @@ func New(o Options) *Injector {
 
 func (j *Injector) inEffect() iter.Seq[*fault.Active] { return j.InEffect(v1alpha1.TargetMQTT) }
 
-// Inject sets a fault and returns its ID. The fault must be valid and have its defaults.
+// Inject sets a fault and returns its ID. The fault must be valid, and its defaults must be set.
 func (j *Injector) Inject(i fault.Injection) (id string, err error) {
 	j.Lock()
 	defer j.Unlock()
@@ -70,16 +70,16 @@ func (j *Injector) cutConn(x *fault.Active, c *conn) {
 	}
 }
 
-// actsOn reports whether a fault acts on the connections of a client.
+// actsOn reports whether a fault applies to the connections of a client.
 func actsOn(x *fault.Active, c Client) bool { return x.Fault.ActsOn(c.Base, c.Replica) }
 
-// actsIn reports whether a fault acts in a direction.
+// actsIn reports whether a fault applies to this direction.
 func actsIn(x *fault.Active, d v1alpha1.Direction) bool {
 	return x.Fault.Match.Direction == d || x.Fault.Match.Direction == v1alpha1.BothDirections
 }
 
-// matchesMessage reports whether a fault matches a message. On the connection of a controller, only messages to and
-// from bases in the group of the fault match.
+// matchesMessage reports whether a fault matches a message. On a controller connection, a fault matches only messages
+// to and from the bases in its group.
 func matchesMessage(x *fault.Active, client Client, m *packet, clientOf func(identity string) Client) bool {
 	if m.topic == "" || m.qos == 0 {
 		return false
@@ -94,18 +94,18 @@ func matchesMessage(x *fault.Active, client Client, m *packet, clientOf func(ide
 	return len(parts) > 1 && clientOf(parts[1]).Group == x.Fault.Group
 }
 
-// effects are the effects of faults on a packet.
+// effects describes what faults do to one packet.
 type effects struct {
 	delay      time.Duration
 	drop       bool // do not deliver the packet
 	duplicate  bool // deliver the packet twice
 	reorder    bool // deliver the packet after the next message of another topic
 	kill       bool // kill the controller that sends or receives the packet
-	disconnect bool // close the connection
+	disconnect bool // close the connection like a network failure
 }
 
-// applyFaults returns the effects of the faults on a packet. Delays are added. Of the faults that act on single
-// messages, only the one that was set first has an effect.
+// applyFaults returns the effects of all faults on a packet. The delays of several faults are added. If several
+// faults act on single messages, only the fault that was set first has an effect.
 func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out effects) {
 	j.Lock()
 	defer j.Unlock()
@@ -150,7 +150,8 @@ func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out ef
 	return out
 }
 
-// updateConn sends the packets of a connection through its pipes if a fault acts on it, and updates holds.
+// updateConn makes the packets of a connection pass through its pipes if a fault acts on the connection. It also
+// updates which directions are held.
 func (j *Injector) updateConn(c *conn) {
 	for x := range j.inEffect() {
 		if c.identity == "" {
@@ -166,7 +167,8 @@ func (j *Injector) updateConn(c *conn) {
 	j.updateHolds(c)
 }
 
-// updateHolds holds the directions of a connection that a hold fault matches, and releases the others.
+// updateHolds stops the delivery in each direction of a connection that a hold fault matches. It resumes the delivery
+// in all other directions.
 func (j *Injector) updateHolds(c *conn) {
 	for _, p := range c.pipes() {
 		held := false

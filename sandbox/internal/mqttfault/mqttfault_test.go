@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// waitTimeout is the maximum time to wait for an expected event, and quietTime the time in which an unexpected
+	// waitTimeout is the maximum time to wait for an expected event. quietTime is the time during which an unexpected
 	// event must not occur.
 	waitTimeout = check.Patience
 	quietTime   = 200 * time.Millisecond
 )
 
-// rig is a broker whose connections go through an Injector.
+// rig is a broker whose connections pass through an Injector.
 type rig struct {
 	*mqttfault.Injector
 	faults *fault.Set
@@ -80,7 +80,7 @@ type client struct {
 	lost     chan error
 }
 
-// connect connects a controller or a base, and subscribes to its topics.
+// connect connects a client, which is a controller or a base, and subscribes to its topics.
 func (r *rig) connect(identity string) *client {
 	r.t.Helper()
 	c := &client{t: r.t, received: make(chan string, 100), lost: make(chan error, 10)}
@@ -112,7 +112,7 @@ func (r *rig) connect(identity string) *client {
 	return c
 }
 
-// publish sends a message and waits for the acknowledgement.
+// publish sends a message and waits for the acknowledgement of the broker.
 func (c *client) publish(topic, payload string) {
 	c.t.Helper()
 	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(waitTimeout) ||
@@ -156,7 +156,7 @@ func (c *client) wantDisconnect() {
 	}
 }
 
-// set sets a fault of the group run for bases or for a controller.
+// set sets a fault of the group "run" for bases or for a controller.
 func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &x)
@@ -197,8 +197,8 @@ func (r *rig) wantEvents(want ...string) {
 	}
 }
 
-// TestHold: a hold in one direction does not affect the other direction or other clients. Held messages are delivered
-// in order when the fault is cleared.
+// TestHold sets a hold fault in one direction. The fault must not affect the other direction or other clients. When
+// the fault is cleared, the held messages are delivered in order.
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
@@ -221,7 +221,7 @@ func TestHold(t *testing.T) {
 	r.wantEvents("run hold set b1", "run hold fired b1", "run hold cleared b1")
 }
 
-// TestHoldToBroker: a hold to the broker expires.
+// TestHoldToBroker checks that a hold fault in the direction to the broker expires.
 func TestHoldToBroker(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -235,7 +235,8 @@ func TestHoldToBroker(t *testing.T) {
 	controller.wantMessages("heart 1")
 }
 
-// TestHalfOpen: a half-open connection drops packets in one direction. It is closed when the fault is cleared.
+// TestHalfOpen sets a halfOpen fault. The connection drops the packets in one direction, and is closed when the fault
+// is cleared.
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	controller, base, other := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
@@ -254,7 +255,8 @@ func TestHalfOpen(t *testing.T) {
 	controller.wantMessages("heart 4")
 }
 
-// TestCut: a cut closes the connections of a client, and refuses new connections until it is cleared.
+// TestCut sets a cut fault. The connections of the client are closed, and new connections are refused until the fault
+// is cleared.
 func TestCut(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -277,7 +279,7 @@ func TestCut(t *testing.T) {
 	controller.wantMessages("heart 2")
 }
 
-// TestDelay: delayed messages are delivered in order.
+// TestDelay checks that delayed messages are delivered in order.
 func TestDelay(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -293,8 +295,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDuplicate: the n-th matching message is delivered twice, the second time with the DUP flag. Its sender gets one
-// acknowledgement.
+// TestDuplicate sets a duplicate fault. The n-th matching message is delivered twice, the second time with the DUP
+// flag. The sender gets only one acknowledgement.
 func TestDuplicate(t *testing.T) {
 	for _, direction := range []v1alpha1.Direction{v1alpha1.ToBroker, v1alpha1.FromBroker} {
 		t.Run(string(direction), func(t *testing.T) {
@@ -321,8 +323,8 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
-// TestReorder: a message is delivered after the next message of another topic, or after a second. Messages of the same
-// topic keep their order.
+// TestReorder sets a reorder fault. A message is delivered after the next message of another topic, or after one
+// second. Messages of the same topic keep their order.
 func TestReorder(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -338,8 +340,8 @@ func TestReorder(t *testing.T) {
 	base.wantMessages("installBiz 4")
 }
 
-// TestKill: the controller is killed before or after its n-th matching message. Messages to bases of other groups do
-// not match.
+// TestKill sets a kill fault. The controller is killed before or after its n-th matching message. Messages to bases
+// of other groups do not match.
 func TestKill(t *testing.T) {
 	for kind, delivered := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -378,7 +380,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestNote: a note fault ends at the n-th message. Fault IDs are unique within a group.
+// TestNote checks that a note fault ends at the n-th matching message, and that fault IDs are unique within a group.
 func TestNote(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")

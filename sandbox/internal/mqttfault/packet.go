@@ -7,20 +7,20 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// dupFlag marks a PUBLISH that is sent again [MQTT-3.3.1-1].
+// dupFlag is the flag of a PUBLISH packet that is sent again [MQTT-3.3.1-1].
 const dupFlag = 1 << 3
 
-// packet is an encoded MQTT packet and the fields that faults need.
+// packet is an encoded MQTT packet with the decoded fields that faults need.
 type packet struct {
 	data  []byte
 	kind  byte
 	qos   byte
-	id    uint16 // of a PUBLISH with QoS 1 or a PUBACK
-	topic string // of a PUBLISH
+	id    uint16 // packet ID of a PUBLISH with QoS 1 or of a PUBACK
+	topic string // topic of a PUBLISH; empty for other packets
 }
 
-// parse decodes the fields of a packet. The fields of an invalid packet are zero, and the packet is forwarded
-// unchanged: its receiver reports the error.
+// parse decodes the fields of a packet. If the packet is invalid, the fields are zero. An invalid packet is forwarded
+// unchanged, so that its receiver reports the error.
 func parse(data []byte, version byte) *packet {
 	p := &packet{data: data, kind: data[0] >> 4}
 	head, body := packets.FixedHeader{}, data[headerOf(data):]
@@ -42,7 +42,7 @@ func parse(data []byte, version byte) *packet {
 	return p
 }
 
-// headerOf returns the length of the fixed header.
+// headerOf returns the length of the fixed header of a packet.
 func headerOf(data []byte) int {
 	n := 1
 	for n < len(data) && n < maxHeader && data[n]&0x80 != 0 {
@@ -51,7 +51,7 @@ func headerOf(data []byte) int {
 	return min(n+1, len(data))
 }
 
-// duplicate returns the message with the DUP flag.
+// duplicate returns a copy of the message with the DUP flag.
 func (p *packet) duplicate() []byte {
 	data := slices.Clone(p.data)
 	data[0] |= dupFlag
@@ -65,7 +65,7 @@ func (p *packet) String() string {
 	return packets.PacketNames[p.kind]
 }
 
-// clientOf returns the identity in the client ID of a CONNECT packet, and the MQTT version. They are zero for other
+// clientOf returns the identity in the client ID of a CONNECT packet, and the MQTT version. Both are zero for other
 // packets.
 func clientOf(data []byte) (identity string, version byte) {
 	if data[0]>>4 != packets.Connect {

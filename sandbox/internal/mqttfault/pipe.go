@@ -12,38 +12,38 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// reorderTimeout is the maximum time that a reordered message waits for a message of another topic.
+// reorderTimeout is the maximum time for which a reordered message waits for a message of another topic.
 const reorderTimeout = time.Second
 
-// pipe is one direction of a connection.
+// pipe delivers the packets in one direction of a connection, with faults applied.
 type pipe struct {
 	c         *conn
 	direction v1alpha1.Direction
-	// deliver writes delivered data; nil = data is delivered by read.
+	// deliver writes the packets to deliver. If it is nil, the packets are delivered by calls of read.
 	deliver func([]byte) (int, error)
 
-	feeding sync.Mutex // held by feed
+	feeding sync.Mutex // held while feed is running
 
 	mu             sync.Mutex
 	framer         framer
-	packet         []byte // bytes of an incomplete packet that will be handled
+	packet         []byte // received bytes of an incomplete packet to which faults will be applied
 	midPacket      bool   // the current packet began before the pipe was active
-	awaitsConnect  bool   // the first packet is not complete
+	awaitsConnect  bool   // the first packet (CONNECT) is not complete yet
 	queue          []queuedPacket
 	reordered      []queuedPacket // messages of reorderedTopic that wait for a message of another topic
 	reorderedTopic string
-	duplicateAcks  map[uint16]int // by packet ID: acknowledgements to drop
-	unread         []byte         // rest of the packet that is being read
-	err            error          // returned by read after the queue
+	duplicateAcks  map[uint16]int // number of acknowledgements to drop, by packet ID
+	unread         []byte         // remaining bytes of the packet that is being read
+	err            error          // error that read returns after the queue is empty
 	held           bool
-	ended          bool // end was called
-	active         bool // all data goes through the queue
-	draining       bool // drain is running
+	ended          bool // the method end was called
+	active         bool // all data passes through the queue
+	draining       bool // the method drain is running
 	deadline       time.Time
-	changed        chan struct{} // closed when the state changes
+	changed        chan struct{} // closed when the state changes, then replaced
 }
 
-// queuedPacket is a packet that has not been delivered.
+// queuedPacket is a packet that waits for delivery.
 type queuedPacket struct {
 	data          []byte
 	due           time.Time
@@ -54,20 +54,20 @@ func newPipe(c *conn, d v1alpha1.Direction) *pipe {
 	return &pipe{c: c, direction: d, awaitsConnect: d == v1alpha1.ToBroker, changed: make(chan struct{})}
 }
 
-// notify unblocks all waiting goroutines. The caller holds p.mu.p.mu is held.
+// notify unblocks all goroutines that wait for a change. The caller holds p.mu.
 func (p *pipe) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// isActive reports whether all data goes through the queue.
+// isActive reports whether all data passes through the queue.
 func (p *pipe) isActive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.active
 }
 
-// passThrough reports whether data can be forwarded without the queue, and tracks the boundaries of packets.
+// passThrough reports whether data can be forwarded without the queue. It also tracks the packet boundaries.
 func (p *pipe) passThrough(data []byte) bool {
 	p.mu.Lock()
 	p.active = p.active || p.c.piped.Load() && !p.awaitsConnect
@@ -101,7 +101,7 @@ func (p *pipe) isEnded() bool {
 	return p.ended
 }
 
-// feed handles received data. err is the error that ends the connection, or nil.
+// feed handles received data. err is the error that ended the connection, or nil.
 func (p *pipe) feed(data []byte, err error) {
 	p.feeding.Lock()
 	defer p.feeding.Unlock()
@@ -131,7 +131,7 @@ func (p *pipe) feed(data []byte, err error) {
 	}
 }
 
-// handle applies the faults to a packet.
+// handle applies the faults to a packet and queues it.
 func (p *pipe) handle(m *packet) {
 	if !p.c.forwardsAck(p, m) {
 		return
@@ -174,7 +174,7 @@ func (p *pipe) handle(m *packet) {
 	}
 }
 
-// flushReordered queues the reordered messages.
+// flushReordered moves the reordered messages to the queue.
 func (p *pipe) flushReordered() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,8 +188,8 @@ func (p *pipe) flushReorderedLocked() {
 	p.reordered = nil
 }
 
-// takeDuplicateAck reports whether to drop an acknowledgement of a packet ID, because the message was duplicated. It
-// returns true once per duplicate.
+// takeDuplicateAck reports whether to drop an acknowledgement with this packet ID, because the acknowledged message
+// was duplicated. It returns true once per duplicate.
 func (p *pipe) takeDuplicateAck(id uint16) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,8 +241,8 @@ func (p *pipe) drain() {
 	}
 }
 
-// next waits until the first queued packet is due, and removes it from the queue. It returns false if the queue is
-// empty or the connection has ended.
+// next waits until the first queued packet is due, and removes the packet from the queue. It returns false if the
+// queue is empty or the connection has ended.
 func (p *pipe) next() (x queuedPacket, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,7 +266,8 @@ func (p *pipe) pop() queuedPacket {
 // headIsDue reports whether the first queued packet can be delivered now.
 func (p *pipe) headIsDue() bool { return !p.held && !time.Now().Before(p.queue[0].due) }
 
-// read reads delivered data. It blocks until data is available, the deadline has passed, or the connection ends.
+// read reads the packets to deliver. It blocks until data is available, the deadline has passed, or the connection
+// ends.
 func (p *pipe) read(buffer []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -316,8 +317,8 @@ func (p *pipe) wait(until time.Time) bool {
 	return true
 }
 
-// setDeadline sets the deadline of read. It reports whether the pipe is active. Otherwise, the caller must set the
-// deadline of the connection.
+// setDeadline sets the deadline of read, and reports whether the pipe is active. If the pipe is not active, the
+// caller must set the deadline of the connection instead.
 func (p *pipe) setDeadline(t time.Time) (active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -328,7 +329,7 @@ func (p *pipe) setDeadline(t time.Time) (active bool) {
 	return p.active
 }
 
-// hold stops or resumes the delivery of queued packets.
+// hold stops the delivery of queued packets if held is true, and resumes it otherwise.
 func (p *pipe) hold(held bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -338,7 +339,7 @@ func (p *pipe) hold(held bool) {
 	}
 }
 
-// end ends the pipe and discards queued packets.
+// end closes the pipe and discards its queued packets.
 func (p *pipe) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

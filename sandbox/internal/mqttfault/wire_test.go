@@ -24,8 +24,8 @@ func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 	return b.Bytes()
 }
 
-// TestDuplicateIsAcknowledgedOnce: the receiver acknowledges a duplicated message twice. The sender gets one
-// acknowledgement, because it could use the packet ID for the next message.
+// TestDuplicateIsAcknowledgedOnce duplicates a message, which the receiver acknowledges twice. The sender must get
+// only one acknowledgement, because it could use the same packet ID for the next message.
 func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	injector := mqttfault.New(mqttfault.Options{
 		ClientOf: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} },

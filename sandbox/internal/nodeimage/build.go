@@ -22,22 +22,23 @@ import (
 //go:embed files
 var files embed.FS
 
-// errorLines is the number of last output lines of a compiler or mmdebstrap in an error.
+// errorLines is the number of output lines of a failed command, such as the compiler or mmdebstrap, in an error.
 const errorLines = 15
 
-// Options of Build.
+// Options configures Build.
 type Options struct {
-	// Root is the directory of the repository. Required.
+	// Root is the root directory of the repository. Required.
 	Root string
-	// Cache is the directory for the parts, some hundred MB. It is created if it is missing. Required.
+	// Cache is the directory in which the built parts are cached; they take some hundred MB. It is created if it is
+	// missing. Required.
 	Cache string
-	// Name of the image. Default: koupsandbox/node with the Kubernetes version as tag.
+	// Name is the name of the image. Default: koupsandbox/node with the Kubernetes version as tag.
 	Name string
-	// Suite is the Debian release. Default: bookworm.
+	// Suite is the name of the Debian release. Default: bookworm.
 	Suite string
-	// Mirror is the Debian mirror. Default: the default of mmdebstrap.
+	// Mirror is the URL of the Debian mirror. Default: the default of mmdebstrap.
 	Mirror string
-	// Progress is called for each part with its build time. Default: progress is not reported.
+	// Progress is called when a part has been built, with the build time. Default: progress is not reported.
 	Progress func(what string, took time.Duration)
 }
 
@@ -46,12 +47,13 @@ func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 
 type builder struct {
 	Options
-	kubernetes string // such as "v1.36.3"
-	kind       string // directory of the kind module
+	kubernetes string // Kubernetes version, such as "v1.36.3"
+	kind       string // directory of the Go module of kind
 }
 
-// Build builds the parts that are not in the cache, and returns the image, whose layers are files in the cache.
-// The error names missing tools. Two builds must not use the same cache concurrently.
+// Build builds the parts of the node image that are not in the cache, and returns the image. The image layers are
+// files in the cache. If tools are missing, the error names them. Two builds must not use the same cache
+// concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
 		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)
@@ -89,7 +91,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	}, layers...)
 }
 
-// Load loads the image into a container engine, unless the engine already has it.
+// Load loads the node image into a container engine, unless the engine already has the image.
 func Load(ctx context.Context, e *engine.Engine, i *image.Image) (already bool, err error) {
 	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", i.Name)
 	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(i.ID(), "sha256:") {
@@ -105,8 +107,8 @@ func (b *builder) in(path string) string { return filepath.Join(b.Root, path) }
 
 func (b *builder) cached(name string) string { return filepath.Join(b.Cache, name) }
 
-// part builds the file name in the cache, unless it exists, and removes its older versions. name is
-// kind-HASH.ext. The file appears when it is complete.
+// part builds a file in the cache, unless the file exists, and removes older versions of the file. name has the form
+// kind-HASH.ext. The file appears in the cache only when it is complete.
 func (b *builder) part(what, name string, build func(path string) error) (string, error) {
 	path := b.cached(name)
 	if _, err := os.Stat(path); err == nil {
@@ -136,7 +138,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 	return path, nil
 }
 
-// module returns a field of a Go module that the module in dir requires.
+// module returns a field, such as Version or Dir, of a Go module that the Go module in dir requires.
 func (b *builder) module(ctx context.Context, dir, path, field string) (string, error) {
 	text, err := output(ctx, dir, nil, "go", "list", "-m", "-f", "{{."+field+"}}", path)
 	if err == nil && text == "" {
@@ -148,7 +150,8 @@ func (b *builder) module(ctx context.Context, dir, path, field string) (string, 
 	return text, err
 }
 
-// output runs a command and returns its output. The error has the last lines of the output.
+// output runs a command and returns its output. If the command fails, the error contains the last lines of the
+// output.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

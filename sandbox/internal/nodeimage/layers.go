@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// layers returns the layers of the node, from the one that changes least to the one that changes most.
+// layers returns the layers of the node image, from least to most frequently changed.
 func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
 	rootfs, err := b.rootfs(ctx)
 	if err != nil {
@@ -70,8 +70,8 @@ var (
 	scripts      = regexp.MustCompile(`^(kind/bin|usr/local/bin)/`)
 )
 
-// addKindFiles adds the files of kind's base image from the directory images/base/files of its module, and the
-// OCI runtime specification that the base image generates.
+// addKindFiles adds the files of kind's base image, which are in the directory images/base/files of the kind module.
+// It also adds the OCI runtime specification, which the build of the base image would generate.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
 	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -105,8 +105,8 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 	return f.Add("etc/containerd/cri-base.json", 0o644, text)
 }
 
-// containerdConfig changes kind's containerd configuration to the pause image of this image, and to Pod
-// addresses of the node's range.
+// containerdConfig changes kind's containerd configuration: containerd uses the pause image of this node image, and
+// assigns Pod addresses from the node's address range.
 func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 	if !sandboxImage.Match(text) {
 		return nil, errors.New(
@@ -119,8 +119,8 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 `)...), nil
 }
 
-// containerSpec adds kind's hook that hides the product name of the machine to a runtime specification, and
-// keeps the limits of processes.
+// containerSpec adds kind's hook to an OCI runtime specification; the hook hides the product name of the machine. It
+// also removes the rlimits, so that containers keep the process limits of the container runtime.
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {
@@ -139,7 +139,7 @@ func containerSpec(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// ours are the files of this package in a node.
+// ours maps each file of this package to its path in a node.
 var ours = map[string]string{
 	"adapt.sh":                  "kind/bin/adapt.sh",
 	"import-images.sh":          "kind/bin/import-images.sh",

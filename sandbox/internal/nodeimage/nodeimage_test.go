@@ -68,7 +68,7 @@ func TestPartIsBuiltOnceAndReplacesOlderVersion(t *testing.T) {
 	}
 }
 
-// Every file in files/ is copied to the node or used by the build.
+// Every file in the directory files is copied to the node or used by the build.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("files")
 	check.Must(t, err)
@@ -87,7 +87,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The runc wrapper forwards all arguments, and removes one capability from the file that the command reads.
+// TestRuncWithoutSysResource runs the runc wrapper. The wrapper must forward all arguments, and remove one capability
+// from the file that the command reads.
 func TestRuncWithoutSysResource(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -8,25 +8,26 @@ import (
 	"time"
 )
 
-// The names of the binaries in the cache.
+// Names of the binaries in the cache.
 const (
 	koupNode = "koup-node" // Kubernetes and etcd in one binary; see the doc comment of koup-node
 	coredns  = "coredns"
 	pause    = "pause"
 )
 
-// nodeLinks are the names of koup-node in a node, and imageLinks its names in the images of the control plane.
+// nodeLinks lists the names under which koup-node is installed in a node. imageLinks lists its names in the control
+// plane images.
 var (
 	nodeLinks  = []string{"kubeadm", "kubectl", "kubelet"}
 	imageLinks = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}
 )
 
-// containerdPrograms are the binaries in github.com/containerd/containerd/v2/cmd.
+// containerdPrograms lists the binaries that are built from github.com/containerd/containerd/v2/cmd.
 var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
 func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 
-// programs compiles the binaries. Go caches unchanged packages.
+// programs compiles all binaries of the node image. The Go build cache speeds up unchanged packages.
 func (b *builder) programs(ctx context.Context) error {
 	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
 		return fmt.Errorf("making the cache: %w", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// nodePackages are the packages in a node, in addition to the Go binaries.
+// nodePackages lists the Debian packages that a node contains in addition to the Go binaries.
 var nodePackages = []string{
 	"systemd", "systemd-sysv", // starts containerd and the kubelet
 	"runc", "libseccomp2", "containernetworking-plugins", // of containerd
@@ -20,10 +20,10 @@ var nodePackages = []string{
 	"ca-certificates", // for registries that a user has
 }
 
-// proxyPackages are the packages in the image of kube-proxy, in addition to its binary.
+// proxyPackages lists the Debian packages that the kube-proxy image contains in addition to the kube-proxy binary.
 var proxyPackages = []string{"iptables", "nftables", "conntrack"}
 
-// unused are files that are removed from each package, such as documentation and translations. Licences are
+// unused lists files that are removed from each Debian package, such as documentation and translations. Licences are
 // kept.
 var unused = []string{
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
@@ -35,7 +35,7 @@ var unused = []string{
 	"path-include=/usr/lib/cni/portmap", "path-include=/usr/lib/cni/loopback",
 }
 
-// rootfs returns the tar file of a node's root file system.
+// rootfs returns the path of the tar file with the root file system of a node.
 func (b *builder) rootfs(ctx context.Context) (string, error) {
 	hook := b.cached("customize.sh")
 	text, err := files.ReadFile("files/customize.sh")
@@ -49,14 +49,14 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)
 }
 
-// proxyRootfs returns the tar file with the tools that kube-proxy runs. The packages are extracted, but not
-// configured.
+// proxyRootfs returns the path of the tar file with the tools that kube-proxy runs. Their Debian packages are
+// extracted, but not configured.
 func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
 }
 
-// debian returns a tar file with Debian packages and their dependencies. The cache keeps the file, with the
-// versions of the first build, for the same packages, flags and extra.
+// debian returns the path of a tar file with Debian packages and their dependencies. For the same packages, flags and
+// extra, the cache keeps the tar file with the package versions of the first build.
 func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string,
 	flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}

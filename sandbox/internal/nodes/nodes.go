@@ -27,43 +27,44 @@ import (
 )
 
 const (
-	// Selector selects the Nodes that are bases.
+	// Selector is a label selector for the Nodes of bases.
 	Selector = labels.Component + "=" + labels.Vnode
-	// vnodePrefix begins the name of such a Node; the base's identity follows.
+	// vnodePrefix is the prefix of the name of a base's Node. The identity of the base follows.
 	vnodePrefix = "vnode."
 	// firstFence is the value of labels.Fence on a Node that has had only one controller.
 	firstFence = "1"
-	// waitInterval is the interval of the checks of Wait.
+	// waitInterval is the time between two checks in Wait.
 	waitInterval         = 20 * time.Millisecond
 	namesInError         = 3
 	maxConcurrentDeletes = 50
 )
 
-// deleteBackoff limits retries of a Node deletion: six attempts in about 3 s.
+// deleteBackoff limits the retries of a Node deletion to six attempts in about 3 s.
 var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watcher watches the Nodes of bases. It treats a Node as Ready only if it has no taint: Kubernetes taints new Nodes,
-// and Pods that are scheduled before the taint is removed wait for seconds. Its methods may be called concurrently.
+// Watcher watches the Nodes of bases. It treats a Node as Ready only if the Node has no taint, because Kubernetes
+// taints new Nodes, and Pods that are scheduled before the taint is removed wait for seconds. Its methods may be
+// called concurrently.
 type Watcher struct {
 	client  kubernetes.Interface
 	env     string
 	created func(identity, holder string)
 
 	mu    sync.Mutex
-	nodes map[string]nodeState // by identity of the base
+	nodes map[string]nodeState // by the identity of the base
 }
 
 type nodeState struct {
 	name  string
 	ready bool
 	held  bool // the bundled controller manages the Node
-	// commands is the host:port at which a base with the HTTP tunnel accepts commands, or empty.
+	// commands is the host:port at which a base with the HTTP tunnel accepts commands; empty for other bases.
 	commands string
 }
 
-// New returns a watcher of the Nodes of bases. The environment env may be the suffix of their names. New does not start
-// the watch. The watcher calls created, which may be nil, for each Node that has had only one controller; holder is the
-// CLIENT_ID of that controller, or empty for a custom controller.
+// New returns a watcher for the Nodes of bases, without starting the watch. The environment env may be the suffix of
+// the Node names. The watcher calls created, which may be nil, for each Node that has had only one controller. holder
+// is the CLIENT_ID of that controller; it is empty for a custom controller.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
 	return &Watcher{client: client, env: env, created: created, nodes: map[string]nodeState{}}
 }
@@ -87,7 +88,7 @@ func (n *Watcher) Start(ctx context.Context) error {
 	return nil
 }
 
-// stripNode removes the fields of a Node that the watcher does not use.
+// stripNode removes the Node fields that the watcher does not use, to save memory.
 func stripNode(o any) (any, error) {
 	node, ok := o.(*corev1.Node)
 	if !ok {
@@ -150,12 +151,14 @@ func (n *Watcher) onDelete(o any) {
 	}
 }
 
-// Identity returns the identity of a base from the name of its Node: vnode.<identity> or vnode.<identity>.<env>.
+// Identity returns the identity of a base from the name of its Node, which is vnode.<identity> or
+// vnode.<identity>.<env>.
 func (n *Watcher) Identity(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, vnodePrefix), "."+n.env)
 }
 
-// NodeOf returns the name of the Node of a base, or an empty string, and whether the Node is Ready.
+// NodeOf returns the name of the Node of a base, or an empty string if the base has no Node. It also reports whether
+// the Node is Ready.
 func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -163,7 +166,8 @@ func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	return s.name, s.ready
 }
 
-// AcceptsCommands reports whether addr, a host:port, is where a base accepts commands over HTTP, according to its Node.
+// AcceptsCommands reports whether addr, a host:port, is the address at which a base accepts HTTP commands, according
+// to the Node of the base.
 func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -175,8 +179,8 @@ func (n *Watcher) AcceptsCommands(addr string) bool {
 	return false
 }
 
-// WithReadyNode returns those of the given identities whose Node is Ready. If held is true, it returns only bases whose
-// Node the bundled controller manages; DeleteNodes deletes these Nodes.
+// WithReadyNode returns the given identities whose base has a Ready Node. If held is true, it returns only the bases
+// whose Node is managed by the bundled controller; DeleteNodes deletes these Nodes.
 func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,8 +190,8 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	})
 }
 
-// Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error has the number of missing Nodes and
-// the identities of some bases.
+// Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error contains the number of Nodes that
+// are not Ready, and the identities of some of these bases.
 func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
 	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
@@ -204,8 +208,8 @@ func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	return nil
 }
 
-// RemoveAll removes all Nodes of bases like Remove, and deletes the install records of controllers. The cluster must
-// belong to the sandbox, and no controller may be running.
+// RemoveAll removes all Nodes of bases, as Remove does, and deletes the install records of the controllers. The
+// cluster must belong to the sandbox, and no controller may be running.
 func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
 		client.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, metav1.DeleteOptions{},
@@ -213,7 +217,7 @@ func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // Remove deletes the Nodes of bases for which owned returns true, with their Leases and Pods. It deletes all Nodes
-// before the first Pod, so that no replacement Pod is bound to one of these Nodes.
+// before it deletes the first Pod, so that no replacement Pod is bound to one of these Nodes.
 func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
@@ -231,9 +235,9 @@ func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1
 	return err
 }
 
-// DeleteNodes deletes the Nodes of ended bases if the bundled controller manages them. The controller then removes the
-// Pods and Leases of the bases. DeleteNodes includes Nodes that the watch has not seen yet. It retries for some
-// seconds, because the API server may be restarting.
+// DeleteNodes deletes the Nodes of bases that have stopped, if the bundled controller manages the Nodes. The
+// controller then removes the Pods and Leases of these bases. DeleteNodes also deletes Nodes that the watch has not
+// seen yet. It retries for some seconds, because the API server may be restarting.
 func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentDeletes)

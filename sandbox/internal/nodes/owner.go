@@ -25,20 +25,20 @@ type Owner struct {
 	Env string
 	// HolderPrefix is the prefix of the CLIENT_ID of each controller of the sandbox. No other controller uses it.
 	HolderPrefix string
-	// Bases are the identities of the bases whose Nodes the controllers of the sandbox have created.
+	// Bases contains the identities of the bases whose Nodes were created by controllers of the sandbox.
 	Bases map[string]bool
 }
 
-// InUseError reports Nodes and Leases of an environment that the sandbox did not create.
+// InUseError reports that an environment has Nodes or Leases that the sandbox did not create.
 type InUseError struct {
 	Env string
-	// Found describes one Node or Lease per line.
+	// Found describes the Nodes and Leases, one per line.
 	Found []string
 }
 
 const foundInError = 6
 
-// Error lists the Nodes and Leases, and states the fix.
+// Error lists the Nodes and Leases that were found, and states the fix.
 func (e *InUseError) Error() string {
 	shown := e.Found[:min(len(e.Found), foundInError)]
 	var more string
@@ -50,8 +50,8 @@ func (e *InUseError) Error() string {
 		"these Leases any more, delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
-// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes, or Leases of
-// controllers that the sandbox did not create. It is read-only.
+// CheckUnused returns an *InUseError if the environment has objects that the sandbox did not create: Nodes of bases,
+// Leases of such Nodes, or Leases of controllers. It is read-only.
 func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) error {
 	leases, err := o.leases(ctx, client)
 	if err != nil {
@@ -98,14 +98,15 @@ func describeLease(l *coordinationv1.Lease) string {
 	return text
 }
 
-// CreatedNode reports whether a controller of the sandbox created a Node and no other controller holds it now.
+// CreatedNode reports whether a controller of the sandbox created a Node, and no other controller manages the Node
+// now.
 func (o Owner) CreatedNode(n *corev1.Node) bool {
 	holder := n.Annotations[labels.Holder]
 	return o.holds(holder) && (n.Annotations[labels.Fence] == firstFence || o.Bases[identityOf(n.Name)]) ||
 		holder == "" && o.Bases[identityOf(n.Name)]
 }
 
-// createdLease reports whether the sandbox created a Lease of its environment.
+// createdLease reports whether the sandbox created a Lease. The Lease must be in the environment of the sandbox.
 func (o Owner) createdLease(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.VnodeLease {
 		return o.Bases[identityOf(l.Name)]
@@ -117,7 +118,7 @@ func (o Owner) holds(holder string) bool {
 	return o.HolderPrefix != "" && strings.HasPrefix(holder, o.HolderPrefix)
 }
 
-// identityOf returns the identity of a base, which is a UUID, from the name of its Node.
+// identityOf returns the identity of a base from the name of its Node. The identity is a UUID.
 func identityOf(node string) string {
 	identity, _, _ := strings.Cut(strings.TrimPrefix(node, vnodePrefix), ".")
 	return identity
@@ -134,8 +135,8 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 	return list.Items, nil
 }
 
-// Remove deletes the Nodes of the sandbox with their Pods, and the Leases of its controllers and Nodes. Call Remove
-// after the controllers of the sandbox have ended.
+// Remove deletes the Nodes that the sandbox created, with their Pods, and the Leases of its controllers and Nodes.
+// Call Remove after the controllers of the sandbox have stopped.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, o.CreatedNode), o.removeLeases(ctx, client))
 }

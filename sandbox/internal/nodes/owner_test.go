@@ -42,8 +42,8 @@ func heldNode(identity, env, holder, fence string) *corev1.Node {
 var me = Owner{Env: "dev", HolderPrefix: "koupsandbox-me-",
 	Bases: map[string]bool{"mine": true, "silent": true, "lost": true, "custom": true}}
 
-// sharedCluster returns objects of this sandbox and of other users. The environment is dev, except in names with
-// "other-env".
+// sharedCluster returns objects of this sandbox and of other users. All objects are in the environment dev, except
+// those with "other-env" in their names.
 func sharedCluster() []runtime.Object {
 	return []runtime.Object{
 		heldNode("mine", "dev", "koupsandbox-me-1", "3"),
@@ -69,8 +69,8 @@ func sharedCluster() []runtime.Object {
 	}
 }
 
-// CheckUnused rejects an environment with Nodes or Leases of other users, and lists them. It accepts Nodes and Leases
-// of this sandbox.
+// CheckUnused returns an error that lists the Nodes and Leases of other users in the environment. It accepts an
+// environment that has only Nodes and Leases of this sandbox.
 func TestCheckUnused(t *testing.T) {
 	err := me.CheckUnused(t.Context(), fake.NewClientset(sharedCluster()...))
 	var inUse *InUseError
@@ -107,8 +107,8 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
-// Remove deletes only objects of this sandbox. It keeps the ledger Lease of a running controller, and the Leases of
-// other bases without a Node.
+// Remove deletes only objects of this sandbox. It keeps the install record Lease of a running controller, and the
+// Leases of other bases that have no Node.
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(sharedCluster()...)
 	podsByNode(client)
@@ -132,7 +132,8 @@ func TestOwnerRemove(t *testing.T) {
 	}
 }
 
-// A watcher calls created for a Node that has had only one controller, and not for a Node that was taken over.
+// The watcher calls the created callback for a Node that has had only one controller, but not for a Node that another
+// controller has taken over.
 func TestCreatedCallback(t *testing.T) {
 	var got []string
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })

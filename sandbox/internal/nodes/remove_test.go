@@ -31,7 +31,7 @@ func withPod(node *corev1.Node) []runtime.Object {
 	}
 }
 
-// podsByNode adds support for the field selector spec.nodeName to a fake client.
+// podsByNode makes a fake client support the field selector spec.nodeName.
 func podsByNode(client *fake.Clientset) {
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		node, found := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
@@ -48,8 +48,8 @@ func podsByNode(client *fake.Clientset) {
 	})
 }
 
-// RemoveAll deletes the Leases with the install records of controllers. The fake client does not implement the deletion
-// of collections, so the test checks the request.
+// RemoveAll deletes the Leases with the install records of controllers. The fake client does not implement the
+// deletion of collections, so the test only checks that the request was sent.
 func TestRemoveAllDeletesInstallRecords(t *testing.T) {
 	client := fake.NewClientset()
 	check.Must(t, RemoveAll(t.Context(), client))
@@ -99,7 +99,7 @@ func TestDeleteNodes(t *testing.T) {
 	}
 }
 
-// Only the Node of a base with the HTTP tunnel has an address for commands.
+// AcceptsCommands returns true only for the address in the Node of a base with the HTTP tunnel.
 func TestAcceptsCommands(t *testing.T) {
 	n := New(fake.NewClientset(), "dev", nil)
 	for name, port := range map[string]string{"a": "2238", "b": ""} {
@@ -119,7 +119,7 @@ func TestAcceptsCommands(t *testing.T) {
 	}
 }
 
-// DeleteNodes retries for some seconds before it fails.
+// DeleteNodes retries a failed deletion for some seconds before it returns an error.
 func TestDeleteNodesRetries(t *testing.T) {
 	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestDeleteNodesRetries(t *testing.T) {
 	}
 }
 
-// remaining lists the Nodes, Pods and Leases of a cluster, as "KIND NAME".
+// remaining lists the Nodes, Pods and Leases that are still in the cluster, as "KIND NAME".
 func remaining(t *testing.T, client kubernetes.Interface) []string {
 	t.Helper()
 	var left []string

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// CompareNames compares names by the number at their end: base-2 is less than base-10.
+// CompareNames compares names by the number at their end, so that base-2 sorts before base-10.
 func CompareNames(a, b string) int {
 	split := func(name string) (word string, number int) {
 		word = strings.TrimRight(name, "0123456789")

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// DidYouMean returns "; did you mean X?" with the name that Similar returns, and "" if there is none.
+// DidYouMean returns "; did you mean X?", where X is the name that Similar returns. It returns "" if there is no
+// similar name.
 func DidYouMean(name string, names []string) string {
 	if found := Similar(name, names); found != "" {
 		return fmt.Sprintf("; did you mean %s?", found)
@@ -14,7 +15,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// Similar returns the name that is most similar to an unknown one, and "" if no name is similar.
+// Similar returns the known name that is most similar to an unknown name, or "" if no name is similar.
 func Similar(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
@@ -25,7 +26,8 @@ func Similar(name string, names []string) string {
 	return best
 }
 
-// distance returns the number of letters to add, remove, replace or swap with a neighbour to convert a into b.
+// distance returns the number of letters to add, remove, replace or swap with a neighbouring letter to convert a into
+// b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -16,7 +16,7 @@ import (
 const (
 	agentProgram = "/koupsandbox"
 	agentPod     = AgentName + "-0"
-	// agentTimeout limits how long LaunchAgent waits for the Pod, including the image pull.
+	// agentTimeout limits how long LaunchAgent waits for the Pod of the agent. It includes the image pull.
 	agentTimeout = time.Minute
 )
 
@@ -30,7 +30,8 @@ func (p *Pods) EnsureAgent(ctx context.Context) error {
 	return nil
 }
 
-// WaitAgent blocks until the Pod of the traffic agent is running. If ctx ends first, the error has the reason.
+// WaitAgent blocks until the Pod of the traffic agent is running. If ctx ends first, the error contains the reason
+// why the Pod is not running.
 func (p *Pods) WaitAgent(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
 		pod, err := p.client.CoreV1().Pods(namespace).Get(ctx, agentPod, metav1.GetOptions{})
@@ -43,8 +44,8 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// LaunchAgent starts the traffic agent in its Pod and blocks until the agent answers. It waits up to a minute for the
-// Pod. The standard error of the agent goes to log.
+// LaunchAgent starts the traffic agent in its Pod and blocks until the agent responds. It waits up to a minute for
+// the Pod. The standard error of the agent is written to log.
 func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()

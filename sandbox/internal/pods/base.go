@@ -13,12 +13,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-// slot is the slot of one base in a Pod.
+// slot is the place in a Pod in which one base runs.
 type slot struct {
 	pod      *pod
 	hostName string
-	ownIP    *atomic.Value // address that the base has from its Pod; nil if the base has another address
-	base     *base         // nil before New
+	ownIP    *atomic.Value // address of the Pod, which the base uses; nil if the base has another address
+	base     *base         // nil until New is called
 }
 
 func newSlot(x *pod, hostName string) *slot {
@@ -30,8 +30,8 @@ func newSlot(x *pod, hostName string) *slot {
 	return p
 }
 
-// refreshIP updates ownIP with the present address of the Pod and returns it. It returns an empty string if the base
-// does not have the address of the Pod.
+// refreshIP updates ownIP to the current address of the Pod and returns the address. It returns an empty string if
+// the base does not use the address of the Pod.
 func (p *slot) refreshIP() string {
 	ip := p.pod.address()
 	if p.ownIP == nil || ip == "" {
@@ -41,7 +41,7 @@ func (p *slot) refreshIP() string {
 	return ip
 }
 
-// IP implements fleet.Slot. It is empty if bases share the Pod.
+// IP implements fleet.Slot. It returns an empty string if several bases share the Pod.
 func (p *slot) IP() string {
 	if p.ownIP == nil {
 		return ""
@@ -90,7 +90,7 @@ func (p *slot) New(ctx context.Context, o fakebase.Options) (fleet.Base, error) 
 // Sync implements fleet.Slot.
 func (p *slot) Sync(ctx context.Context) error { return p.base.Sync(ctx) }
 
-// Close implements fleet.Slot. Another base can use the slot afterwards.
+// Close implements fleet.Slot. After Close, another base can use the slot.
 func (p *slot) Close() error {
 	defer p.pod.releaseSlot()
 	if p.base == nil {
@@ -99,8 +99,8 @@ func (p *slot) Close() error {
 	return p.base.close()
 }
 
-// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. It is recreated when the
-// Pod is available again.
+// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. The base is recreated
+// when the Pod is available again.
 type base struct {
 	*remote.Base
 	slot *slot
@@ -115,8 +115,8 @@ type base struct {
 // portForward is a listener on this machine that forwards connections to a listener of the base. base.mu guards it.
 type portForward struct{ net.Listener } // nil before the first use
 
-// Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. An
-// error means that the base could not run.
+// Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. It
+// returns an error if the base cannot run.
 func (b *base) Start(ctx context.Context) error {
 	b.mu.Lock()
 	b.started = true
@@ -132,7 +132,7 @@ func (b *base) Start(ctx context.Context) error {
 	}
 }
 
-// recreate blocks until the base has been recreated or ctx ends. An error means that the base cannot be recreated.
+// recreate blocks until the base has been recreated or ctx ends. It returns an error if the base cannot be recreated.
 func (b *base) recreate(ctx context.Context) error {
 	for ctx.Err() == nil {
 		conn, err := b.slot.pod.waitConnected(ctx)
@@ -157,12 +157,13 @@ func (b *base) tryRecreate(ctx context.Context, conn connection) error {
 	return b.Recreate(ctx, conn, b.slot.refreshIP())
 }
 
-// WebAddr returns the address on this machine that forwards to the base's listener for module traffic.
+// WebAddr returns the address on this machine at which connections are forwarded to the base's listener for module
+// traffic.
 func (b *base) WebAddr(context.Context) (string, error) {
 	return b.web.listen(b, remote.Web) //nolint:contextcheck // the connections outlive the call
 }
 
-// listen opens the listener at the first call and returns its address.
+// listen opens the forwarding listener on the first call and returns its address.
 func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +181,7 @@ func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	return d.Addr().String(), nil
 }
 
-// accept forwards connections to a listener of the base until l is closed.
+// accept accepts connections and forwards them to a listener of the base until l is closed.
 func (b *base) accept(l net.Listener, to remote.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // ends the open connections
@@ -193,7 +194,8 @@ func (b *base) accept(l net.Listener, to remote.Listener) {
 	}
 }
 
-// Status returns the status with the forwarded address instead of the address in the Pod.
+// Status returns the status of the base, with the forwarded web address on this machine instead of the address in the
+// Pod.
 func (b *base) Status() fakebase.Status { return b.withLocalWebAddr(b.Base.Status()) }
 
 // Watch implements fleet.Base.
@@ -202,7 +204,7 @@ func (b *base) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())
 	return b.withLocalWebAddr(now), stop
 }
 
-// withLocalWebAddr replaces the web address by the forwarded address.
+// withLocalWebAddr replaces the web address in a status by the forwarded address on this machine.
 func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +215,7 @@ func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	return s
 }
 
-// close closes the listeners and, if the base was never started, discards the base.
+// close closes the forwarding listeners. If the base was never started, it also discards the base.
 func (b *base) close() (err error) {
 	b.mu.Lock()
 	started := b.started

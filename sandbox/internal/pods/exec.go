@@ -16,26 +16,26 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// idleTimeout is how long the binary in a Pod waits for messages of this process, which sends pings. It then ends, with
-// its bases.
+// idleTimeout is how long the binary in a Pod waits for messages of this process, which sends pings. After
+// idleTimeout, the binary exits and its bases stop.
 const idleTimeout = "20s"
 
 var errEnded = errors.New("the process in the Pod has ended")
 
-// execution is a process in a Pod.
+// execution is a process that was started in a Pod.
 type execution struct {
 	*http2.ClientConn
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // read after done
+	err    error // read it only after done is closed
 }
 
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", idleTimeout)
 }
 
-// execute runs a command in a Pod and blocks until it answers. The process runs until Close; the end of ctx does not
-// end it.
+// execute runs a command in a Pod and blocks until the process responds. The process runs until Close is called; it
+// does not stop when ctx ends.
 func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
 	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"exec").
@@ -84,10 +84,10 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 // Done returns a channel that is closed when the process has ended.
 func (e *execution) Done() <-chan struct{} { return e.done }
 
-// Err returns why the process has ended. Call it after Done.
+// Err returns the reason why the process has ended. Call it after the channel of Done is closed.
 func (e *execution) Err() error { return e.err }
 
-// Close ends the process and blocks until its connection has ended.
+// Close stops the process and blocks until the connection to it has ended.
 func (e *execution) Close() error {
 	if e.ClientConn != nil {
 		_ = e.ClientConn.Close() // it may have ended already

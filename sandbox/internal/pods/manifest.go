@@ -20,30 +20,31 @@ import (
 )
 
 const (
-	// Name is the name of the StatefulSet of bases. A cluster belongs to one sandbox at a time.
+	// Name is the name of the StatefulSet that runs bases. It is fixed, because a cluster belongs to one sandbox at a
+	// time.
 	Name = "koupsandbox-bases"
-	// AgentName is the name of the StatefulSet of the traffic agent.
+	// AgentName is the name of the StatefulSet that runs the traffic agent.
 	AgentName = "koupsandbox-agent"
-	// imageName is the name of the image that is loaded onto nodes. Its tag identifies the content.
+	// imageName is the name of the image that is loaded onto the nodes. The image tag identifies the content.
 	imageName = "localhost/koupsandbox/fakebase"
 
-	// namespace exists in every cluster.
+	// namespace is the namespace of the Pods. It exists in every cluster.
 	namespace    = metav1.NamespaceDefault
 	nameLabel    = "app.kubernetes.io/name"
 	sandboxLabel = cluster.SandboxLabel
 	container    = "program"
 	program      = "/fakebase"
-	// nonRootUID is the user ID of the process, as in its image.
+	// nonRootUID is the user ID that the process runs as, the same as in its image.
 	nonRootUID = 65532
-	// gracePeriod, in seconds, is enough for an idle process.
+	// gracePeriod is the termination grace period in seconds. The process is idle, so it stops within this time.
 	gracePeriod = 2
-	// removeInterval is the interval of the checks whether the Pods have ended; removeTimeout limits the wait.
+	// removeInterval is the time between two checks whether the Pods have terminated. removeTimeout limits the wait.
 	removeInterval, removeTimeout = 100 * time.Millisecond, 5 * time.Second
 	// podReasonTimeout limits a request for the status of a Pod.
 	podReasonTimeout = 2 * time.Second
 )
 
-// Image describes the image of the fakebase binary for the nodes. Its only layer is written to dir.
+// Image returns the image of the fakebase binary for the nodes. The only layer of the image is written to dir.
 func Image(binary, dir string) (*image.Image, error) {
 	if err := image.IsStatic(binary); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
@@ -52,8 +53,8 @@ func Image(binary, dir string) (*image.Image, error) {
 	return image.FromBinary(imageName, binary, dir)
 }
 
-// Ensure makes the StatefulSet run at least number Pods, with the present settings. It never reduces the number. It
-// does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
+// Ensure makes the StatefulSet run at least number Pods with the current settings. It never reduces the number of
+// Pods, and does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
 func (p *Pods) Ensure(ctx context.Context, number int) error {
 	p.ensureMu.Lock()
 	defer p.ensureMu.Unlock()
@@ -67,7 +68,7 @@ func (p *Pods) Ensure(ctx context.Context, number int) error {
 	return nil
 }
 
-// apply creates a StatefulSet, or updates one that belongs to this sandbox.
+// apply creates a StatefulSet, or updates the existing StatefulSet if it belongs to this sandbox.
 func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 	api := p.client.AppsV1().StatefulSets(namespace)
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the StatefulSet controller writes the status
@@ -100,7 +101,7 @@ func isOwned(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
 
-// statefulSet returns a StatefulSet whose Pods are idle.
+// statefulSet returns a StatefulSet whose Pods stay idle until a process is started in them.
 func (p *Pods) statefulSet(name string, number int, image string, idle ...string) *appsv1.StatefulSet {
 	labels := map[string]string{nameLabel: name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name, sandboxLabel: p.o.Sandbox}}
@@ -136,8 +137,8 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 	}
 }
 
-// Remove removes the StatefulSets of a sandbox and waits up to 5 s for the end of their Pods. It ignores StatefulSets
-// of other owners.
+// Remove deletes the StatefulSets of a sandbox and waits up to 5 s until their Pods have terminated. It ignores
+// StatefulSets of other owners.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	var removed []string
 	for _, name := range []string{Name, AgentName} {
@@ -182,7 +183,7 @@ func remove(ctx context.Context, client kubernetes.Interface, name, sandbox stri
 	return true, nil
 }
 
-// withPodReason adds the reason why a Pod is not running to an error, if the reason is known.
+// withPodReason adds to an error the reason why a Pod is not running, if the reason is known.
 func (p *Pods) withPodReason(ctx context.Context, pod string, err error) error {
 	if reason := p.podReason(ctx, pod); reason != "" {
 		return fmt.Errorf("%w; %s", err, reason)
@@ -190,7 +191,7 @@ func (p *Pods) withPodReason(ctx context.Context, pod string, err error) error {
 	return err
 }
 
-// podReason returns why a Pod is not running, or an empty string if the reason is unknown.
+// podReason returns the reason why a Pod is not running, or an empty string if the reason is unknown.
 func (p *Pods) podReason(ctx context.Context, pod string) string {
 	ctx, cancel := context.WithTimeout(ctx, podReasonTimeout)
 	defer cancel()
@@ -233,8 +234,8 @@ func (x *pod) kill(ctx context.Context) error {
 	}
 }
 
-// connState returns the connection, which is nil while the Pod is unavailable, and a channel that is closed at the next
-// change.
+// connState returns the connection to the Pod, which is nil while the Pod is unavailable. It also returns a channel
+// that is closed when the connection changes.
 func (x *pod) connState() (connection, <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -31,8 +31,8 @@ func (p *Pods) Components(context.Context) []supervise.Component {
 	return all
 }
 
-// Act implements supervise.ComponentSet. kill deletes a Pod, which Kubernetes recreates; start waits until a Pod is
-// available.
+// Act implements supervise.ComponentSet. The action kill deletes a Pod, which Kubernetes recreates. The action start
+// waits until a Pod is available.
 func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := p.list()
 	i := slices.IndexFunc(all, func(x *pod) bool { return x.name == name })

@@ -16,10 +16,10 @@ import (
 const (
 	// retryInterval is the time between two attempts to connect to a Pod.
 	retryInterval = 500 * time.Millisecond
-	// dialTimeout limits an attempt to connect.
+	// dialTimeout limits an attempt to connect to a Pod.
 	dialTimeout = 15 * time.Second
-	// pingInterval is the time between two pings, and pingTimeout limits a ping. Pings detect a failed node, which does
-	// not close its connections.
+	// pingInterval is the time between two pings. pingTimeout limits a ping. Pings detect a failed node, because a
+	// failed node does not close its connections.
 	pingInterval, pingTimeout = 3 * time.Second, 10 * time.Second
 )
 
@@ -29,15 +29,15 @@ var errConnecting = errors.New("not connected yet")
 type pod struct {
 	pods      *Pods
 	name      string
-	usedSlots int // Pods.mu guards it
+	usedSlots int // guarded by Pods.mu
 
 	mu         sync.Mutex    // guards the following fields
 	conn       connection    // nil while the Pod is unavailable
-	ip         string        // of the Pod; empty if unknown
-	ahead      time.Duration // how far the clock of the Pod is ahead
-	downReason error         // why conn is nil
-	since      time.Time     // of the last change between available and unavailable
-	change     chan struct{} // closed at the next change, then replaced
+	ip         string        // address of the Pod; empty if unknown
+	ahead      time.Duration // how far the Pod's clock is ahead of the clock of this machine
+	downReason error         // reason why conn is nil
+	since      time.Time     // time of the last change between available and unavailable
+	change     chan struct{} // closed when the connection changes, then replaced
 }
 
 func newPod(p *Pods, ordinal int) *pod {
@@ -45,7 +45,7 @@ func newPod(p *Pods, ordinal int) *pod {
 		change: make(chan struct{})}
 }
 
-// run maintains a connection to the Pod until ctx ends.
+// run keeps a connection to the Pod open until ctx ends.
 func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := x.connect(ctx)
@@ -63,7 +63,7 @@ func (x *pod) run(ctx context.Context) {
 	}
 }
 
-// connect opens a connection and reads the version, address and clock of the Pod.
+// connect opens a connection to the Pod and reads the version of its binary, its address and its clock.
 func (x *pod) connect(ctx context.Context) (connection, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, fmt.Errorf("timed out after %s", dialTimeout))
 	defer cancel()
@@ -102,7 +102,7 @@ func (x *pod) clockAhead() time.Duration {
 	return x.ahead
 }
 
-// monitor blocks until a connection or ctx ends, and returns the reason.
+// monitor blocks until the connection fails or ctx ends, and returns the reason.
 func monitor(ctx context.Context, conn connection) error {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
@@ -128,7 +128,8 @@ func monitor(ctx context.Context, conn connection) error {
 	}
 }
 
-// setConn records the connection, or the reason why there is none, and reports a change.
+// setConn records the connection to the Pod, or the reason why there is no connection. It reports a change to
+// Options.OnChange.
 func (x *pod) setConn(conn connection, downReason error) {
 	x.mu.Lock()
 	changed := (conn == nil) != (x.conn == nil)
@@ -148,7 +149,8 @@ func (x *pod) setConn(conn connection, downReason error) {
 	}
 }
 
-// waitConnected blocks until the Pod is connected. If ctx ends first, the error has the reason.
+// waitConnected blocks until the Pod is connected. If ctx ends first, the error contains the reason why the Pod is
+// not connected.
 func (x *pod) waitConnected(ctx context.Context) (connection, error) {
 	for {
 		x.mu.Lock()

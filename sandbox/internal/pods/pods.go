@@ -21,38 +21,40 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// maxConcurrent limits the slots that are opened concurrently. Each waits for one response of its Pod.
+// maxConcurrent limits the number of slots that are opened concurrently. Opening a slot waits for one response from
+// its Pod.
 const maxConcurrent = 32
 
-// Options configures Pods.
+// Options configures the runtime Pods.
 type Options struct {
-	// Config reaches the cluster. It needs permission to change StatefulSets and to execute commands in Pods of the
-	// namespace. Required.
+	// Config is the client configuration for the cluster. The client needs permission to change StatefulSets and to
+	// execute commands in Pods of the namespace. Required.
 	Config *rest.Config
-	// Sandbox is the value of a label that only objects of this sandbox have; see state.Dir.Label. Required.
+	// Sandbox is the value of the label that identifies the objects of this sandbox; see state.Dir.Label. Required.
 	Sandbox string
-	// Image contains the binary /fakebase. Pull is the pull policy of the nodes. Required.
+	// Image is the image with the binary /fakebase. Pull is the pull policy for the image. Required.
 	Image string
 	Pull  corev1.PullPolicy
-	// AgentImage contains the binary /koupsandbox, which sends requests. Default: no agent.
+	// AgentImage is the image with the binary /koupsandbox, which runs the traffic agent. Default: no agent.
 	AgentImage string
-	// PerPod is the number of bases per Pod. If it is 1, bases have the addresses of their Pods. Required.
+	// PerPod is the number of bases per Pod. If it is 1, each base has the address of its Pod. Required.
 	PerPod int
-	// Broker is the URL of the broker for Pods: tcp://host:port or ssl://host:port. Required.
+	// Broker is the broker URL that bases in Pods use: tcp://host:port or ssl://host:port. Required.
 	Broker string
-	// BrokerCA is the CA certificate of an ssl broker; BrokerCert and BrokerKey are a client certificate. All are PEM.
-	// Default: the system's CA certificates, and no client certificate.
+	// BrokerCA is the CA certificate of a broker with an ssl URL. BrokerCert and BrokerKey are the client certificate
+	// and its key. All are in PEM. Default: the system's CA certificates, and no client certificate.
 	BrokerCA, BrokerCert, BrokerKey []byte
-	// Heartbeats is the URL for HTTP heartbeats from Pods. Each base appends its host name; see
+	// Heartbeats is the URL to which bases in Pods send HTTP heartbeats. Each base appends its host name; see
 	// fleet.Fleet.HeartbeatTransport. Default: bases in Pods cannot use the HTTP tunnel.
 	Heartbeats string
-	// Log receives the standard error of the binaries in Pods. It is written concurrently. Default: discard.
+	// Log receives the standard error of the binaries in Pods. Several goroutines write to it concurrently. Default:
+	// discard.
 	Log io.Writer
-	// OnChange is called for each change of a Pod, in order for each Pod. It must not block. Default: changes are not
-	// reported.
+	// OnChange is called for each state change of a Pod. The calls for one Pod are in order. It must not block.
+	// Default: changes are not reported.
 	OnChange func(pod string, state supervise.State, message string)
 
-	// host is the address on which bases listen. Default: all addresses.
+	// host is the address on which the bases listen in their Pods. Default: all addresses.
 	host string
 	// version is the required version of the binary in the image. Default: the version of this binary.
 	version string
@@ -60,15 +62,15 @@ type Options struct {
 	dial func(ctx context.Context, pod string) (connection, error)
 }
 
-// connection is a connection to the binary in a Pod.
+// connection is a connection to the binary that runs in a Pod.
 type connection interface {
 	http.RoundTripper
-	// Ping blocks until the binary has answered or ctx ends.
+	// Ping blocks until the binary has responded or ctx ends.
 	Ping(ctx context.Context) error
-	// Done returns a channel that is closed when the connection has ended. Err returns the reason.
+	// Done returns a channel that is closed when the connection has ended. Err returns the reason for the end.
 	Done() <-chan struct{}
 	Err() error
-	// Close ends the connection and blocks until it has ended.
+	// Close closes the connection and blocks until it has ended.
 	Close() error
 }
 
@@ -81,13 +83,13 @@ type Pods struct {
 
 	mu     sync.Mutex // guards the following fields
 	runPod func(*pod) // nil while Start is not running
-	all    []*pod     // by ordinal
+	all    []*pod     // the Pods, by ordinal
 	wg     sync.WaitGroup
 }
 
 var _ fleet.Runtime = (*Pods)(nil)
 
-// New returns Pods without creating them; see Ensure. It does not call the cluster.
+// New returns a runtime. It does not call the cluster and does not create Pods; see Ensure.
 func New(o Options) (*Pods, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
@@ -111,7 +113,8 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	return p
 }
 
-// Start maintains the connections to the Pods until ctx ends. It returns nil when they have ended. Call Start once.
+// Start keeps the connections to the Pods open until ctx ends. It returns nil after the connections have ended. Call
+// Start once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
 	p.runPod = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
@@ -127,10 +130,10 @@ func (p *Pods) Start(ctx context.Context) error {
 	return nil
 }
 
-// PodCount returns the number of Pods for a number of bases.
+// PodCount returns the number of Pods that are needed for a number of bases.
 func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
-// addPods adds pods to the list until there are number of them.
+// addPods adds Pods to the list until the list contains the given number of Pods.
 func (p *Pods) addPods(number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +146,7 @@ func (p *Pods) addPods(number int) {
 	}
 }
 
-// Adapt implements fleet.Runtime. Bases that share a Pod listen for module traffic on any free port.
+// Adapt implements fleet.Runtime. If bases share a Pod, each listens for module traffic on any free port.
 func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	if o.HTTP != nil && p.o.Heartbeats == "" {
 		return errors.New("the HTTP tunnel is not available: the Pods of this cluster cannot send heartbeats to this " +
@@ -170,7 +173,7 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 // Concurrency implements fleet.Runtime.
 func (p *Pods) Concurrency() int { return maxConcurrent }
 
-// Open implements fleet.Runtime. It takes a slot in the first Pod with a free slot and blocks until that Pod is
+// Open implements fleet.Runtime. It takes a slot in the first Pod that has a free slot, and blocks until the Pod is
 // connected. It adds a Pod if all Pods are full.
 func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
 	x := p.takeSlot()
@@ -187,7 +190,7 @@ func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
 	return newSlot(x, hostName), nil
 }
 
-// takeSlot takes a free slot; nil means that all Pods are full.
+// takeSlot takes a free slot. It returns nil if all Pods are full.
 func (p *Pods) takeSlot() *pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,22 +33,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// patient is the time limit of each wait.
+// patient is the maximum time of each wait in the tests.
 const patient = check.Patience
 
-// acceptHeartbeats accepts every heartbeat.
+// acceptHeartbeats is a transport that accepts every heartbeat.
 type acceptHeartbeats struct{}
 
 func (acceptHeartbeats) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// fakePods simulates Pods by servers in the test process.
+// fakePods simulates Pods with servers in the test process.
 type fakePods struct {
 	mu      sync.Mutex
 	running map[string]*fakeProcess
-	down    map[string]bool // Pods that cannot be reached
-	version string          // of the binary in the Pods
+	down    map[string]bool // Pods that are unreachable
+	version string          // version of the binary in the Pods
 	changes []string
 	notify  chan struct{}
 }
@@ -91,7 +91,7 @@ func (n *fakePods) dial(ctx context.Context, pod string) (connection, error) {
 	return r, nil
 }
 
-// lose ends a Pod. It remains unavailable until restore.
+// lose stops a Pod. The Pod remains unavailable until restore is called.
 func (n *fakePods) lose(pod string) {
 	n.mu.Lock()
 	r := n.running[pod]
@@ -116,7 +116,7 @@ func (n *fakePods) changed(pod string, state supervise.State, message string) {
 	}
 }
 
-// until waits for a number of changes of Pods.
+// until waits until a number of Pod changes have been reported.
 func (n *fakePods) until(t *testing.T, count int) []string {
 	t.Helper()
 	limit := time.After(patient)
@@ -135,7 +135,7 @@ func (n *fakePods) until(t *testing.T, count int) []string {
 	}
 }
 
-// bench is a fleet whose bases run in Pods, two bases per Pod.
+// bench is a fleet whose bases run in Pods. Each Pod has two slots.
 type bench struct {
 	*fakePods
 	pods   *Pods
@@ -183,7 +183,7 @@ func (b *bench) replicas(t *testing.T) int32 {
 	return *s.Spec.Replicas
 }
 
-// Bases share Pods. Each base has its own address. Free slots are reused.
+// Two bases share a Pod. Each base has its own address, and free slots are reused.
 func TestBasesSharePods(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 5)
@@ -210,7 +210,7 @@ func TestBasesSharePods(t *testing.T) {
 	}
 }
 
-// The web listener of a base is reachable at an address of this machine.
+// The web listener of a base in a Pod is reachable at an address of this machine.
 func TestRequestsToBases(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
@@ -231,7 +231,7 @@ func TestRequestsToBases(t *testing.T) {
 	}
 }
 
-// A base is reachable at the address of its Pod while the Pod is available.
+// While a Pod is available, its base is reachable from the cluster at the address of the Pod.
 func TestClusterAddr(t *testing.T) {
 	b := newBench(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
@@ -252,7 +252,8 @@ func TestClusterAddr(t *testing.T) {
 	}
 }
 
-// When a Pod becomes unavailable, its bases are down and other bases are not. The bases are recreated with the Pod.
+// When a Pod becomes unavailable, its bases go down and the bases of other Pods stay up. The bases are recreated when
+// the Pod is available again.
 func TestBasesRecoverWithPod(t *testing.T) {
 	b := newBench(t)
 	members := b.add(t, fleet.Set{}, 4)
@@ -305,7 +306,7 @@ func TestBasesRecoverWithPod(t *testing.T) {
 	}
 }
 
-// If a Pod does not become available, Add ends with its context and returns the reason.
+// If a Pod does not become available, Add blocks until its context ends, and the error contains the reason.
 func TestUnavailablePod(t *testing.T) {
 	b := newBench(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name + "-0"},
@@ -325,7 +326,7 @@ func TestUnavailablePod(t *testing.T) {
 	}
 }
 
-// A binary of another version is rejected. The error names both versions.
+// A Pod with another version of the binary is rejected. The error names both versions.
 func TestBinaryOfAnotherVersion(t *testing.T) {
 	b := newBench(t)
 	b.version, b.pods.o.version = "v1.0.0", "v1.1.0"
@@ -338,7 +339,8 @@ func TestBinaryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// WaitAgent waits for the Pod of the traffic agent. The error has the reason why the Pod is not running.
+// WaitAgent waits for the Pod of the traffic agent. If the wait fails, the error contains the reason why the Pod is
+// not running.
 func TestWaitAgent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AgentName + "-0"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -392,8 +394,8 @@ func TestHTTPTunnel(t *testing.T) {
 	}
 }
 
-// If Pods cannot reach this machine, bases with the HTTP tunnel run in this process, unless their set specifies the
-// runtime.
+// If Pods cannot send heartbeats to this machine, bases with the HTTP tunnel run in this process, unless their set
+// specifies a runtime.
 func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	b := newBench(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}},

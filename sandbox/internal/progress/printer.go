@@ -16,18 +16,18 @@ const frameTime = 100 * time.Millisecond
 
 var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
 
-// PrinterOptions of a Printer.
+// PrinterOptions configures a Printer.
 type PrinterOptions struct {
-	// Terminal shows a spinner with the running steps in the last line. Default: one plain line for each step
-	// that has ended.
+	// Terminal shows a spinner with the running steps in the last line of the terminal. Default: print one plain line
+	// for each step that has ended.
 	Terminal bool
 	// Quiet prints only failed steps.
 	Quiet bool
-	// Width of the terminal in columns. Default: 80.
+	// Width is the width of the terminal in columns. Default: 80.
 	Width int
 }
 
-// Printer prints events. Its methods may be called concurrently.
+// Printer prints progress events. Its methods may be called concurrently.
 type Printer struct {
 	w       io.Writer
 	o       PrinterOptions
@@ -36,12 +36,12 @@ type Printer struct {
 
 	mu      sync.Mutex
 	running []string
-	since   time.Time // start of the oldest running step
+	since   time.Time // start time of the oldest running step
 	frame   int
 	drawn   bool
 }
 
-// NewPrinter returns a printer that writes to w. Call Close at the end.
+// NewPrinter returns a printer that writes to w. Call Close after the last event.
 func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
 	if o.Width <= 0 {
 		o.Width = 80
@@ -57,7 +57,7 @@ func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
 	return p
 }
 
-// Close removes the spinner. It can be called once.
+// Close removes the spinner. Call Close once.
 func (p *Printer) Close() {
 	close(p.stop)
 	p.stopped.Wait()
@@ -80,7 +80,7 @@ func (p *Printer) spin(tick <-chan time.Time) {
 	}
 }
 
-// Event prints e. Write errors are ignored, so that the command continues.
+// Event prints the event e. It ignores write errors, so that the command continues.
 func (p *Printer) Event(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Printer) forget(step string) {
 	}
 }
 
-// draw writes the line of the spinner and leaves the cursor in this line.
+// draw writes the spinner line and leaves the cursor in this line.
 func (p *Printer) draw() {
 	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
 		return

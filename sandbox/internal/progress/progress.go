@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Kind of an Event.
+// Kind is the kind of an Event.
 type Kind string
 
 // The kinds of events.
@@ -22,7 +22,7 @@ const (
 	Done Kind = "done"
 	// Failed means that a step has failed.
 	Failed Kind = "failed"
-	// Note is a message on a line of its own.
+	// Note means that the event is a message, which is printed on a separate line.
 	Note Kind = "note"
 )
 
@@ -33,11 +33,11 @@ type Event struct {
 	Step string `json:"step"`
 	// Elapsed is the duration of the step in nanoseconds; 0 for Started and Note.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
-	// Error is the first line of the error of a failed step.
+	// Error is the first line of the error message of a failed step.
 	Error string `json:"error,omitempty"`
 }
 
-// Steps reports the steps that it runs. Its methods may be called concurrently if sink allows it.
+// Steps runs steps and reports their progress. Its methods may be called concurrently if sink allows it.
 type Steps struct {
 	sink func(Event)
 }
@@ -45,7 +45,7 @@ type Steps struct {
 // New returns Steps that send events to sink.
 func New(sink func(Event)) *Steps { return &Steps{sink: sink} }
 
-// Step runs fn as a step with a name, and returns its error.
+// Step runs fn as the step called name, and returns the error of fn.
 func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) error) error {
 	s.sink(Event{Kind: Started, Step: name})
 	start := time.Now()
@@ -58,7 +58,7 @@ func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) 
 	return err
 }
 
-// Note reports a message.
+// Note sends a message as an event.
 func (s *Steps) Note(text string) {
 	s.sink(Event{Kind: Note, Step: text})
 }

@@ -91,7 +91,7 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// Control characters in texts of bases and container engines are escaped.
+// Control characters in texts that come from bases and container engines are escaped.
 func TestPrinterEscapesControlCharacters(t *testing.T) {
 	var out bytes.Buffer
 	p := progress.NewPrinter(&out, progress.PrinterOptions{})

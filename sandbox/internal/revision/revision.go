@@ -16,19 +16,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Annotation is the annotation with the revision number of a Deployment or ReplicaSet.
+// Annotation is the annotation that contains the revision number of a Deployment or ReplicaSet.
 const Annotation = "deployment.kubernetes.io/revision"
 
-// Revision is a template of a workload.
+// Revision is one version of the Pod template of a workload.
 type Revision struct {
 	Number int64
-	// Patch restores the template.
+	// Patch is a patch that restores the Pod template of this revision.
 	Patch []byte
-	// Type of the patch.
+	// Type is the type of the patch.
 	Type types.PatchType
 }
 
-// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by number. kind is
+// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by revision number. kind is
 // case-insensitive.
 func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision,
 	err error) {
@@ -44,7 +44,7 @@ func List(ctx context.Context, api kubernetes.Interface, kind string, workload m
 	return list, err
 }
 
-// replicaSets returns the templates of the ReplicaSets with a revision number.
+// replicaSets returns a revision for each ReplicaSet that has a revision number.
 func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object) (list []Revision, err error) {
 	sets, err := api.AppsV1().ReplicaSets(d.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -67,7 +67,7 @@ func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object)
 	return list, nil
 }
 
-// controllerRevisions returns the ControllerRevisions, which contain patches.
+// controllerRevisions returns a revision for each ControllerRevision. A ControllerRevision contains a patch.
 func controllerRevisions(ctx context.Context, api kubernetes.Interface, w metav1.Object) (list []Revision, err error) {
 	revisions, err := api.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {

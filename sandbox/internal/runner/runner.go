@@ -10,17 +10,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// lastLines is the number of log lines in an error.
+// lastLines is the number of log lines that WithLog adds to an error.
 const lastLines = 10
 
 // Name is the component name of the first controller.
 const Name = "module-controller"
 
-// AllNetworks is the value of BASE_NETWORKS for controllers of a sandbox. Bases have unrouted or loopback addresses,
-// and only the relay, which forwards their heartbeats, reaches the controllers.
+// AllNetworks is the value of BASE_NETWORKS for the controllers of a sandbox. It allows all networks: bases have
+// unrouted or loopback addresses, and only the heartbeat relay can reach the controllers.
 const AllNetworks = "0.0.0.0/0,::/0"
 
-// Limits returns settings with which a controller can serve the largest fleet. All HTTP heartbeats come from the
+// Limits returns controller settings that are sufficient for the largest fleet. All HTTP heartbeats come from the
 // address of the relay. MAX_BASES is twice the size of the fleet, because at most half of MAX_BASES can connect over
 // MQTT in one burst.
 func Limits() map[string]string {
@@ -28,7 +28,7 @@ func Limits() map[string]string {
 		"MAX_BASES_PER_ADDRESS": strconv.Itoa(2 * v1alpha1.MaxBases)}
 }
 
-// ComponentName returns the component name of controller n, from 1.
+// ComponentName returns the component name of controller n, counted from 1.
 func ComponentName(n int) string {
 	if n == 1 {
 		return Name
@@ -36,17 +36,18 @@ func ComponentName(n int) string {
 	return fmt.Sprintf("%s-%d", Name, n)
 }
 
-// Broker describes the broker for a runner. *broker.Link implements it; its address is known when the broker listens.
+// Broker provides the broker settings for a runner. *broker.Link implements it; the address is known as soon as the
+// broker is listening.
 type Broker interface {
 	// Addr returns the host:port at which controllers reach the broker.
 	Addr() string
-	// CAFile returns the path of the CA certificate of the broker, or an empty string without TLS.
+	// CAFile returns the path of the broker's CA certificate, or an empty string if the broker does not use TLS.
 	CAFile() string
-	// Controller returns the login of the controllers.
+	// Controller returns the broker login for the controllers.
 	Controller() broker.Login
 }
 
-// WithLog adds the last lines of a controller's log to an error. It returns nil if err is nil.
+// WithLog returns err with the last lines of a controller's log added. It returns nil if err is nil.
 func WithLog(err error, log string) error {
 	if lines := supervise.Tail(log, 0, lastLines); err != nil && len(lines) > 0 {
 		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the maximum length of the path of a Unix socket, without the NUL: macOS allows 104 bytes
-// with it, Linux 108.
+// maxSocketPath is the maximum length of a Unix socket path without the terminating NUL. Including the NUL, macOS
+// allows 104 bytes and Linux allows 108 bytes.
 const maxSocketPath = 103
 
-// SocketPath returns the path of the daemon's socket, or "" if it does not exist.
+// SocketPath returns the path of the daemon's socket, or "" if the socket does not exist.
 func (d Dir) SocketPath() string {
 	if elsewhere, err := os.ReadFile(d.socketPathFile()); err == nil {
 		return strings.TrimSpace(string(elsewhere))
@@ -25,8 +25,8 @@ func (d Dir) SocketPath() string {
 	return path
 }
 
-// NewSocketPath returns an unused path to listen on. If the path in the state directory is too long, it creates
-// a private temporary directory, and records its path.
+// NewSocketPath returns an unused path for the daemon's socket. If a path in the state directory would be too long,
+// it creates a private temporary directory and records the path of the socket.
 func (d Dir) NewSocketPath() (string, error) {
 	if err := d.removeSocket(); err != nil {
 		return "", err

@@ -15,13 +15,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Home is the parent directory of the state directories of all sandboxes.
+// Home is the parent directory of all sandbox state directories.
 type Home string
 
-// Dir returns the state directory of a sandbox, which may not exist.
+// Dir returns the state directory of a sandbox. The directory may not exist.
 func (h Home) Dir(name string) Dir { return Dir(filepath.Join(string(h), name)) }
 
-// Names lists the sandboxes with a state directory, sorted.
+// Names returns the sorted names of all sandboxes that have a state directory.
 func (h Home) Names() ([]string, error) {
 	if err := h.CheckOwner(); err != nil {
 		return nil, err
@@ -49,46 +49,47 @@ type Dir string
 // Name returns the name of the sandbox.
 func (d Dir) Name() string { return filepath.Base(string(d)) }
 
-// Config returns the file with the effective configuration: the file, flags and defaults combined.
+// Config returns the path of the file with the effective configuration, which combines the configuration file, the
+// flags and the defaults.
 func (d Dir) Config() string { return d.file("sandbox.yaml") }
 
-// Kubeconfig returns the kubeconfig of the administrator.
+// Kubeconfig returns the path of the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 
-// ControllerKubeconfig returns the kubeconfig of the module controller.
+// ControllerKubeconfig returns the path of the module controller's kubeconfig.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
-// HeartbeatToken returns the file with the token for heartbeats over HTTP. Bases send it in the path or as a
-// bearer token.
+// HeartbeatToken returns the path of the file with the token for HTTP heartbeats. Bases send the token in the path or
+// as a bearer token.
 func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
 
-// ControllerToken returns the file with the token of the module controller in an existing cluster. The
-// kubeconfig of the controller refers to it.
+// ControllerToken returns the path of the file with the token of the module controller for an existing cluster. The
+// controller's kubeconfig refers to this file.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
-// Broker returns the file with the address and passwords of the broker, for external bases.
+// Broker returns the path of the file with the address and passwords of the broker, which external bases use.
 func (d Dir) Broker() string { return d.file("broker.json") }
 
-// KubeletCert returns the certificate and key with which the controller serves logs and exec.
+// KubeletCert returns the paths of the certificate and the key with which the controller serves logs and exec.
 func (d Dir) KubeletCert() (cert, key string) {
 	return d.file("kubelet.crt"), d.file("kubelet.key")
 }
 
-// BrokerCA returns the CA certificate of the embedded broker.
+// BrokerCA returns the path of the CA certificate of the embedded broker.
 func (d Dir) BrokerCA() string { return d.file("broker-ca.crt") }
 
-// Run returns the directory of the run records.
+// Run returns the path of the directory that contains the run records.
 func (d Dir) Run() string { return d.file("run") }
 
-// Logs returns the log directory.
+// Logs returns the path of the log directory.
 func (d Dir) Logs() string { return d.file("logs") }
 
-// Log returns the log file of a component.
+// Log returns the path of a component's log file.
 func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), component+".log") }
 
 const (
 	locationFile = "place"
-	// idFile contains the ID, and idLength is its length.
+	// idFile is the name of the file that contains the ID of the sandbox. idLength is the length of the ID.
 	idFile, idLength = "id", len("00000000")
 	basesFile        = "bases"
 	maxLabel         = 63
@@ -96,7 +97,7 @@ const (
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create creates the directory, the ownership marker and the subdirectories. It returns ErrNotOwned if the
+// Create creates the state directory, the ownership marker and the subdirectories. It returns ErrNotOwned if the
 // directory exists without the marker.
 func (d Dir) Create() error {
 	if _, err := d.Owned(); err != nil {
@@ -124,9 +125,9 @@ func (d Dir) Create() error {
 	return nil
 }
 
-// Location returns a text that identifies this directory, such as "me@laptop:/home/me/.koupsandbox/koup". The
-// first call writes it to a file in the directory, which must exist, so that it does not change with the host
-// name.
+// Location returns a text that identifies this directory, such as "me@laptop:/home/me/.koupsandbox/koup". The first
+// call writes the text to a file in the directory, so that the text stays the same if the host name changes. The
+// directory must exist.
 func (d Dir) Location() (string, error) {
 	if text, err := os.ReadFile(d.file(locationFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -150,8 +151,8 @@ func (d Dir) Location() (string, error) {
 	return location, nil
 }
 
-// id returns the random ID of this sandbox, the first group of a UUID. The first call writes the ID to a file
-// in the directory, which must exist. The ID stays the same until the directory is removed.
+// id returns the random ID of this sandbox, which is the first group of a UUID. The first call writes the ID to a
+// file in the directory, which must exist. The ID stays the same until the directory is removed.
 func (d Dir) id() (string, error) {
 	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -163,25 +164,26 @@ func (d Dir) id() (string, error) {
 	return id, nil
 }
 
-// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and
-// Nodes have the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A
-// CLIENT_ID has the length of a UUID, because some brokers limit the length of MQTT client IDs.
+// ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and Nodes
+// contain the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A CLIENT_ID is as
+// long as a UUID, because some brokers limit the length of MQTT client IDs.
 func (d Dir) ClientIDPrefix() (string, error) {
 	id, err := d.id()
 	return id + "-", err
 }
 
-// NewClientID returns a new CLIENT_ID, a UUID with a prefix from ClientIDPrefix.
+// NewClientID returns a new CLIENT_ID. It is a UUID whose beginning is replaced by a prefix from ClientIDPrefix.
 func NewClientID(prefix string) string { return prefix + uuid.NewString()[len(prefix):] }
 
-// Label returns a label value that is unique to objects of this sandbox: its name and its ID.
+// Label returns a label value that is unique to the objects of this sandbox. The value consists of the name and the
+// ID of the sandbox.
 func (d Dir) Label() (string, error) {
 	id, err := d.id()
 	return fmt.Sprintf("%.*s-%s", maxLabel-1-len(id), d.Name(), id), err
 }
 
-// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The
-// record outlives the daemon, so that down removes only these Nodes and their Leases.
+// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The record
+// remains after the daemon has ended, so that down removes only the recorded Nodes and their Leases.
 func (d Dir) AddBase(identity string) error {
 	f, err := os.OpenFile(d.file(basesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -194,7 +196,7 @@ func (d Dir) AddBase(identity string) error {
 	return nil
 }
 
-// Bases returns the identities that AddBase has recorded.
+// Bases returns the base identities that AddBase has recorded.
 func (d Dir) Bases() (map[string]bool, error) {
 	text, err := os.ReadFile(d.file(basesFile))
 	if ignoreMissing(err) != nil {
@@ -213,7 +215,7 @@ func (d Dir) Exists() bool {
 	return err == nil && info.IsDir()
 }
 
-// InUse reports whether the sandbox was created and not taken down since. A directory that contains only logs
+// InUse reports whether the sandbox has been created and has not been taken down. A directory that contains only logs
 // is not in use.
 func (d Dir) InUse() bool {
 	owned, _ := d.Owned() // an unreadable directory is not in use
@@ -221,8 +223,8 @@ func (d Dir) InUse() bool {
 	return owned && err == nil
 }
 
-// Remove deletes the state directory and the directory of the socket; keepLogs keeps the logs. It returns
-// ErrNotOwned if koupsandbox has not created the directory. The ownership marker is removed last, so that an
+// Remove deletes the state directory and the directory of the socket. If keepLogs is true, the logs are kept. It
+// returns ErrNotOwned if koupsandbox has not created the directory. The ownership marker is removed last, so that an
 // interrupted Remove can be repeated.
 func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {
@@ -243,7 +245,7 @@ func (d Dir) Remove(keepLogs bool) error {
 	return errors.Join(os.Remove(d.file(markFile)), os.RemoveAll(string(d)))
 }
 
-// WriteFile atomically writes a file that only the user can read.
+// WriteFile atomically writes a file that only the current user can read.
 func WriteFile(path string, data []byte) error {
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return err

@@ -40,8 +40,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// The location of a directory stays the same after a move of the directory or a change of the host name.
-// Directories with the same name have different locations.
+// The location of a state directory stays the same if the directory is moved or the host name changes. Two
+// directories with the same name have different locations.
 func TestLocation(t *testing.T) {
 	locations := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
@@ -64,8 +64,8 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// Directories of another user are rejected, even with the ownership marker, and so are all directories in a
-// home of another user.
+// CheckOwner rejects directories of another user, even if they have the ownership marker. It also rejects all
+// directories in the home of another user.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
@@ -118,7 +118,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A directory is owned if it has the ownership marker.
+// Owned returns true for a directory that has the ownership marker.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"
@@ -145,7 +145,7 @@ func TestOwned(t *testing.T) {
 		name  string
 		put   func(*testing.T, state.Dir)
 		want  string
-		stays bool // Remove leaves it
+		stays bool // Remove does not delete the directory
 	}{
 		{"none", func(*testing.T, state.Dir) {}, nobody, false},
 		{"empty directory, or Create was interrupted before the marker", put(nil), nobody, true},
@@ -197,8 +197,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// If the state directory is a symbolic link, Remove deletes the files of koupsandbox in its target, and the
-// link.
+// If the state directory is a symbolic link, Remove deletes the files of koupsandbox in the target directory, and
+// deletes the link.
 func TestLinkedDirectory(t *testing.T) {
 	for name, theirs := range map[string]bool{"empty": false, "with a file": true} {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +242,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A socket can be created for paths of any length, and is removed with the state directory.
+// NewSocketPath returns a usable socket path for a state directory with a path of any length. Remove also deletes the
+// socket.
 func TestSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "s")
 	check.Must(t, err)
@@ -303,7 +304,7 @@ func TestLock(t *testing.T) {
 	again()
 }
 
-// Only one process has the lock at a time, and no lock files remain.
+// Only one process holds the lock at a time. No lock files remain after the locks are released.
 func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	home := state.Home(t.TempDir())
 	var have atomic.Int32
@@ -330,7 +331,7 @@ func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	}
 }
 
-// A sandbox keeps its ID until its state directory is removed. Only CLIENT_IDs of its controllers start with
+// A sandbox keeps its ID until its state directory is removed. Only the CLIENT_IDs of its own controllers start with
 // this ID.
 func TestClientIDPrefix(t *testing.T) {
 	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
@@ -353,7 +354,7 @@ func TestClientIDPrefix(t *testing.T) {
 	}
 }
 
-// Recorded bases outlive the process that recorded them.
+// The bases that AddBase has recorded are still recorded after the process ends.
 func TestBases(t *testing.T) {
 	d := state.Dir(t.TempDir())
 	for _, want := range []map[string]bool{{}, {"a": true}, {"a": true, "b": true}} {

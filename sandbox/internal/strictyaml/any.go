@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// any decodes a value as in JSON: map[string]any, []any, string, bool, int64, float64 or nil.
+// any decodes a YAML value as encoding/json would: into map[string]any, []any, string, bool, int64, float64 or nil.
 func (w *walker) any(n *yaml.Node, v reflect.Value, path string) {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -55,12 +55,12 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 	return n.Value
 }
 
-// isTrue returns the value of a YAML 1.1 or 1.2 boolean.
+// isTrue returns the value of a boolean in YAML 1.1 or YAML 1.2 syntax.
 func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// rewritten records a number or boolean whose printed value differs from its text.
+// rewritten records a number or boolean that is printed differently from how it is written in the file.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
@@ -69,7 +69,7 @@ func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	}
 }
 
-// expression reports whether a value is an expression, and records it.
+// expression reports whether a value is an expression. It also records each expression.
 func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 	if w.options.Expression == nil || n.Kind != yaml.ScalarNode || n.Tag != "!!str" || !w.options.Expression(n.Value) {
 		return false
@@ -84,7 +84,7 @@ func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// Member returns the path of a field in a free-form object.
+// Member returns the path of a field in a free-form object, whose keys can be any text.
 func Member(path, key string) string {
 	if simple.MatchString(key) {
 		return join(path, key)

@@ -7,50 +7,52 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a Problem. It is empty for problems that other packages add.
+// Kind is the kind of a Problem. It is empty for a Problem that another package adds.
 type Kind string
 
 const (
-	// Syntax is text that the YAML parser rejects.
+	// Syntax means that the YAML parser rejects the text.
 	Syntax Kind = "Syntax"
-	// EmptyFile means that the file has no document.
+	// EmptyFile means that the file contains no document.
 	EmptyFile Kind = "EmptyFile"
-	// SecondDocument is a document that is not read.
+	// SecondDocument means that the file contains a second document, which is not read.
 	SecondDocument Kind = "SecondDocument"
-	// TooLarge is a document that exceeds a limit on its depth or on its number of values.
+	// TooLarge means that a document exceeds the limit on its depth or on its number of values.
 	TooLarge Kind = "TooLarge"
-	// Duplicate is a field that is given twice.
+	// Duplicate means that a field is set twice.
 	Duplicate Kind = "Duplicate"
-	// UnknownField is a field that the type does not have.
+	// UnknownField means that the Go type does not have the field.
 	UnknownField Kind = "UnknownField"
-	// InvalidName is a field name that is an expression or that kubectl reads as a boolean.
+	// InvalidName means that a field name is an expression, or is a word that kubectl reads as a boolean.
 	InvalidName Kind = "InvalidName"
-	// InvalidMerge is a merge key whose value is not a mapping.
+	// InvalidMerge means that the value of a merge key is not a mapping.
 	InvalidMerge Kind = "InvalidMerge"
-	// WrongType is a value that does not fit the type of its field.
+	// WrongType means that a value does not have the type of its field.
 	WrongType Kind = "WrongType"
-	// OutOfRange is a number that its field, or JSON, cannot hold.
+	// OutOfRange means that the field, or JSON, cannot represent a number.
 	OutOfRange Kind = "OutOfRange"
-	// Rewritten is a number or a boolean that prints differently from its text.
+	// Rewritten means that a number or boolean is printed differently from how it is written in the file.
 	Rewritten Kind = "Rewritten"
 )
 
-// Problem is one mistake in a file.
+// Problem describes one mistake in a file.
 type Problem struct {
 	Kind Kind
-	// Source is the file name or flag of the value; empty if unknown.
+	// Source is the file name or flag that contains the value; empty if unknown.
 	Source string
-	// Line is the line number, from 1; 0 = unknown.
+	// Line is the line number, counted from 1; 0 means that the line is unknown.
 	Line int
-	// Field is the path of the field, such as spec.bases.count. Empty means the whole document.
+	// Field is the path of the field, such as spec.bases.count. It is empty if the problem concerns the whole
+	// document.
 	Field string
-	// Detail is the problem and its fix, in one sentence without a full stop.
+	// Detail describes the problem and its fix, in one sentence without a full stop.
 	Detail string
-	// Excerpt is the line of the problem with a caret below it, indented. It may be empty.
+	// Excerpt is the indented line of the file in which the problem occurs, followed by a line with a caret. It may
+	// be empty.
 	Excerpt string
 }
 
-// String formats the problem as "file:line: field: detail", without unknown parts, followed by the excerpt.
+// String formats the problem as "file:line: field: detail", followed by the excerpt. Unknown parts are omitted.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -70,10 +72,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all problems of a file. As an error, it must not be empty.
+// Problems contains all problems of a file. When it is returned as an error, it must not be empty.
 type Problems []Problem
 
-// Error returns the problems sorted by line, one per line.
+// Error returns the problems, sorted by line. Each problem starts on a new line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -82,7 +84,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err returns the problems, sorted by line, as an error, or nil if there are none.
+// Err returns the problems, sorted by line, as an error. It returns nil if there are no problems.
 func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil

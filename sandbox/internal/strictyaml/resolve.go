@@ -8,21 +8,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits of a file. An alias counts each time that it is used. Files written by hand stay far below the limits.
+// Limits on the size of a document. An alias is counted each time that it is used. Files written by hand stay far
+// below these limits.
 const (
 	maxDepth = 100
 	maxNodes = 200_000
 )
 
-// oldBoolean matches the booleans of YAML 1.1 that are strings in YAML 1.2.
+// oldBoolean matches words that are booleans in YAML 1.1 and strings in YAML 1.2.
 var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
-// resolver replaces the aliases and merge keys of one document.
+// resolver replaces the aliases and merge keys in one document.
 type resolver struct {
-	// manifest reads the booleans of YAML 1.1, as kubectl does.
+	// manifest reports whether booleans are read as in YAML 1.1, as kubectl does.
 	manifest bool
 	nodes    int
-	problem  *Problem // the first problem, or nil
+	problem  *Problem // first problem that was found; nil if there is none
 }
 
 func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
@@ -31,8 +32,8 @@ func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
 	}
 }
 
-// resolve returns a copy of n in which aliases and merge keys are replaced by their values. Each value keeps
-// its own line. After a problem, the copy is incomplete.
+// resolve returns a copy of n in which aliases and merge keys are replaced by their values. Each value keeps its own
+// line number. If a problem is found, the copy is incomplete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	r.nodes++
 	if depth > maxDepth || r.nodes > maxNodes {
@@ -59,9 +60,9 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	return &c
 }
 
-// merged returns the fields of a mapping, including the fields from its << keys. As in kubectl, a field
-// replaces earlier fields with the same name, and an earlier mapping of a list overrides a later one. Duplicate
-// fields are kept, so that they can be reported.
+// merged returns the fields of a mapping, including the fields from its merge keys (<<). As in kubectl, a field
+// replaces earlier fields with the same name. If a merge key has a list of mappings, an earlier mapping overrides a
+// later mapping. Duplicate fields are kept, so that they can be reported.
 func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
 	set := func(key, value *yaml.Node, merged bool) {

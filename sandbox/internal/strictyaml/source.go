@@ -15,14 +15,14 @@ import (
 // Source is a parsed YAML file, or a part of it.
 type Source struct {
 	name string
-	path string                // the path of the field with this value; empty for a document
-	line int                   // the line of the document separator, if any
-	root *yaml.Node            // nil if nothing can be decoded
-	from map[*yaml.Node]string // the texts that Expand has replaced, by their new values
+	path string                // path of the field with this value; empty for a document
+	line int                   // line of the document separator; 0 if there is none
+	root *yaml.Node            // nil if there is nothing to decode
+	from map[*yaml.Node]string // texts that Expand has replaced, by new value
 }
 
-// Parse parses data, which must contain one YAML document. The name is used only in problems. The source can be
-// decoded even if there are problems.
+// Parse parses data, which must contain one YAML document. The name is used only in problems. The returned Source can
+// be decoded even if problems are returned.
 func Parse(name string, data []byte) (*Source, Problems) {
 	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
@@ -38,8 +38,8 @@ func Parse(name string, data []byte) (*Source, Problems) {
 	return sources[0], problems
 }
 
-// ParseAll parses all YAML documents in data, except documents that contain only comments. As in kubectl, a
-// plain on, off, yes, no, y or n is a boolean.
+// ParseAll parses all YAML documents in data. It skips documents that contain only comments. As in kubectl, an
+// unquoted on, off, yes, no, y or n is a boolean.
 func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	all, problems := parse(name, data, true)
 	var sources []*Source
@@ -51,7 +51,7 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-// parse parses a text. If manifest is set, it reads booleans as kubectl does.
+// parse parses the text of a file. If manifest is true, it reads booleans as kubectl does.
 func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -76,11 +76,11 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	}
 }
 
-// Empty reports whether there is nothing to decode.
+// Empty reports whether the Source contains nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
 
-// Expand returns a copy with replaced strings. It calls value for each string, which returns the new value, or
-// false to keep the string.
+// Expand returns a copy of the Source with some strings replaced. It calls value for each string. value returns the
+// new value, or false to keep the string.
 func (s *Source) Expand(value func(text string) (any, bool)) *Source {
 	if s.root == nil {
 		return s
@@ -125,7 +125,7 @@ func place(n *yaml.Node, line, column int) {
 
 var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// syntax converts a parser error to a problem with a line.
+// syntax converts an error of the YAML parser to a problem with a line number.
 func syntax(name string, data []byte, err error) Problem {
 	text := err.Error()
 	m := syntaxLine.FindStringSubmatch(text)

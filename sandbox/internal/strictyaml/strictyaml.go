@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Document has the positions of the fields of a decoded file.
+// Document contains the positions of the fields in a decoded file.
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
@@ -22,11 +22,12 @@ type Document struct {
 	source      *Source
 }
 
-// Rewritten returns problems for the numbers and booleans in free-form values whose printed values differ from
-// their texts, such as 1.10, which is the number 1.1. They are in the order of the file.
+// Rewritten returns a problem for each number or boolean in a free-form value that is printed differently from how it
+// is written, such as 1.10, which is the number 1.1. The problems are in the order of the file.
 func (d *Document) Rewritten() Problems { return d.rewritten }
 
-// Source returns the part of the file that is the value of a field, or an empty Source.
+// Source returns the part of the file that contains the value of a field, or an empty Source if the file does not
+// contain the field.
 func (d *Document) Source(field string) *Source {
 	if d.nodes[field] == nil {
 		return &Source{}
@@ -34,7 +35,8 @@ func (d *Document) Source(field string) *Source {
 	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
-// Expressions returns the strings for which Options.Expression has returned true, in the order of the file.
+// Expressions returns the expressions in the file, in the order of the file. They are the strings for which
+// Options.Expression has returned true.
 func (d *Document) Expressions() []Expression {
 	if d == nil {
 		return nil
@@ -42,7 +44,8 @@ func (d *Document) Expressions() []Expression {
 	return d.expressions
 }
 
-// Line returns the line of a field, or of its nearest parent in the file; 0 if the file is empty.
+// Line returns the line number of a field. If the file does not contain the field, it returns the line of the nearest
+// parent. It returns 0 if the file is empty.
 func (d *Document) Line(field string) int {
 	if d == nil {
 		return 0
@@ -59,7 +62,7 @@ func (d *Document) Line(field string) int {
 	}
 }
 
-// Has reports whether the file contains the field itself.
+// Has reports whether the file contains this field, and not only a parent of the field.
 func (d *Document) Has(field string) bool {
 	if d == nil {
 		return false
@@ -68,30 +71,30 @@ func (d *Document) Has(field string) bool {
 	return ok
 }
 
-// Options of Source.Decode.
+// Options configures Source.Decode.
 type Options struct {
-	// Expression reports whether a string is an expression that is replaced before the final decoding. An
-	// expression is valid in a field of any type. Default: no string is an expression.
+	// Expression reports whether a string is an expression, which is replaced by its value before the final decoding.
+	// An expression is valid in a field of any type. Default: no string is an expression.
 	Expression func(text string) bool
-	// Partial reports only values with the wrong type. It ignores unknown fields, duplicate fields, and types
-	// that cannot be decoded from YAML.
+	// Partial makes Decode report only values of the wrong type. Decode then ignores unknown fields, duplicate
+	// fields, and types that cannot be decoded from YAML.
 	Partial bool
 }
 
-// Expression is a string that is replaced by a value later.
+// Expression is a string that will be replaced by a value.
 type Expression struct {
-	// Field and Line are its position.
+	// Field and Line are the position of the expression.
 	Field string
 	Line  int
-	// Text is the whole string.
+	// Text is the whole string, which contains the expression.
 	Text string
-	// Want is the type of the field.
+	// Want is the type of the field that contains the expression.
 	Want reflect.Type
 }
 
-// Decode decodes data, which must contain one YAML document, into the struct that into points to, by its json
-// tags. Fields that are not in the file keep their values. The name is used only in problems. If there are
-// problems, into has all values that were decoded.
+// Decode decodes data, which must contain one YAML document, into the struct that into points to. It uses the json
+// tags of the struct. Fields that are not in the file keep their values. The name is used only in problems. If there
+// are problems, into contains all values that could be decoded.
 func Decode(name string, data []byte, into any) (*Document, Problems) {
 	source, problems := Parse(name, data)
 	doc, more := source.Decode(into, Options{})
@@ -165,7 +168,8 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// keys calls each once for every key of a mapping, and reports duplicates. join returns the path of a key.
+// keys calls each for every key of a mapping, once per key, and reports duplicate keys. join returns the path of a
+// key.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string,
 	each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
@@ -209,7 +213,7 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// collect maps JSON names to fields, including fields of embedded structs.
+// collect maps the JSON names of a struct type to its fields, including the fields of embedded structs.
 func collect(v reflect.Value, into map[string]reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -249,7 +253,7 @@ func (w *walker) list(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// custom decodes a type with its own JSON form, such as metav1.Duration.
+// custom decodes a value of a type that has its own JSON format, such as metav1.Duration.
 func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	var plain any
 	if err := n.Decode(&plain); err != nil {
@@ -314,7 +318,7 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// describe describes a value, and the expression that it replaced.
+// describe describes a value for an error message. If the value replaced an expression, it also names the expression.
 func describe(n *yaml.Node, from map[*yaml.Node]string) string {
 	text, computed := from[n]
 	switch {
@@ -342,7 +346,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index returns the path of a key in the format of k8s.io/apimachinery field paths.
+// index formats a key as part of a path, in the format of k8s.io/apimachinery field paths.
 func index(path, key string) string {
 	return path + "[" + key + "]"
 }

@@ -24,7 +24,7 @@ type thing struct {
 
 func isExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// A free-form value has the types of JSON, and each of its fields has a line.
+// The decoded fields of a free-form value have the types of JSON. Each field has a line number.
 func TestAny(t *testing.T) {
 	const text = `object:
   spec:
@@ -59,12 +59,12 @@ any:
 	}
 }
 
-// problem is an expected Problem. The zero value means no problem.
+// problem describes an expected Problem. The zero value means that no problem is expected.
 type problem struct {
 	line  int
 	field string
 	kind  strictyaml.Kind
-	names string // a part of the detail
+	names string // text that the detail must contain
 }
 
 func (want problem) check(t *testing.T, text string, problems strictyaml.Problems) {
@@ -107,7 +107,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// An expression is valid in any field. It is returned with its position and the type of the field.
+// An expression is valid in a field of any type. Expressions returns each expression with its position and the type
+// of the field.
 func TestExpressions(t *testing.T) {
 	const text = `name: ${{ a }}
 count: ${{ b }}
@@ -189,7 +190,7 @@ func TestParseAll(t *testing.T) {
 	}
 }
 
-// A syntax error is shown with a caret below the first invalid character, or below the bracket that is not
+// The excerpt of a syntax error has a caret below the first invalid character, or below the bracket that is not
 // closed.
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
@@ -224,7 +225,7 @@ func TestSyntax(t *testing.T) {
 	}
 }
 
-// Merge keys and aliases have the same result as in kubectl, and each merged field has the line of its value.
+// Merge keys and aliases are resolved as in kubectl. Each merged field has the line number of its value.
 func TestMerge(t *testing.T) {
 	for _, text := range []string{
 		"any: &a {x: 1, w: [2]}\nobject: {<<: *a, x: 3}",
@@ -266,7 +267,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Numbers and booleans whose printed values differ from their texts are listed with their positions.
+// Numbers and booleans that are printed differently from how they are written are returned with their positions.
 func TestRewritten(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1",
@@ -287,7 +288,8 @@ func TestRewritten(t *testing.T) {
 	}
 }
 
-// Manifests are read by YAML 1.1, as kubectl does, and a part of them into a type that has more fields or fewer.
+// Manifests are read as YAML 1.1, as kubectl does. A part of a manifest can be decoded into a type that has more or
+// fewer fields.
 func TestManifest(t *testing.T) {
 	sources, problems := strictyaml.ParseAll("f",
 		[]byte("any: {a: on, b: [No, y], c: \"on\", d: one}\n---\nobject:\n  name: off\n  other: 1\n  \"on\": yes\n"))

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// stride is the number of lines that are skipped in the search for the line of a mistake.
+	// stride is the number of lines that the search for a syntax error advances in one step.
 	stride = 32
-	// maxText is the maximum length of a text in which a mistake is searched, and maxTried the maximum length
-	// that is parsed again to find its column. They limit the run time.
+	// maxText is the maximum length of a text in which where searches for a syntax error. maxTried is the maximum
+	// length of text that is parsed again to find the column of the error. Both limit the run time.
 	maxText  = 64 << 10
 	maxTried = 4 << 20
 )
 
-// where returns the offset of the first syntax error: the text before it is valid. The parser reports only a
-// line, which is often an earlier one.
+// where returns the offset of the first syntax error, such that the text before the offset is valid. It is needed
+// because the parser reports only a line, which is often too early.
 func where(data []byte) (offset int, found bool) {
 	if len(data) > maxText {
 		return 0, false
@@ -56,7 +56,7 @@ func where(data []byte) (offset int, found bool) {
 	return end, true
 }
 
-// readable reports whether a text is valid YAML after its open brackets are closed.
+// readable reports whether a text is valid YAML after the missing closing brackets have been added.
 func readable(text []byte) bool {
 	ends, _ := open(text)
 	return parses(text) || ends != "" && parses([]byte(string(text)+ends))
@@ -72,8 +72,8 @@ func parses(text []byte) bool {
 	}
 }
 
-// open returns the missing closing brackets at the end of a text, and the offset of the innermost open bracket.
-// It also counts brackets in comments and plain text.
+// open returns the closing brackets that are missing at the end of a text, and the offset of the innermost open
+// bracket. Brackets in comments and plain text are also counted.
 func open(text []byte) (ends string, last int) {
 	var at []int
 	quote, before := byte(0), byte(' ')
@@ -99,8 +99,8 @@ func open(text []byte) (ends string, last int) {
 	return ends, last
 }
 
-// Excerpt returns a line and a caret below a column, which counts characters from 1, as two indented lines. It
-// returns "" for an empty line.
+// Excerpt returns a line of text, and below it a line with a caret at a column, both indented. The column counts
+// characters from 1. Excerpt returns "" if the line is empty.
 func Excerpt(line string, column int) string {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" {

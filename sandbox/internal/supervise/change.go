@@ -2,12 +2,12 @@ package supervise
 
 import "time"
 
-// StateChange is a change of the state of a component.
+// StateChange is a change in the state of a component.
 type StateChange struct {
 	Name  string
 	Time  time.Time
 	State State
-	// Exit describes how the component ended, if it has exited.
+	// Exit describes how the component exited; empty if it has not exited.
 	Exit string
 }
 

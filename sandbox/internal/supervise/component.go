@@ -19,35 +19,35 @@ const (
 	Exited  = events.ComponentExited
 )
 
-// Component is the status of one component of a sandbox: a process, a part of the daemon (with the PID of the daemon),
-// or a Pod.
+// Component is the status of one component of a sandbox. A component is a process, a Pod, or a part of the daemon,
+// which has the PID of the daemon.
 type Component struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Reason is why the component is not ready.
+	// Ready reports whether the component is ready. Reason is the reason why it is not ready.
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// Pod is the name of the component's Pod; empty for other components.
+	// Pod is the name of the component's Pod; empty if the component is not a Pod.
 	Pod string `json:"pod,omitempty"`
-	// StartedAt is when the component was last started.
+	// StartedAt is the time at which the component was last started.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// Exit describes how the component ended, such as "exit status 1"; empty while it is running.
+	// Exit describes how the component exited, such as "exit status 1"; empty while the component is running.
 	Exit string `json:"exit,omitempty"`
-	// RSS is resident memory in bytes; CPU is CPU time in nanoseconds. Both are 0 for parts of the daemon and after the
-	// exit.
+	// RSS is the resident memory in bytes. CPU is the CPU time in nanoseconds. Both are 0 for parts of the daemon,
+	// and after the component has exited.
 	RSS uint64        `json:"rss,omitempty"`
 	CPU time.Duration `json:"cpu,omitempty"`
 	// Log is the path of the component's log file.
 	Log string `json:"log,omitempty"`
-	// Metrics is the URL of the metrics of a bundled controller on this machine.
+	// Metrics is the URL of the metrics of a bundled controller that runs on this machine; otherwise empty.
 	Metrics string `json:"metrics,omitempty"`
 }
 
-// Action is an action on a component.
+// Action is an action on a component, such as stopping it.
 type Action string
 
-// The actions.
+// The actions on components.
 const (
 	Kill    Action = "kill"
 	Pause   Action = "pause"
@@ -63,31 +63,31 @@ var Actions = []Action{Kill, Pause, Resume, Restart, Stop, Start}
 // ErrUnknown is returned, wrapped, if a component does not exist or was never started.
 var ErrUnknown = errors.New("no such component")
 
-// RefusedError is returned, wrapped, by ComponentSet.Act if a component does not support an action. Its text is the
+// RefusedError is returned by ComponentSet.Act, wrapped, if a component does not support an action. Its text is the
 // message for the user.
 type RefusedError string
 
-// Error returns the message.
+// Error returns the message for the user.
 func (e RefusedError) Error() string { return string(e) }
 
 // Refuse returns a RefusedError with a formatted message.
 func Refuse(format string, values ...any) error { return RefusedError(fmt.Sprintf(format, values...)) }
 
-// ComponentSet is a set of components, which `status` shows and `component` acts on. Its methods may be called
-// concurrently.
+// ComponentSet is a set of components. The command `status` shows them, and the command `component` acts on them. Its
+// methods may be called concurrently.
 type ComponentSet interface {
-	// Components returns the status of the components in a fixed order. It blocks for at most one second.
+	// Components returns the status of all components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
-	// Act performs an action on a component. Start and Restart block until the component is ready. The error may wrap
-	// ErrUnknown or a RefusedError.
+	// Act performs an action on a component. The actions Start and Restart block until the component is ready. The
+	// error may wrap ErrUnknown or a RefusedError.
 	Act(ctx context.Context, name string, action Action) error
-	// ToStart returns the names of the components that the next `up` has to start.
+	// ToStart returns the names of the components that the next `up` command has to start.
 	ToStart(ctx context.Context) []string
 }
 
-// Processes is a ComponentSet of processes of a supervisor.
+// Processes is a ComponentSet that consists of processes of a supervisor.
 type Processes struct {
-	// Supervisor runs the processes. Required.
+	// Supervisor is the supervisor that runs the processes. Required.
 	Supervisor *Supervisor
 	// Contains reports whether a process of the supervisor belongs to the set. Required.
 	Contains func(name string) bool
@@ -100,7 +100,7 @@ func (p Processes) Components(ctx context.Context) []Component {
 	return p.Supervisor.Status(ctx, p.Contains)
 }
 
-// ToStart returns the names of the exited processes.
+// ToStart returns the names of the processes that have exited.
 func (p Processes) ToStart(ctx context.Context) []string {
 	var names []string
 	for _, c := range p.Components(ctx) {
@@ -111,7 +111,7 @@ func (p Processes) ToStart(ctx context.Context) []string {
 	return names
 }
 
-// Act implements ComponentSet. Start does nothing if the process is running.
+// Act implements ComponentSet. The action Start does nothing if the process is already running.
 func (p Processes) Act(ctx context.Context, name string, action Action) error {
 	_, r, err := p.Supervisor.find(name)
 	if err != nil || !p.Contains(name) {

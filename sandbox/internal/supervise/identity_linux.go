@@ -13,14 +13,15 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// bootID changes with every boot and makes start times, which are counted from boot, globally unique.
+// bootID is an ID that changes with every boot. Start times are counted from boot, so the ID makes them globally
+// unique.
 var bootID = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// inspect reads /proc. It keeps the start time in clock ticks since boot, because the time of day changes when the
-// clock is set, and older records would no longer match.
+// inspect reads the data of a process from /proc. It returns the start time in clock ticks since boot. A time of day
+// would change when the clock is set, and would then no longer match older run records.
 func inspect(pid int) (usage, error) {
 	boot, err := bootID()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 )
 
-// inspect uses gopsutil. On macOS, the kernel records the start time when the process starts. The recorded time does
-// not change when the clock is set.
+// inspect reads the data of a process with gopsutil. On macOS, the kernel records the start time when the process
+// starts, and the recorded time does not change when the clock is set.
 func inspect(pid int) (usage, error) {
 	p, err := process.NewProcess(int32(pid))
 	if errors.Is(err, process.ErrorProcessNotRunning) {

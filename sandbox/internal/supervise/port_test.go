@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Listen chooses ports outside the range of ephemeral ports, so that the system assigns them to no other process.
+// TestListenAvoidsEphemeralPorts checks that Listen chooses ports outside the ephemeral port range, because the
+// system could assign an ephemeral port to another process.
 func TestListenAvoidsEphemeralPorts(t *testing.T) {
 	lowest := 32768
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {

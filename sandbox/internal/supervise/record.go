@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// Record is the run record of a process on disk.
+// Record is the run record of a process, which is stored on disk.
 type Record struct {
-	// Name of the component.
+	// Name is the name of the component.
 	Name string `json:"name"`
-	// PID of the process.
+	// PID is the process ID.
 	PID int `json:"pid"`
-	// Start identifies the process together with PID. Its format depends on the operating system.
+	// Start is the start time of the process. PID and Start together identify the process. The format of Start
+	// depends on the operating system.
 	Start     string    `json:"start"`
 	StartedAt time.Time `json:"startedAt"`
 	// Command is the path of the binary, followed by its arguments.
@@ -30,7 +31,7 @@ type Record struct {
 	StopSignal  int           `json:"stopSignal"`
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
 	Group       bool          `json:"group,omitempty"`
-	// Running reports whether the process is running now.
+	// Running reports whether the recorded process is running now.
 	Running bool `json:"-"`
 }
 
@@ -62,7 +63,7 @@ func newRecord(spec Spec, r *run) Record {
 	}
 }
 
-// RecordSelf writes a run record for the calling process. The record remains when the process ends.
+// RecordSelf writes a run record for the calling process. The record is not removed when the process ends.
 func RecordSelf(dir, name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -77,7 +78,7 @@ func RecordSelf(dir, name string) error {
 	})
 }
 
-// writeRecord replaces the record atomically.
+// writeRecord atomically replaces the run record.
 func writeRecord(dir string, r Record) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -100,7 +101,7 @@ func writeRecord(dir string, r Record) error {
 	return nil
 }
 
-// writeSynced writes a file and syncs it to disk, so that the file is not empty after a power failure.
+// writeSynced writes a file and syncs it to disk. Without the sync, the file could be empty after a power failure.
 func writeSynced(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -129,8 +130,8 @@ func removeRecord(dir, name string) error {
 	return nil
 }
 
-// Records returns the run records in dir, in order of start. The error reports unreadable records; the other records
-// are returned nevertheless. A missing directory is treated as empty.
+// Records returns the run records in dir, in the order in which the processes started. If some records are
+// unreadable, it returns an error and all other records. A missing directory is treated as empty.
 func Records(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,9 +174,9 @@ func readRecord(path string) (Record, error) {
 	return r, nil
 }
 
-// CleanStale ends the recorded processes that are still running, in reverse order of start, and removes all records. It
-// skips the calling process. It blocks until the processes have ended and returns their records. It kills a process
-// after the process's stop timeout, or when ctx ends.
+// CleanStale stops the recorded processes that are still running, in reverse order of their start, and removes all
+// run records. It skips the calling process. It blocks until the processes have ended and returns their records. It
+// kills a process that does not end within its stop timeout, or when ctx ends.
 func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	records, err := Records(dir)
 	errs := []error{err}
@@ -199,7 +200,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	return stopped, errors.Join(errs...)
 }
 
-// end ends the recorded process and reports whether it was running.
+// end stops the recorded process and reports whether the process was running.
 func (r Record) end(ctx context.Context) (bool, error) {
 	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {

@@ -46,7 +46,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// CleanStale of a new process, after a crash, ends processes that are not its children.
+// After a crash, a new process calls CleanStale. CleanStale stops the recorded processes, which are not child
+// processes of the new process.
 func TestCleanStale(t *testing.T) {
 	b := newBench(t)
 	dir := b.Supervisor.dir

@@ -19,47 +19,48 @@ import (
 
 // Spec describes how a component is started, checked and stopped.
 type Spec struct {
-	// Name of the component and of its run record; letters, digits, dots and dashes.
+	// Name is the name of the component and of its run record. It consists of letters, digits, dots and dashes.
 	Name string
-	// Path is the path of the binary; Args are its arguments.
+	// Path is the path of the binary. Args are the arguments of the binary.
 	Path string
 	Args []string
-	// Env has variables in the form KEY=value, in addition to ComponentEnviron. If a key occurs twice, the last value
-	// is used.
+	// Env contains environment variables in the form KEY=value, in addition to ComponentEnviron. If a key occurs
+	// twice, the last value is used.
 	Env []string
-	// Dir is the working directory; empty means the directory of this process.
+	// Dir is the working directory of the component; empty means the working directory of this process.
 	Dir string
-	// LogFile is the file to which standard output and standard error are appended; empty means that they are
-	// discarded.
+	// LogFile is the file to which the standard output and standard error of the component are appended. If it is
+	// empty, the output is discarded.
 	LogFile string
-	// Metrics is the URL of the component's metrics, for Status; empty if it has none.
+	// Metrics is the URL of the component's metrics, which Status returns; empty if the component has no metrics.
 	Metrics string
-	// Ready returns nil if the component is ready, otherwise an error with the reason. nil means that the component is
-	// ready as soon as it is running.
+	// Ready is the readiness check. It returns nil if the component is ready, and otherwise an error with the reason.
+	// If Ready is nil, the component is ready as soon as it is running.
 	Ready func(context.Context) error
-	// ReadyLog replaces Ready: the component is ready when it has logged a matching line since its start. It requires
-	// LogFile.
+	// ReadyLog replaces Ready: the component is ready when it has logged a line that matches ReadyLog since its
+	// start. It requires LogFile.
 	ReadyLog *regexp.Regexp
-	// Group makes signals go to the process group. The rest of the group is killed when the process ends.
+	// Group makes the Supervisor send signals to the process group of the component. The other processes in the group
+	// are killed when the component's process ends.
 	Group bool
-	// StopSignal asks the component to stop; nil means SIGTERM.
+	// StopSignal is the signal that makes the component stop; nil means SIGTERM.
 	StopSignal os.Signal
-	// StopTimeout is the time between StopSignal and SIGKILL; zero means 5 s.
+	// StopTimeout is the time after StopSignal at which a process that is still running is killed; zero means 5 s.
 	StopTimeout time.Duration
 }
 
 func (s Spec) stopTimeout() time.Duration { return cmp.Or(s.StopTimeout, 5*time.Second) }
 
-// pollPeriod is the interval of calls of Spec.Ready.
+// pollPeriod is the time between two calls of Spec.Ready.
 const pollPeriod = 20 * time.Millisecond
 
 // Options configures a Supervisor.
 type Options struct {
-	// Dir is the directory of the run records. It is created if missing. Required.
+	// Dir is the directory of the run records. It is created if it is missing. Required.
 	Dir string
-	// Logger logs every start and exit; nil means discard.
+	// Logger logs each start and exit of a component. If it is nil, nothing is logged.
 	Logger *slog.Logger
-	// OnChange is called when a component starts, exits, pauses or resumes. It must not block. nil means that changes
+	// OnChange is called when a component starts, exits, pauses or resumes. It must not block. If it is nil, changes
 	// are not reported.
 	OnChange func(StateChange)
 }
@@ -75,19 +76,19 @@ type Supervisor struct {
 	starts     int
 }
 
-// component is a named component. Each start replaces run.
+// component is a component with its current or last run. Each start replaces run.
 type component struct {
 	opMu sync.Mutex // held during Start, Stop and Restart
 
-	spec Spec // Supervisor.mu guards spec and run
+	spec Spec // spec and run are guarded by Supervisor.mu
 	run  *run
 }
 
-// run is one process, from its start to its end.
+// run is one process of a component, from the start to the exit of the process.
 type run struct {
-	number        int // in order of start
+	number        int // numbers the runs in the order of their start
 	process       *os.Process
-	start         string // see usage.start
+	start         string // start time of the process; see usage.start
 	startedAt     time.Time
 	logOffset     int64
 	stopRequested atomic.Bool // Stop or Kill was called
@@ -95,7 +96,7 @@ type run struct {
 	logged        atomic.Bool // a line has matched Spec.ReadyLog
 
 	done chan struct{}
-	exit string // how the process ended; read it only after done is closed
+	exit string // how the process exited; read only after done is closed
 }
 
 // New returns a Supervisor without components.
@@ -108,9 +109,10 @@ func New(o Options) *Supervisor {
 	}
 }
 
-// Start starts a process in its own process group, so that Ctrl-C on a terminal does not reach it, and writes its run
-// record. It does not wait until the component is ready. The process outlives ctx and the Supervisor. Start returns an
-// error if the component is already running.
+// Start starts the process of a component and writes its run record. The process runs in its own process group, so
+// that Ctrl-C on a terminal does not reach it. Start does not wait until the component is ready. The process
+// continues to run after ctx and the Supervisor have ended. Start returns an error if the component is already
+// running.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	if err := validName(spec.Name); err != nil {
 		return err
@@ -230,8 +232,8 @@ func (r *run) ended() bool {
 	}
 }
 
-// WaitReady polls the readiness check of a component until it succeeds. If the process exits or ctx ends first,
-// WaitReady returns a *NotReadyError.
+// WaitReady polls the readiness check of a component until the check succeeds. If the process exits or ctx ends
+// first, WaitReady returns a *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -240,7 +242,8 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	return s.WaitUntil(ctx, name, spec.readiness(r))
 }
 
-// WaitUntil is WaitReady with another readiness check. nil waits only until the process is running.
+// WaitUntil is like WaitReady, but uses another readiness check. If the readiness check is nil, WaitUntil only waits
+// until the process is running.
 func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -289,8 +292,8 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 }
 
-// Stop stops a component and removes its run record. It kills the process after StopTimeout, or when ctx ends. Stopping
-// a component that is not running is not an error.
+// Stop stops a component and removes its run record. It kills a process that has not ended after StopTimeout, or when
+// ctx ends. If the component is not running, Stop returns nil.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -303,7 +306,7 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.stop(ctx, c)
 }
 
-// Remove stops a component and removes it from Status.
+// Remove stops a component and removes it from the list that Status returns.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if err := s.Stop(ctx, name); err != nil {
 		return err
@@ -331,7 +334,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
-// send sends a signal to a process, or to its process group.
+// send sends a signal to a process, or to its process group if Spec.Group is set.
 func send(p *os.Process, group bool, sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !group || !ok {
@@ -344,8 +347,8 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 	return err
 }
 
-// endProcess sends sig to a process, and SIGCONT in case it is paused. It kills the process if the process has not
-// ended after timeout. gone is closed when the process has ended.
+// endProcess sends sig to a process, and SIGCONT in case the process is paused. If the process has not ended after
+// timeout, endProcess kills it. The channel gone is closed when the process has ended.
 func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal,
 	timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
@@ -367,7 +370,8 @@ func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan stru
 	return nil
 }
 
-// StopAll stops all components in reverse order of start. It continues after errors and joins them.
+// StopAll stops all components in reverse order of their start. If an error occurs, it continues with the other
+// components. It returns all errors joined.
 func (s *Supervisor) StopAll(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(s.names()) {
@@ -376,7 +380,8 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Kill kills a component with SIGKILL and waits for its end. Status then lists it as exited.
+// Kill kills a component with SIGKILL and waits until its process has ended. Status then returns the component as
+// exited.
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
@@ -390,12 +395,12 @@ func (s *Supervisor) Kill(name string) error {
 	return nil
 }
 
-// Pause suspends a component with SIGSTOP and waits until it has stopped.
+// Pause suspends a component with SIGSTOP and waits until the process is suspended.
 func (s *Supervisor) Pause(name string) error {
 	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
 }
 
-// Resume continues a paused component.
+// Resume resumes a paused component.
 func (s *Supervisor) Resume(name string) error {
 	return s.signal("resuming", name, syscall.SIGCONT, Running)
 }
@@ -421,8 +426,8 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// awaitState waits until the process is stopped, or running again, after a signal. It returns after signalTimeout at
-// the latest, because another process may have sent another signal.
+// awaitState waits after a signal until the process is suspended, or running again. It returns after signalTimeout at
+// the latest, because another process may have sent a different signal.
 func (r *run) awaitState(stopped bool) {
 	for until := time.Now().Add(signalTimeout); time.Now().Before(until); time.Sleep(signalPoll) {
 		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == stopped {
@@ -436,7 +441,7 @@ const (
 	signalPoll    = time.Millisecond
 )
 
-// Restart stops a component and starts it with the same Spec. It does not wait until the component is ready.
+// Restart stops a component and starts it again with the same Spec. It does not wait until the component is ready.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -456,7 +461,7 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	return s.start(ctx, c, spec)
 }
 
-// current returns the last spec and run of a component. run is nil if the component was never started.
+// current returns the most recent spec and run of a component. run is nil if the component was never started.
 func (s *Supervisor) current(c *component) (Spec, *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -473,7 +478,7 @@ func (s *Supervisor) find(name string) (Spec, *run, error) {
 	return c.spec, c.run, nil
 }
 
-// names returns the names of the started components in the order of their last start.
+// names returns the names of all components that were started, in the order of their last start.
 func (s *Supervisor) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// helperEnv makes the test binary run as a component. Its value selects the behaviour.
+// helperEnv is the environment variable that makes the test binary run as a component. Its value selects the
+// behaviour.
 const helperEnv = "SUPERVISE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper is the main function of the component. It creates the file args[0] after it has installed its signal handlers,
-// and then waits.
+// helper is the main function of the test component. It installs its signal handlers, creates the file args[0], and
+// then waits.
 func helper(behaviour string, args []string) {
 	terms := make(chan os.Signal, 1)
 	switch behaviour {
@@ -74,7 +75,7 @@ func newBench(t *testing.T) bench {
 	return b
 }
 
-// spec describes a component that is ready when it has installed its signal handlers.
+// spec returns a Spec for a component that is ready when it has installed its signal handlers.
 func (b bench) spec(name, behaviour string) Spec {
 	up := filepath.Join(b.dir, name+".up")
 	return Spec{
@@ -90,7 +91,7 @@ func (b bench) spec(name, behaviour string) Spec {
 	}
 }
 
-// up starts a component and waits until it is ready.
+// up starts a component and waits until the component is ready.
 func (b bench) up(t *testing.T, spec Spec) {
 	t.Helper()
 	check.Must(t, b.Start(t.Context(), spec))
@@ -108,7 +109,7 @@ func (b bench) status(t *testing.T, name string) Component {
 	return Component{}
 }
 
-// volatile ignores the fields of a Component that differ between runs.
+// volatile is a comparison option that ignores the Component fields that differ between runs.
 var volatile = cmpopts.IgnoreFields(Component{}, "PID", "StartedAt", "RSS", "CPU", "Log")
 
 func TestComponentStates(t *testing.T) {
@@ -290,7 +291,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// Concurrent operations on one component must not race or leave two processes.
+// TestConcurrentOperations runs concurrent operations on one component. They must not cause a data race or leave two
+// processes.
 func TestConcurrentOperations(t *testing.T) {
 	b := newBench(t)
 	b.up(t, b.spec("store", "polite"))
@@ -315,13 +317,13 @@ func differs[T comparable](want, got T) error {
 	return nil
 }
 
-// eventually waits for a condition that depends on the operating system.
+// eventually waits until a condition holds that depends on the operating system.
 func eventually(t *testing.T, condition func() error) {
 	t.Helper()
 	check.Eventually(t, check.Patience, condition)
 }
 
-// PortTaken requires that the component has exited and has logged the message since its start.
+// PortTaken returns true only if the component has exited and has logged the message since its last start.
 func TestPortTaken(t *testing.T) {
 	const message = "echo 'java.net.BindException: Address already in use (Bind failed)'; "
 	for name, tc := range map[string]struct {
@@ -354,7 +356,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// With Group, the child processes of a component end with it. ReadyLog determines when it is ready.
+// If Group is set, the child processes of a component are killed when the component ends. If ReadyLog is set, the
+// component is ready when it has logged a matching line.
 func TestGroup(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "script.log")

@@ -9,11 +9,11 @@ import (
 
 const tailBytes = 64 << 10
 
-// stackTrace matches a function with its location in a Go stack trace, or the header of a stack trace.
+// stackTrace matches a function and its location in a Go stack trace, and the header of a stack trace.
 var stackTrace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
 
-// Tail returns at most the last count lines of a log file, without the first skip bytes and without Go stack traces. It
-// returns nil if there are no such lines or the file cannot be read.
+// Tail returns up to count lines from the end of a log file. It ignores the first skip bytes of the file and all Go
+// stack traces. It returns nil if there are no other lines or if the file cannot be read.
 func Tail(path string, skip int64, count int) []string {
 	f, err := os.Open(path)
 	if err != nil {

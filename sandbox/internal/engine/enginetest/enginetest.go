@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Fake makes a shell script the only container engine on this machine until the test ends. Its name is docker
-// or podman. An empty name means no engine.
+// Fake installs a shell script as the only container engine on this machine until the test ends. name is docker or
+// podman. If name is empty, no engine is installed.
 func Fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command is a custom module controller (spec.controller.command).
+// Command runs a custom module controller, which spec.controller.command configures.
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
@@ -24,7 +24,7 @@ func (c *Command) Settings(i Instance) (any, error) {
 	return c.render(i)
 }
 
-// Process implements Program. It writes the configured files.
+// Process implements Program. It also writes the configured files.
 func (c *Command) Process(i Instance) (supervise.Spec, error) {
 	p, err := c.render(i)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Command) writeFiles(i Instance, files map[string]string) error {
 
 func (c *Command) filesDir(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
 
-// render fills in the values of an instance.
+// render returns the configuration of the process, with the placeholders replaced by the values of an instance.
 func (c *Command) render(i Instance) (*v1alpha1.ControllerProcess, error) {
 	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // valid: the address of a listener
 	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // valid, as above

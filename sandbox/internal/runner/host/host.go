@@ -19,25 +19,25 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// portAttempts is the number of attempts to start a controller if another process takes one of its ports.
+// portAttempts is the maximum number of attempts to start a controller when other processes take its ports.
 const portAttempts = 3
 
 // Options configures a Runner.
 type Options struct {
-	// Program is the program to run. Required.
+	// Program is the controller program to run. Required.
 	Program Program
-	// Supervisor runs the processes. Required.
+	// Supervisor runs the processes of the controllers. Required.
 	Supervisor *supervise.Supervisor
 	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port or
-	// host:port/token. addr is empty if the controller receives none. Required.
+	// host:port/token. addr is empty if the controller does not receive HTTP heartbeats. Required.
 	Heartbeats func(controller, addr string)
-	// Token is the token in the path of heartbeats. Default: no token.
+	// Token is the token that the path of heartbeats contains. Default: no token.
 	Token string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; see state.Dir.ClientIDPrefix. Default: no
 	// prefix.
 	ClientIDPrefix string
-	// ProxyKubeconfig returns the path of a kubeconfig with which controller n, from 1, uses the API proxy. It must
-	// return the same path in each call. Required for controllers with APIView.
+	// ProxyKubeconfig returns the path of the kubeconfig with which controller n, from 1, connects to the API proxy.
+	// It must return the same path in each call. Required for controllers with APIView.
 	ProxyKubeconfig func(controller string, n int) (kubeconfig string, err error)
 }
 
@@ -48,19 +48,19 @@ type Runner struct {
 
 	mu       sync.Mutex
 	replicas []*replica
-	numbers  map[string]int // numbers of all replicas ever created, by client ID
+	numbers  map[string]int // numbers of all replicas that were ever created, by client ID
 }
 
-// replica is one controller.
+// replica is one controller that a Runner runs.
 type replica struct {
 	name string
-	// clientID does not change in restarts, because Leases contain it.
+	// clientID stays the same across restarts, because Leases contain it.
 	clientID string
 
-	mu sync.Mutex // held during starts; guards the following fields
-	// instance is the instance that was started last.
+	mu sync.Mutex // held while the controller starts; guards the following fields
+	// instance is the most recently started instance.
 	instance Instance
-	// settings are the settings of the running instance; nil while it is not running.
+	// settings are the settings of the running instance; nil if no instance is running.
 	settings any
 }
 
@@ -81,8 +81,8 @@ func (r *Runner) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ensure starts missing controllers, restarts those that have other settings or have ended, removes surplus ones, and
-// blocks until all are ready.
+// Ensure starts missing controllers, restarts controllers that have exited or whose settings have changed, and
+// removes surplus controllers. It blocks until all controllers are ready.
 func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	replicas, err := r.resize(ctx, *c.Replicas)
 	if err != nil {
@@ -109,7 +109,7 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
-// resize removes surplus controllers and adds missing ones, which are not started yet.
+// resize removes surplus controllers and adds missing controllers. It does not start the added controllers.
 func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	replicas := r.list()
 	for _, x := range replicas[min(want, len(replicas)):] {
@@ -135,8 +135,8 @@ func (r *Runner) list() []*replica {
 	return slices.Clone(r.replicas)
 }
 
-// ReplicaNumber returns the number, from 1, of the controller with a client ID, or 0 if the client ID is unknown. The
-// client ID may end with "-" and a random part, like the MQTT client ID of the module controller.
+// ReplicaNumber returns the number, from 1, of the controller with a client ID. It returns 0 if the client ID is
+// unknown. The client ID may end with "-" and a random part, as in the MQTT client IDs of the module controller.
 func (r *Runner) ReplicaNumber(clientID string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (x *replica) hasSettings(settings any) bool {
 	return reflect.DeepEqual(settings, x.settings)
 }
 
-// start restarts a controller and waits until it is ready.
+// start starts a controller, or restarts it if it is running, and waits until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -194,7 +194,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	}
 }
 
-// StopAll stops all controllers concurrently. It kills them if abruptly is true.
+// StopAll stops all controllers concurrently. If abruptly is true, it kills them.
 func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	replicas := r.list()
 	errs := make([]error, len(replicas))
@@ -213,7 +213,8 @@ func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	return errors.Join(errs...)
 }
 
-// Act implements supervise.ComponentSet. A controller gets new ports if another process has taken one of its ports.
+// Act implements supervise.ComponentSet. If another process has taken a port of a controller, the controller starts
+// with new ports.
 func (r *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	err := r.Processes.Act(ctx, name, action)
 	replicas := r.list()

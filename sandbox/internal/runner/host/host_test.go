@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// helperEnv makes the test binary run as a controller. Its value selects the behaviour.
+// helperEnv is the environment variable that makes the test binary run as a controller. Its value selects the
+// behaviour.
 const helperEnv = "HOST_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve serves HTTP on an address for a minute. With the behaviour "late", another listener has taken the address until
-// the process exits.
+// serve serves HTTP on an address for a minute. With the behaviour "late", it fails, because it first opens another
+// listener on the same address.
 func serve(behaviour, addr string) error {
 	if behaviour == "broken" {
 		return errors.New("disk on fire")
@@ -52,7 +53,7 @@ func serve(behaviour, addr string) error {
 	return server.Serve(l)
 }
 
-// helpers is a Program. Process n has behaviour n; further processes have the last behaviour.
+// helpers is a Program whose n-th process has the n-th behaviour. All further processes have the last behaviour.
 type helpers struct {
 	dir        string
 	behaviours []string
@@ -79,7 +80,7 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
-// newRunner returns a runner with run records in dir. Its processes end with the test.
+// newRunner returns a runner that keeps its run records in dir. Its processes are stopped when the test ends.
 func newRunner(t *testing.T, dir string, o Options) *Runner {
 	t.Helper()
 	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
@@ -92,8 +93,8 @@ func newRunner(t *testing.T, dir string, o Options) *Runner {
 	return r
 }
 
-// A controller that fails because its port is in use is restarted with other ports. After other failures, it is not
-// restarted.
+// If a controller fails because its port is in use, it is restarted with other ports. It is not restarted after other
+// failures.
 func TestPortTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		behaviours []string
@@ -138,7 +139,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// A killed controller gets other ports if another process has taken one of its ports in the meantime.
+// If another process takes a port of a killed controller, the controller restarts with other ports.
 func TestPortTakenAfterKill(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), behaviours: []string{"good"}}
 	heartbeats := map[string]string{}
@@ -168,7 +169,7 @@ func TestPortTakenAfterKill(t *testing.T) {
 	}
 }
 
-// Changing APIView restarts the controllers with, or without, the kubeconfig of the API proxy.
+// A change of APIView restarts the controllers. If APIView is set, they use the kubeconfig of the API proxy.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()
 	h := &kubeconfigHelpers{helpers: helpers{dir: dir, behaviours: []string{"good"}}}
@@ -195,12 +196,13 @@ func TestAPIView(t *testing.T) {
 	}
 }
 
-// kubeconfigHelpers are helpers whose settings contain the kubeconfig.
+// kubeconfigHelpers is a Program like helpers whose settings contain the kubeconfig.
 type kubeconfigHelpers struct{ helpers }
 
 func (v *kubeconfigHelpers) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
-// An MQTT client ID begins with the CLIENT_ID of a controller. The module controller appends a random part.
+// ReplicaNumber accepts an MQTT client ID, which begins with the CLIENT_ID of a controller. The module controller
+// appends a random part.
 func TestReplicaNumber(t *testing.T) {
 	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}

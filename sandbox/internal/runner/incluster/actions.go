@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// removePoll is the interval of checks whether the Deployments have been removed.
+// removePoll is the time between two checks whether the Deployments have been removed.
 const removePoll = 100 * time.Millisecond
 
 // Components implements supervise.ComponentSet.
@@ -42,7 +42,7 @@ func (c *Runner) ToStart(context.Context) []string {
 	return names
 }
 
-// Act implements supervise.ComponentSet. name is a component name or the name of a Pod.
+// Act implements supervise.ComponentSet. name is the component name of a controller or the name of its Pod.
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
 	i := slices.IndexFunc(all,
@@ -67,7 +67,7 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	}
 }
 
-// kill kills the process of a controller with SIGKILL. The kubelet restarts it.
+// kill kills the process of a controller with SIGKILL. The kubelet then restarts the container.
 func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
@@ -82,7 +82,8 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// pause suspends a controller. Its probes then fail, and the kubelet kills it after half a minute.
+// pause suspends a controller. The probes of its Pod then fail, and the kubelet kills the container after half a
+// minute.
 func (c *Runner) pause(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
@@ -99,7 +100,7 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// refuseNodeAction refuses an action on a container in an existing cluster.
+// refuseNodeAction returns an error for an action on a container if the cluster is an existing cluster.
 func refuseNodeAction(x Replica, action supervise.Action) error {
 	return supervise.Refuse("cannot %s %s: the nodes of this cluster do not belong to the sandbox; use stop, start or "+
 		"restart", action, runner.ComponentName(x.Number))
@@ -116,7 +117,7 @@ func (c *Runner) resume(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// setMark records an action on a container; 0 removes the record.
+// setMark records the last action on a container. The mark 0 removes the record.
 func (c *Runner) setMark(container string, m containerMark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
@@ -132,7 +133,7 @@ func (c *Runner) setMark(container string, m containerMark) {
 	c.refresh()
 }
 
-// stop scales the Deployment of a controller to 0 and blocks until its Pod has ended.
+// stop scales the Deployment of a controller to 0 and blocks until its Pod has terminated.
 func (c *Runner) stop(ctx context.Context, x Replica) error {
 	if x.stopped {
 		return nil
@@ -151,8 +152,8 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	})
 }
 
-// startAndWait starts a stopped or killed controller and blocks until it is ready. It replaces a Pod whose container is
-// in restart back-off.
+// startAndWait starts a stopped or killed controller and blocks until it is ready. If the container is in restart
+// back-off, startAndWait replaces the Pod.
 func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	if x.stopped {
 		if err := c.scale(ctx, x.Number, false); err != nil {
@@ -167,7 +168,7 @@ func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	})
 }
 
-// restart replaces the Pod of a controller and blocks until the new one is ready.
+// restart replaces the Pod of a controller and blocks until the new Pod is ready.
 func (c *Runner) restart(ctx context.Context, x Replica) error {
 	if err := c.resume(ctx, x); err != nil { // see stop
 		return err
@@ -212,7 +213,7 @@ func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	return nil
 }
 
-// deletePod deletes a Pod with a grace period in seconds. A missing Pod is not an error.
+// deletePod deletes a Pod with a grace period in seconds. It returns nil if the Pod does not exist.
 func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	err := c.client.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: &grace})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -221,7 +222,7 @@ func (c *Runner) deletePod(ctx context.Context, pod string, grace int64) error {
 	return nil
 }
 
-// removeAll removes all controllers of the sandbox and blocks until their Pods have ended.
+// removeAll removes all controllers of the sandbox and blocks until their Pods have terminated.
 func (c *Runner) removeAll(ctx context.Context) error {
 	err := c.removeDeployments(ctx, 0)
 	if err == nil {
@@ -237,7 +238,7 @@ func (c *Runner) removeAll(ctx context.Context) error {
 	return nil
 }
 
-// removeDeployments deletes the Deployments of the controllers with higher numbers than above.
+// removeDeployments deletes the Deployments of the controllers whose numbers are higher than above.
 func (c *Runner) removeDeployments(ctx context.Context, above int) error {
 	foreground := metav1.DeletePropagationForeground // deletes the Pods before the Deployment
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
@@ -248,7 +249,7 @@ func (c *Runner) removeDeployments(ctx context.Context, above int) error {
 	return nil
 }
 
-// deployments returns a label selector for the Deployments of the controllers with higher numbers than above.
+// deployments returns a label selector for the Deployments of the controllers whose numbers are higher than above.
 func (c *Runner) deployments(above int) string {
 	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
 	if c.o.Owner != "" {

@@ -31,87 +31,89 @@ import (
 )
 
 const (
-	// fieldManager is the field manager of the applied objects.
+	// fieldManager is the field manager for server-side apply.
 	fieldManager = "koupsandbox"
-	// heartbeatTimeout limits the time until heartbeats reach a Ready Pod, because kube-proxy updates its rules with a
+	// heartbeatTimeout limits the wait until heartbeats can reach a Ready Pod. kube-proxy updates its rules with a
 	// delay.
 	heartbeatTimeout = 15 * time.Second
-	// heartbeatPoll is the time between two attempts to connect.
+	// heartbeatPoll is the time between two attempts to connect to the heartbeat address.
 	heartbeatPoll = 50 * time.Millisecond
-	// maxBackOff is how long a restart back-off may take before the Pod is replaced. In a kind cluster of the sandbox a
-	// back-off takes a second; in other clusters it can take minutes.
+	// maxBackOff is the maximum time in restart back-off before a Pod is replaced. In a kind cluster of the sandbox,
+	// a back-off lasts one second; in other clusters, it can last minutes.
 	maxBackOff = 4 * time.Second
 )
 
 // Options configures a Runner.
 type Options struct {
-	// Config has administrator permissions in the cluster. Required.
+	// Config is the client configuration with administrator permissions in the cluster. Required.
 	Config *rest.Config
-	// Log is the log file of the controllers. Each line begins with the name of the Pod. Required for Start.
+	// Log is the path of the log file for all controllers. Each line begins with the name of the Pod. Required for
+	// Start.
 	Log string
 	// Env is the environment of the bases and the controllers. Required for Ensure.
 	Env string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; see state.Dir.ClientIDPrefix. Default: no
 	// prefix.
 	ClientIDPrefix string
-	// Owner is the value of cluster.SandboxLabel of the objects; see state.Dir.Label. Required if Local is nil.
+	// Owner is the value of the label cluster.SandboxLabel on the objects of this sandbox; see state.Dir.Label.
+	// Required if Local is nil.
 	Owner string
-	// Broker returns the broker. It is called when controllers start. Required for Ensure.
+	// Broker returns the description of the MQTT broker. It is called when controllers start. Required for Ensure.
 	Broker func() (Broker, error)
-	// Local describes a cluster of the sandbox. Default: an existing cluster. There, the Runner changes only objects
-	// that a sandbox has created, the nodes pull Image, bases must use MQTT, and logs, exec, kill and pause are not
-	// available.
+	// Local describes a cluster that the sandbox created. Default: the cluster is an existing cluster. In an existing
+	// cluster, the Runner changes only objects that a sandbox has created, the nodes pull Image, bases must use MQTT,
+	// and logs, exec, kill and pause are not available.
 	Local *LocalCluster
-	// Image is the image of the Pods. Required if Local is nil; otherwise see Load.
+	// Image is the controller image of the Pods. Required if Local is nil; otherwise see Load.
 	Image string
-	// OnChange is called for each change of a controller, in order. It must not block or call the Runner. Required for
-	// Start.
+	// OnChange is called for each state change of a controller, in order. It must not block or call the Runner.
+	// Required for Start.
 	OnChange func(name string, state supervise.State, message string)
 }
 
 // LocalCluster describes a cluster whose nodes are containers on this machine. All fields are required.
 type LocalCluster struct {
 	Nodes cluster.Nodes
-	// Proxy is the URL, including the password, of the HTTP proxy for commands to bases.
+	// Proxy is the URL, including the password, of the HTTP proxy through which controllers send commands to bases.
 	Proxy string
-	// KubeletClientCA is the path of the CA certificate of the client certificate with which the API server requests
-	// logs and exec.
+	// KubeletClientCA is the path of the CA certificate that verifies the client certificate of the API server, which
+	// requests logs and exec.
 	KubeletClientCA string
-	// IssueServingCert issues a certificate for hosts.
+	// IssueServingCert issues a serving certificate for hosts.
 	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port/token. addr is
-	// empty if the controller receives none.
+	// empty if the controller does not receive HTTP heartbeats.
 	Heartbeats func(controller, addr string)
 }
 
-// Runner runs module controllers in a cluster, each in a Deployment with one Pod. Ensure and StopAll must not be called
-// concurrently; the other methods may be. Methods that wait require Start to be running.
+// Runner runs module controllers in a cluster. Each controller has a Deployment with one Pod. Ensure and StopAll must
+// not be called concurrently; the other methods may be. Methods that wait require Start to be running.
 type Runner struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	log     io.Writer // for the log lines of all Pods; opened by Start
+	log     io.Writer // receives the log lines of all Pods; opened by Start
 	kubelet Kubelet   // created once, because another certificate would restart the Pods
-	token   string    // of heartbeats
-	// dial connects to an address for heartbeats; tests replace it.
+	token   string    // token in the path of heartbeats
+	// dial connects to a heartbeat address; tests replace it.
 	dial        func(ctx context.Context, addr string) error
-	podsChanged chan struct{} // buffered; receives a value when the Pods have changed
+	podsChanged chan struct{} // buffered; receives a value when a Pod has changed
 
 	mu        sync.Mutex // guards the following fields
 	pods      cache.Store
 	wanted    int           // number of controllers
-	stopped   map[int]bool  // by number
-	revision  string        // of the newest settings
-	ports     map[int]int32 // NodePorts for heartbeats, by number of the controller
+	stopped   map[int]bool  // stopped controllers, by number
+	revision  string        // revision of the newest settings
+	ports     map[int]int32 // NodePorts for heartbeats, by controller number
 	marks     map[string]containerMark
-	replicas  []Replica     // by number, from 1
-	extraPods int           // Pods that belong to no replica
+	replicas  []Replica     // by controller number, from 1
+	extraPods int           // number of Pods that belong to no replica
 	change    chan struct{} // closed at the next change, then replaced
 }
 
 var _ supervise.ComponentSet = (*Runner)(nil)
 
-// New returns a Runner. It does not call the cluster.
+// New returns a Runner without calling the cluster.
 func New(o Options) (*Runner, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
@@ -132,7 +134,8 @@ func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *R
 	}
 }
 
-// Start watches the Pods and copies their logs until ctx ends. It then returns nil. Call Start once.
+// Start watches the Pods of the controllers and copies their logs until ctx ends. It then returns nil. Call Start
+// once.
 func (c *Runner) Start(ctx context.Context) error {
 	if c.log == nil {
 		log, err := os.OpenFile(c.o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -180,7 +183,8 @@ func (c *Runner) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure applies a configuration and blocks until the Pods of all controllers are ready. Start must be running.
+// Ensure applies a controller configuration and blocks until the Pods of all controllers are ready. Start must be
+// running.
 func (c *Runner) Ensure(ctx context.Context, config v1alpha1.Controller) error {
 	s, err := c.settings(config)
 	if err != nil {
@@ -206,7 +210,7 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	return s, nil
 }
 
-// issueKubeletCert issues the certificate for logs and exec at its first call.
+// issueKubeletCert issues the serving certificate for logs and exec on the first call.
 func (c *Runner) issueKubeletCert() error {
 	if c.kubelet.Cert != nil {
 		return nil
@@ -223,8 +227,8 @@ func (c *Runner) issueKubeletCert() error {
 	return nil
 }
 
-// ensure applies the manifests and blocks until every Pod has the settings, is ready, and receives heartbeats. It
-// returns an error without waiting for ctx if a Pod fails repeatedly.
+// ensure applies the manifests and blocks until every Pod has the new settings, is ready, and receives heartbeats. If
+// a Pod fails repeatedly, ensure returns an error before ctx ends.
 func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	s.Owner = c.o.Owner
 	objects, err := manifests(s)
@@ -254,7 +258,8 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	return c.waitHeartbeats(ctx)
 }
 
-// applyAll applies objects, except objects of other owners. It checks all objects before it applies the first one.
+// applyAll applies objects, except objects that belong to other owners. It checks the owner of all objects before it
+// applies the first object.
 func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var owned []*unstructured.Unstructured
 	for _, object := range objects {
@@ -285,7 +290,8 @@ func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (
 	return applied, nil
 }
 
-// applyHeartbeatServices creates a NodePort Service for the heartbeats to each controller.
+// applyHeartbeatServices creates a NodePort Service for each controller, through which the controller receives
+// heartbeats.
 func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error {
 	ports := map[int]int32{}
 	for number := 1; number <= replicas; number++ {
@@ -317,7 +323,7 @@ func (c *Runner) Replicas() []Replica {
 	return slices.Clone(c.replicas)
 }
 
-// refresh updates the state of the controllers and reports the changes.
+// refresh updates the state of the controllers from their Pods and reports the changes.
 func (c *Runner) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,7 +365,7 @@ func (c *Runner) refresh() {
 	}
 }
 
-// report reports a change and updates the address for heartbeats.
+// report reports a change of a controller to Options.OnChange, and reports the heartbeat address of the controller.
 func (c *Runner) report(change ReplicaChange) {
 	name := runner.ComponentName(change.Number)
 	if !c.inExistingCluster() {
@@ -381,7 +387,7 @@ func (c *Runner) selector() string {
 	return s
 }
 
-// podsOf returns the Pods of a store, the oldest first.
+// podsOf returns the Pods in a store, oldest first.
 func podsOf(store cache.Store) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, o := range store.List() {
@@ -395,8 +401,8 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// waitUntil blocks until missing returns an empty string. It calls missing at every change, with c.mu locked. missing
-// returns what is missing, or a fatal error that ends the wait.
+// waitUntil blocks until missing returns an empty string. It calls missing after every change, with c.mu locked.
+// missing describes the unmet condition, or returns a fatal error, which ends the wait.
 func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
@@ -424,8 +430,8 @@ func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fat
 	}
 }
 
-// killedInBackOff returns the Pods whose container was killed and has been in restart back-off for too long.
-// Replacement Pods start without a back-off.
+// killedInBackOff returns the Pods whose container was killed and has been in restart back-off for too long. A
+// replacement Pod starts without a back-off.
 func (c *Runner) killedInBackOff() (pods []string) {
 	for _, r := range c.replicas {
 		if r.inBackOff && r.killed && time.Since(r.endedAt) > maxBackOff {
@@ -435,8 +441,8 @@ func (c *Runner) killedInBackOff() (pods []string) {
 	return pods
 }
 
-// pending returns what is missing until all controllers are ready with the newest settings and all other Pods have
-// ended.
+// pending describes which condition is not met yet. It returns an empty string when all controllers are ready with
+// the newest settings and all other Pods have terminated.
 func (c *Runner) pending() (what string, fatal error) {
 	for _, r := range c.replicas {
 		what, fatal = c.pendingReplica(r)
@@ -450,7 +456,8 @@ func (c *Runner) pending() (what string, fatal error) {
 	return what, nil
 }
 
-// pendingReplica returns what is missing until a controller is ready with the newest settings.
+// pendingReplica describes which condition a controller does not meet yet. It returns an empty string when the
+// controller is ready with the newest settings.
 func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	switch {
 	case r.stopped:
@@ -465,7 +472,7 @@ func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	return "", nil
 }
 
-// waitHeartbeats blocks until every running controller is reachable for heartbeats.
+// waitHeartbeats blocks until heartbeats can reach every running controller.
 func (c *Runner) waitHeartbeats(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, heartbeatTimeout, fmt.Errorf("timed out after %s", heartbeatTimeout))
 	defer cancel()

@@ -31,7 +31,7 @@ import (
 
 const patience = check.Patience
 
-// bench is a Runner with two Pods. The test simulates the cluster.
+// bench is a Runner for two controllers in a cluster that the test simulates.
 type bench struct {
 	*Runner
 	cluster.Nodes
@@ -39,8 +39,8 @@ type bench struct {
 	client *fake.Clientset
 
 	mu      sync.Mutex
-	changes []string // reported changes of controllers
-	actions []string // actions on containers
+	changes []string // reported state changes of controllers
+	actions []string // actions performed on containers
 }
 
 func newBench(t *testing.T) *bench {
@@ -95,7 +95,7 @@ func (b *bench) ResumeContainer(_ context.Context, node, id string) error {
 	return b.record("resume", node, id)
 }
 
-// write creates or updates Pods.
+// write creates or updates Pods in the simulated cluster.
 func (b *bench) write(pods ...*corev1.Pod) {
 	b.t.Helper()
 	for _, p := range pods {
@@ -115,7 +115,7 @@ func (b *bench) eventually(condition func() error) {
 	check.Eventually(b.t, patience, condition)
 }
 
-// takeChanges returns and removes the reported changes.
+// takeChanges returns the reported changes and clears the list.
 func (b *bench) takeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,8 @@ func (b *bench) takeChanges() []string {
 	return changes
 }
 
-// wantChanges waits for changes. It compares the name, the state and the given words of each change.
+// wantChanges waits for changes of controllers. For each change, it compares the name and the state, and checks that
+// the message contains the given words.
 func (b *bench) wantChanges(want ...string) {
 	b.t.Helper()
 	b.eventually(func() error {
@@ -156,7 +157,7 @@ func (b *bench) act(number int, action supervise.Action) error {
 	return b.Act(b.t.Context(), runner.ComponentName(number), action)
 }
 
-// actAsync performs an action that blocks, in the background.
+// actAsync performs an action that blocks, in a new goroutine.
 func (b *bench) actAsync(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -164,7 +165,8 @@ func (b *bench) actAsync(action supervise.Action, number int) <-chan error {
 	return done
 }
 
-// A killed controller is reported as exited immediately, before the API shows it. Start waits for the kubelet.
+// A killed controller is reported as exited immediately, before the API shows that the container ended. Start waits
+// until the kubelet has restarted the container.
 func TestKillAndStart(t *testing.T) {
 	b := newBench(t)
 	b.must(b.act(2, supervise.Kill))
@@ -195,7 +197,7 @@ func TestKillAndStart(t *testing.T) {
 	}
 }
 
-// Start does not wait for a long restart back-off.
+// If the container is in a long restart back-off, Start replaces the Pod instead of waiting.
 func TestStartReplacesPodInBackOff(t *testing.T) {
 	b := newBench(t)
 	b.write(pod("a", number("1"), ended("x", 137, "Error"), inBackOff))
@@ -242,7 +244,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// scaledTo waits until the Deployment of the first controller has n replicas.
+// scaledTo waits until the Deployment of the first controller has been scaled to n replicas.
 func (b *bench) scaledTo(n int32) {
 	b.t.Helper()
 	b.eventually(func() error {
@@ -261,7 +263,7 @@ func (b *bench) deletePod(pod string) {
 	}
 }
 
-// Stop scales the Deployment of a controller to 0. Start scales it to 1.
+// Stop scales the Deployment of a controller to 0. Start scales the Deployment to 1 again.
 func TestStopAndStart(t *testing.T) {
 	b := newBench(t)
 	stopped := b.actAsync(supervise.Stop, 1)
@@ -296,7 +298,8 @@ func TestRestartReplacesPod(t *testing.T) {
 		"module-controller-2 running c ready")
 }
 
-// The new Pod of a controller replaces a Pod that is being deleted, regardless of their order.
+// While an old Pod of a controller is being deleted, the state of the controller comes from its new Pod, regardless
+// of the order of the two Pods.
 func TestNewPodReplacesDeletedPod(t *testing.T) {
 	b := newBench(t)
 	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", older, number("1"), runs("z", 0, true)))
@@ -340,7 +343,7 @@ func TestWaitHeartbeats(t *testing.T) {
 	}
 }
 
-// lines records each write.
+// lines is a writer that records the text of each write.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -353,8 +356,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each line of each container is copied once, with the name of the Pod, even if a stream is interrupted or a container
-// has already been restarted.
+// Each log line of each container is copied once and begins with the name of the Pod. This also applies if a log
+// stream is interrupted or a container has already been restarted.
 func TestLogs(t *testing.T) {
 	stamp := func(second int, text string) string {
 		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"

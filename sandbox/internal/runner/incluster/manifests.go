@@ -24,65 +24,68 @@ import (
 )
 
 const (
-	// namespace and name identify the Deployment in the manifests. name is also the value of the name label of the
-	// Pods.
+	// namespace and name are the namespace and the name of the Deployment in the manifests. name is also the value of
+	// the name label of the Pods.
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
-	// numberLabel is the label of a Deployment and its Pod with the number of the controller.
+	// numberLabel is the label that contains the number of the controller. The Deployment and its Pod have this
+	// label.
 	numberLabel = "koupsandbox/controller"
-	// kubeletSecret is the Secret in the manifests with the certificate for logs and exec.
+	// kubeletSecret is the name of the Secret in the manifests that contains the certificate for logs and exec.
 	kubeletSecret = "module-controller-kubelet"
-	// revisionAnnotation is the annotation of a Pod with a digest of its settings and Secrets.
+	// revisionAnnotation is the Pod annotation that contains a digest of the settings and Secrets of the Pod.
 	revisionAnnotation = "koupsandbox/revision"
-	// brokerCA is the key of the broker's CA certificate in the Secret of the broker login.
+	// brokerCA is the key of the broker's CA certificate in the Secret that contains the broker login.
 	brokerCA = "ca.crt"
-	// brokerVolume and brokerDir are the volume and the mount path of that Secret in the manifests.
+	// brokerVolume and brokerDir are the volume and the mount path of the Secret with the broker login.
 	brokerVolume = "broker"
 	brokerDir    = "/etc/module-controller/broker/"
-	// heartbeatPort is the name of the port for HTTP heartbeats in the manifests.
+	// heartbeatPort is the name that the manifests give to the port for HTTP heartbeats.
 	heartbeatPort = "http-tunnel"
-	// podName is the environment variable with the name of the Pod.
+	// podName is the environment variable that contains the name of the Pod.
 	podName = "POD_NAME"
-	// startFailures is the failure threshold of the startup probe, which runs every second. It is high, so that an
-	// outage of the broker does not restart the Pod.
+	// startFailures is the failure threshold of the startup probe, which runs every second. The threshold is high, so
+	// that a broker outage does not restart the Pod.
 	startFailures = 24 * 60 * 60
-	// gracePeriod, in seconds, is enough for a controller to release its Leases.
+	// gracePeriod is the termination grace period in seconds, in which a controller can release its Leases.
 	gracePeriod = 5
 )
 
-// Settings are the settings of the controllers.
+// Settings contains the settings that all controllers share.
 type Settings struct {
 	// Replicas is the number of controllers. Required.
 	Replicas int
-	// Owner is Options.Owner. Ensure sets it.
+	// Owner is the value of Options.Owner. Ensure sets it.
 	Owner string
-	// Image is the image of the Pods, which the nodes pull. Default: ImageName, which was loaded onto the nodes.
+	// Image is the controller image of the Pods, which the nodes pull. Default: ImageName, which was loaded onto the
+	// nodes.
 	Image string
 	// Env is the environment of the bases and the controllers. Required.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller, followed by the name of the Pod. Default: the
-	// CLIENT_ID of the manifests.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. The name of the Pod follows the prefix.
+	// Default: the CLIENT_ID in the manifests.
 	ClientIDPrefix string
 	// Broker is the MQTT broker. Required.
 	Broker Broker
-	// Proxy is the URL, including the password, of the HTTP proxy for commands to bases. Default: no HTTP tunnel.
+	// Proxy is the URL, including the password, of the HTTP proxy through which controllers send commands to bases.
+	// Default: the HTTP tunnel is disabled.
 	Proxy string
-	// Token is the token in the path of HTTP heartbeats, because other clients can reach the NodePorts too. Required
-	// with Proxy.
+	// Token is the token in the path of HTTP heartbeats. It is necessary because other clients can also reach the
+	// NodePorts. Required with Proxy.
 	Token string
-	// Kubelet has the certificates for logs and exec. Default: logs and exec are not served.
+	// Kubelet contains the certificates for logs and exec. Default: logs and exec are not served.
 	Kubelet Kubelet
-	// Variables override the environment variables of the manifests. Default: none.
+	// Variables contains environment variables that override those of the manifests. Default: none.
 	Variables map[string]string
 }
 
-// Broker describes an MQTT broker.
+// Broker describes how controllers connect to an MQTT broker.
 type Broker struct {
 	Host, Port, Username, Password string
-	// CA is the CA certificate of the broker, in PEM; empty means no TLS.
+	// CA is the CA certificate of the broker, in PEM. If it is empty, TLS is not used.
 	CA []byte
-	// Cert and Key are a client certificate in PEM. Default: none.
+	// Cert and Key are the client certificate and its key, in PEM. Default: no client certificate.
 	Cert, Key []byte
 }
 
@@ -93,21 +96,21 @@ func (b Broker) files() map[string][]byte {
 	return files
 }
 
-// Kubelet has the serving certificate and its key, and the CA certificate of the API server's client certificate, in
-// PEM.
+// Kubelet contains the serving certificate and its key, and the CA certificate that verifies the client certificate
+// of the API server. All are in PEM.
 type Kubelet struct {
 	Cert, Key, ClientCA []byte
 }
 
-// resources are the files of controller/deploy/kustomization.yaml in the same order, without the Deployment, which is
-// applied last, and without the NetworkPolicy, because heartbeats of the sandbox come from outside the cluster, with a
-// token.
+// resources lists the files of controller/deploy/kustomization.yaml in the same order, with two exceptions. The
+// Deployment is applied last. The NetworkPolicy is omitted, because the heartbeats of the sandbox come from outside
+// the cluster and are authenticated with a token.
 var resources = []string{
 	"namespace.yaml", "crd.yaml", "clusterrole.yaml", "role.yaml", "serviceaccount.yaml", "bindings.yaml",
 	"service.yaml",
 }
 
-// manifests returns all objects to apply, in order.
+// manifests returns all objects to apply, in the order in which they must be applied.
 func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range resources {
@@ -159,8 +162,8 @@ func toUnstructured(kind schema.GroupVersionKind, object runtime.Object) (*unstr
 	return u, nil
 }
 
-// heartbeatService returns a NodePort Service for the heartbeats to one controller, because every controller needs the
-// heartbeats of all bases.
+// heartbeatService returns a NodePort Service for the heartbeats to one controller. Each controller has its own
+// Service, because every controller must receive the heartbeats of all bases.
 func heartbeatService(number int) (*unstructured.Unstructured, error) {
 	object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
@@ -195,8 +198,8 @@ func secret(name string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Data: data}
 }
 
-// deployment returns the Deployment of the manifests for one controller, with the image and settings of the sandbox.
-// The number label distinguishes its Pod from the Pods of other controllers.
+// deployment returns the Deployment for one controller. It is the Deployment in the manifests with the image and
+// settings of the sandbox. The number label distinguishes its Pod from the Pods of other controllers.
 func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	parsed, err := parse("deployment.yaml")
 	if err != nil {
@@ -253,7 +256,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	return d, nil
 }
 
-// mount mounts the files of the broker and sets the variables with their paths.
+// mount mounts the files for the broker connection and sets the environment variables that contain their paths.
 func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	files := b.files()
 	for _, file := range []struct{ variable, name string }{
@@ -284,7 +287,7 @@ func (s Settings) revision() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// setEnv sets an environment variable and replaces an existing value.
+// setEnv sets an environment variable of a container. It replaces an existing value.
 func setEnv(c *corev1.Container, key, value string) {
 	variable := corev1.EnvVar{Name: key, Value: value}
 	if i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == key }); i >= 0 {

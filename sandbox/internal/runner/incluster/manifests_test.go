@@ -27,7 +27,8 @@ var settings = Settings{
 	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
 }
 
-// manifests returns all objects of kustomization.yaml in the same order, and the Deployments after their Secrets.
+// manifests returns all objects of kustomization.yaml in the same order, followed by the Deployments, which come
+// after their Secrets.
 func TestManifests(t *testing.T) {
 	objects, err := manifests(settings)
 	check.Must(t, err)
@@ -96,8 +97,8 @@ func TestDeploymentSettings(t *testing.T) {
 	}
 }
 
-// The revision, which is an annotation of the Pods, changes with all settings except the number of controllers, because
-// a Pod reads Secrets and variables only when it starts.
+// The revision annotation of the Pods changes whenever any setting changes, except the number of controllers. A Pod
+// reads Secrets and environment variables only when it starts.
 func TestRevision(t *testing.T) {
 	more := settings
 	more.Replicas = 3
@@ -131,7 +132,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// variables returns the environment variables of the only container, by name.
+// variables returns the environment variables of the only container in the Deployment, by name.
 func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	var d appsv1.Deployment

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// crashLoop is the waiting reason of a container in restart back-off.
+	// crashLoop is the reason that Kubernetes reports for a waiting container in restart back-off.
 	crashLoop = "CrashLoopBackOff"
-	// killedStatus is the exit status of a process that was killed with SIGKILL.
+	// killedStatus is the exit status of a process that was terminated by SIGKILL.
 	killedStatus = 128 + 9
 	killedText   = "signal: killed"
 
@@ -24,37 +24,37 @@ const (
 	reasonDeleting = "the Pod is being deleted"
 )
 
-// Replica is the state of a controller, according to its Pod.
+// Replica is the state of a controller, as derived from its Pod.
 type Replica struct {
-	// Number numbers the controllers from 1; see runner.ComponentName.
+	// Number is the number of the controller, from 1; see runner.ComponentName.
 	Number int
-	// Pod is the name of the Pod; empty if there is none.
+	// Pod is the name of the controller's Pod; empty if there is no Pod.
 	Pod string
-	// State is the state of the container; Exited if it was never started.
+	// State is the state of the container. It is Exited if the container was never started.
 	State supervise.State
-	// Ready reports whether the Pod is Ready; Reason is why it is not.
+	// Ready reports whether the Pod is Ready. Reason is the reason why the Pod is not Ready.
 	Ready  bool
 	Reason string
-	// Since is the start time of the container; zero if it is not running.
+	// Since is the start time of the container; zero if the container is not running.
 	Since time.Time
-	// Heartbeats is the host:port for HTTP heartbeats; empty if the controller receives none.
+	// Heartbeats is the host:port at which the controller receives HTTP heartbeats; empty if it does not receive any.
 	Heartbeats string
 
 	node, container string
 	restarts        int32
-	revision        string // of the Pod's settings
-	lastExit        string // how the last container ended
+	revision        string // revision of the settings of the Pod
+	lastExit        string // how the previous container exited
 	endedAt         time.Time
-	killed          bool // the last container was killed with SIGKILL
+	killed          bool // the previous container was killed with SIGKILL
 	inBackOff       bool // the kubelet delays the restart of the container
 	deleting        bool
 	stopped         bool
 }
 
-// ChangeKind is the kind of a ReplicaChange.
+// ChangeKind is the kind of change in a ReplicaChange.
 type ChangeKind string
 
-// The kinds of a ReplicaChange.
+// The kinds of changes of a controller.
 const (
 	Started         ChangeKind = "Started"
 	Restarted       ChangeKind = "Restarted" // by the kubelet
@@ -67,13 +67,13 @@ const (
 	Deleted         ChangeKind = "Deleted"
 )
 
-// ReplicaChange is a change of a controller. The embedded Replica is the state after the change.
+// ReplicaChange is a state change of a controller. The embedded Replica is the state after the change.
 type ReplicaChange struct {
 	Kind ChangeKind
 	Replica
 }
 
-// Message describes the change and names the Pod.
+// Message returns a description of the change, with the name of the Pod.
 func (c ReplicaChange) Message() string {
 	text := map[ChangeKind]string{
 		Started: "is running", BecameReady: "is ready", Paused: "is paused", Resumed: "was resumed", Ended: "has ended",
@@ -88,7 +88,8 @@ func (c ReplicaChange) Message() string {
 	return fmt.Sprintf("Pod %s %s", c.Pod, text)
 }
 
-// containerMark is an action on a container that the API reports late or not at all.
+// containerMark records an action on a container, because the API reports the effect of the action late or not at
+// all.
 type containerMark int
 
 const (
@@ -96,7 +97,7 @@ const (
 	markKilled
 )
 
-// statusOf returns the status of the only container of a Pod. It is empty until the kubelet has reported it.
+// statusOf returns the status of the only container in a Pod. The status is empty until the kubelet has reported it.
 func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	if len(p.Status.ContainerStatuses) == 0 {
 		return &corev1.ContainerStatus{}
@@ -104,18 +105,18 @@ func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return &p.Status.ContainerStatuses[0]
 }
 
-// isTerminating reports whether the Deployment replaces a Pod.
+// isTerminating reports whether a Pod is being deleted, so that the Deployment replaces it.
 func isTerminating(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// containerID returns ID from containerd://ID.
+// containerID returns ID from a string of the form containerd://ID.
 func containerID(id string) string {
 	_, id, _ = strings.Cut(id, "://")
 	return id
 }
 
-// replicaOf returns the state of a controller. p is its Pod, or nil.
+// replicaOf returns the state of a controller. p is the Pod of the controller, or nil if there is no Pod.
 func replicaOf(number int, p *corev1.Pod, marks map[string]containerMark, port int32, stopped bool) Replica {
 	r := Replica{Number: number, State: supervise.Exited, stopped: stopped}
 	if p == nil {
@@ -164,7 +165,7 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// notReady returns why a Pod is not ready.
+// notReady returns the reason why a Pod is not ready.
 func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	if p.DeletionTimestamp != nil {
 		return reasonDeleting
@@ -180,7 +181,7 @@ func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	return fmt.Sprintf("the Pod is %s", p.Status.Phase)
 }
 
-// exitText describes how a container ended, in the format that package supervise uses for processes.
+// exitText describes how a container exited, in the format that package supervise uses for processes.
 func exitText(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit status %d", t.ExitCode)
 	if t.ExitCode == killedStatus {
@@ -192,8 +193,8 @@ func exitText(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// diffReplicas returns the changes between two states of a controller. If a container was replaced, the changes include
-// its end, even if the end was not observed.
+// diffReplicas returns the changes between two states of a controller. If the container was replaced, the changes
+// include the end of the old container, even if its end was not observed.
 func diffReplicas(was, is Replica) []ReplicaChange {
 	var list []ReplicaChange
 	add := func(r Replica, kind ChangeKind) { list = append(list, ReplicaChange{kind, r}) }

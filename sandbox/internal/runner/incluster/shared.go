@@ -17,12 +17,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// inExistingCluster reports whether the cluster existed before the sandbox.
+// inExistingCluster reports whether the cluster is an existing cluster, which the sandbox did not create.
 func (c *Runner) inExistingCluster() bool { return c.o.Local == nil }
 
-// belongsToOther reports whether an object of an existing cluster belongs to another owner. Existing permissions and
-// the CustomResourceDefinition can be shared. A Deployment or a Secret belongs to another controller, which is an
-// error.
+// belongsToOther reports whether an object in an existing cluster belongs to another owner. Permissions and the
+// CustomResourceDefinition can be shared with other owners. A Deployment or a Secret of another owner means that
+// another controller is installed, which is an error.
 func (c *Runner) belongsToOther(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
 	if !c.inExistingCluster() {
 		return false, nil
@@ -45,8 +45,8 @@ func (c *Runner) belongsToOther(ctx context.Context, object *unstructured.Unstru
 	}
 }
 
-// cleanUp removes the objects that the sandbox created for controllers in an existing cluster. It blocks until the Pods
-// have ended.
+// cleanUp removes the objects that the sandbox created for its controllers in an existing cluster. It blocks until
+// the Pods have terminated.
 func (c *Runner) cleanUp(ctx context.Context) error {
 	if err := c.removeAll(ctx); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (c *Runner) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// namespaceUsed reports whether the namespace has workloads or data of another owner, which would be deleted with the
-// namespace. The objects of the sandbox must already be deleted.
+// namespaceUsed reports whether the namespace contains workloads or data of another owner, which would be deleted
+// with the namespace. Call it after the objects of the sandbox have been deleted.
 func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"),
@@ -96,11 +96,11 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// rootCA is the ConfigMap that Kubernetes creates in each namespace.
+// rootCA is the name of the ConfigMap that Kubernetes creates in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-// CleanUp removes the objects that a sandbox created for its controllers in an existing cluster, after its daemon has
-// ended. owner is Options.Owner.
+// CleanUp removes the objects that a sandbox created for its controllers in an existing cluster. Call it after the
+// daemon of the sandbox has ended. owner is Options.Owner.
 func CleanUp(ctx context.Context, config *rest.Config, owner string) error {
 	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// existingCluster is an existing cluster that contains some objects of another owner.
+// existingCluster is a fake of an existing cluster, which contains some objects of another owner.
 type existingCluster struct {
 	*Runner
 	dynamic *dynamicfake.FakeDynamicClient
@@ -93,7 +93,8 @@ func (c *existingCluster) apply(t *testing.T) error {
 	return c.applyAll(t.Context(), objects)
 }
 
-// Objects of other owners are neither changed nor deleted. The sandbox's own objects are deleted in reverse order.
+// Objects of other owners are neither changed nor deleted. The objects of the sandbox are deleted in the reverse
+// order of their creation.
 func TestForeignObjectsAreKept(t *testing.T) {
 	c := newExistingCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
 		"ClusterRole module-controller")
@@ -119,7 +120,7 @@ func TestForeignObjectsAreKept(t *testing.T) {
 	}
 }
 
-// ensure fails without changes if another module controller is installed.
+// If another module controller is installed in the cluster, ensure returns an error and changes nothing.
 func TestEnsureRejectsForeignController(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
 		c := newExistingCluster(t, object)
@@ -140,7 +141,7 @@ func TestEnsureRejectsForeignController(t *testing.T) {
 	}
 }
 
-// The namespace is not deleted if other users have objects in it.
+// The namespace of the controllers is not deleted if other users have objects in it.
 func TestUsedNamespaceIsKept(t *testing.T) {
 	for object, kept := range map[string]bool{"kube-root-ca.crt": false, "foreign": true} {
 		c := newExistingCluster(t)
@@ -193,7 +194,7 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 	}
 }
 
-// In an existing cluster, kill and pause are refused.
+// In an existing cluster, the actions kill and pause are refused.
 func TestNodeActionsAreRefusedInExistingCluster(t *testing.T) {
 	c := newRunner(Options{}, fake.NewClientset(), nil)
 	c.replicas = []Replica{{Number: 1, State: supervise.Running}}
@@ -208,8 +209,8 @@ func TestNodeActionsAreRefusedInExistingCluster(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the nodes pull the image, and the HTTP tunnel and the kubelet API are disabled. The external
-// broker uses TLS if it has a CA certificate.
+// In an existing cluster, the nodes pull the controller image, and the HTTP tunnel and the kubelet API are disabled.
+// The controllers use TLS for an external broker if it has a CA certificate.
 func TestSettingsForExistingCluster(t *testing.T) {
 	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1",
 		Broker: Broker{Host: "broker.example", Port: "1883"}}
@@ -260,8 +261,8 @@ func TestSettingsForExistingCluster(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the CLIENT_ID begins with a prefix that identifies the sandbox. POD_NAME must precede
-// CLIENT_ID.
+// In an existing cluster, the CLIENT_ID begins with a prefix that identifies the sandbox. The variable POD_NAME must
+// precede CLIENT_ID, because CLIENT_ID refers to it.
 func TestClientIDInExistingCluster(t *testing.T) {
 	s := settings
 	s.ClientIDPrefix = "prefix-"
@@ -289,7 +290,7 @@ func TestClientIDInExistingCluster(t *testing.T) {
 	}
 }
 
-// Only Deployments of this sandbox are removed.
+// removeDeployments deletes only Deployments of this sandbox.
 func TestRemoveDeployments(t *testing.T) {
 	client := fake.NewClientset()
 	c := newRunner(Options{Owner: "me"}, client, nil)

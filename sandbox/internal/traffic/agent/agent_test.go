@@ -27,12 +27,12 @@ const (
 	patience = check.Patience
 )
 
-// inMemory is an agent in the test process.
+// inMemory is an agent that runs in the test process.
 type inMemory struct {
 	http.RoundTripper
 	end  context.CancelFunc
 	done chan struct{}
-	why  error // read after done
+	why  error // read only after done is closed
 }
 
 func (p *inMemory) Done() <-chan struct{} { return p.done }
@@ -52,14 +52,14 @@ func (p *inMemory) Close() error {
 	return nil
 }
 
-// rig is a Remote that runs until the test ends.
+// rig is a Remote that is stopped when the test ends.
 type rig struct {
 	*Remote
 	lost chan traffic.LostRequest
 
 	mu     sync.Mutex
-	agents []*inMemory // started agents
-	fail   error       // returned by the next launch
+	agents []*inMemory // agents that were started
+	fail   error       // error that the next launch returns
 	stop   func()
 }
 
@@ -106,13 +106,13 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 	return p, err
 }
 
-// startStream starts a stream of group g to an address.
+// startStream starts a stream of the group "g" that sends requests to an address.
 func (r *rig) startStream(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
 	check.Must(t, r.StartStream(t.Context(), "g", spec(name, address, change...), nil))
 }
 
-// finish waits until a stream has reached its limit, and returns its result.
+// finish waits until a stream has finished, then stops it and returns its result.
 func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 	t.Helper()
 	eventually(t, func() error {
@@ -128,7 +128,7 @@ func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 	return end
 }
 
-// spec returns a stream of 20 requests within 20 ms.
+// spec returns the spec of a stream that sends 20 requests within 20 ms.
 func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
 	rate := 1000
 	s := traffic.Spec{Namespace: "shop", Total: 20, Address: address}
@@ -140,7 +140,7 @@ func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
 	return s
 }
 
-// serve returns the address of a server that handles the requests.
+// serve starts a server that handles the requests and returns its address.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
@@ -164,7 +164,7 @@ func misses(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNotFound)
 }
 
-// hangs never answers.
+// hangs is a handler that never responds.
 func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func eventually(t *testing.T, look func() error) {
@@ -172,7 +172,7 @@ func eventually(t *testing.T, look func() error) {
 	check.Eventually(t, patience, look)
 }
 
-// ignoreTimes compares records without their times and texts.
+// ignoreTimes is a comparison option that ignores the times and texts of records.
 var ignoreTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", "Error")
 
 func TestStream(t *testing.T) {
@@ -209,7 +209,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Lost requests are reported while the stream runs, all of them before Stop returns.
+// Lost requests are reported while the stream is running. All of them are reported before Stop returns.
 func TestLostRequestsAreReported(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)
@@ -230,7 +230,7 @@ func TestLostRequestsAreReported(t *testing.T) {
 	}
 }
 
-// late is an agent that reports a clock one hour ahead.
+// late is an agent that reports a clock that is one hour ahead.
 type late struct{ Process }
 
 func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -243,7 +243,8 @@ func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Times are converted to the local clock: one hour before the times of the agent.
+// The clock of the agent is one hour ahead. The times that the agent reports are converted to the local clock, so
+// they are one hour earlier.
 func TestTimesUseLocalClock(t *testing.T) {
 	r, began := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
 	r.start(t, func(ctx context.Context) (Process, error) {
@@ -269,7 +270,7 @@ func TestTimesUseLocalClock(t *testing.T) {
 	}
 }
 
-// If an agent ends, the results of its streams are lost. This is reported as an error.
+// If an agent ends during a stream, the result of the stream is lost, and the loss is reported as an error.
 func TestAgentEndsMidStream(t *testing.T) {
 	r := newRig(t)
 	r.startStream(t, "done", serve(t, answers))

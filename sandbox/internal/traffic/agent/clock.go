@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// toLocal converts times of the agent's clock to the clock of this machine.
+// toLocal converts times from the agent's clock to the clock of this machine.
 func (s *session) toLocal(times ...*time.Time) {
 	for _, t := range times {
 		if !t.IsZero() {

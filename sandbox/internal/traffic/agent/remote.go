@@ -14,47 +14,47 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// errNotRunning is returned by StartStream before Start runs and after it has returned.
+// errNotRunning is returned by StartStream if Start is not running.
 var errNotRunning = errors.New("traffic agents cannot be started now")
 
-// Options of a Remote.
+// Options configures a Remote.
 type Options struct {
-	// Launch starts an agent, and blocks until the agent accepts calls or ctx ends. The end of ctx does not
-	// stop the agent. Required.
+	// Launch starts an agent, and blocks until the agent accepts calls or ctx ends. The agent is not stopped when ctx
+	// ends. Required.
 	Launch func(ctx context.Context) (Process, error)
-	// Lost is called for lost requests, one at a time. It is also called for each stream that is interrupted by
-	// the end of its agent, with the result traffic.Other. Default: nothing is reported.
+	// Lost is called for each lost request, one call at a time. If an agent ends, Lost is also called for each stream
+	// that is interrupted, with the result traffic.Other. Default: lost requests are not reported.
 	Lost func(traffic.LostRequest)
-	// Logger for errors. Default: nothing is logged.
+	// Logger logs errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Remote runs streams in an agent. It starts the agent for the first stream, and again if the agent has ended.
-// If an agent ends, its streams end and their results are lost. All methods may be called concurrently.
+// Remote runs streams in an agent. It starts an agent for the first stream, and starts a new agent if the agent has
+// ended. If an agent ends, its streams end and their results are lost. All methods may be called concurrently.
 type Remote struct {
 	o        Options
-	started  chan struct{} // closed when Start runs
-	starting chan struct{} // semaphore: one agent is started at a time
+	started  chan struct{} // closed when Start is running
+	starting chan struct{} // semaphore: only one agent is started at a time
 
 	mu        sync.Mutex        // guards the following fields
-	onSession func(*session)    // reports the lost requests of an agent until it ends; nil while Start does not run
-	startSync func(*targetSync) // runs a targetSync; nil while Start does not run
-	session   *session          // the agent for new streams; nil = none
+	onSession func(*session)    // reports the lost requests of an agent until it ends; nil while Start is not running
+	startSync func(*targetSync) // runs a targetSync; nil while Start is not running
+	session   *session          // agent for new streams; nil if there is none
 	groups    map[string][]*stream
 	wg        sync.WaitGroup
 }
 
-// stream is a stream in an agent. Remote.mu guards its changing fields.
+// stream is a stream that runs in an agent. Remote.mu guards the fields that change.
 type stream struct {
 	name    string
 	session *session
-	// started is set when the agent has started the stream, stopped when its result was read.
+	// started is set when the agent has started the stream. stopped is set when the result of the stream was read.
 	started, stopped bool
-	last             traffic.Summary // last known summary
+	last             traffic.Summary // most recent summary of the stream
 	sync             *targetSync     // nil if the stream has no Source
 }
 
-// New returns a Remote without streams, which starts no agent.
+// New returns a Remote without streams. It does not start an agent.
 func New(o Options) *Remote {
 	if o.Lost == nil {
 		o.Lost = func(traffic.LostRequest) {}
@@ -65,8 +65,8 @@ func New(o Options) *Remote {
 	return &Remote{o: o, started: make(chan struct{}), starting: make(chan struct{}, 1), groups: map[string][]*stream{}}
 }
 
-// Start runs streams until ctx ends. The end of ctx stops the agent and interrupts its streams. Start returns
-// nil when the agent has ended. It can be called once.
+// Start runs streams until ctx ends. When ctx ends, the agent is stopped and its streams are interrupted. Start
+// returns nil after the agent has ended. Call Start once.
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.onSession = func(s *session) { r.runSession(ctx, s) }
@@ -81,7 +81,7 @@ func (r *Remote) Start(ctx context.Context) error {
 	return nil
 }
 
-// agent returns the running agent, or starts one.
+// agent returns the running agent. If no agent is running, it starts one.
 func (r *Remote) agent(ctx context.Context) (*session, error) {
 	select {
 	case <-r.started:
@@ -128,7 +128,8 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// runSession reports the lost requests of an agent until it ends or ctx ends, and then its interrupted streams.
+// runSession reports the lost requests of an agent until the agent or ctx ends. It then reports the streams that were
+// interrupted.
 func (r *Remote) runSession(ctx context.Context, s *session) {
 	err := s.run(ctx, r.o.Lost)
 	now := time.Now()
@@ -159,9 +160,9 @@ func (r *Remote) runSession(ctx context.Context, s *session) {
 	}
 }
 
-// StartStream starts a stream of a group in the agent, and starts the agent if none runs. If spec.Inside is
-// set, source supplies the targets until the stream stops; otherwise spec.Address is used. StartStream blocks
-// until Start runs. See traffic.Generator.StartStream.
+// StartStream starts a stream of a group in the agent. It starts an agent if no agent is running. If spec.Inside is
+// set, source supplies the targets until the stream stops; otherwise the requests are sent to spec.Address.
+// StartStream blocks until Start is running. See traffic.Generator.StartStream.
 func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
@@ -225,8 +226,8 @@ func (r *Remote) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, traffic.ErrNoStream)
 }
 
-// Summaries returns the summaries of the streams of a group in the order of their start. If the agent of a
-// stream does not answer, it returns the last known summary.
+// Summaries returns the summaries of the streams of a group, in the order in which the streams started. If the agent
+// of a stream does not respond, it returns the most recent known summary of the stream.
 func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary {
 	r.mu.Lock()
 	s, known := r.session, len(r.groups[group]) > 0
@@ -257,8 +258,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	return out
 }
 
-// Stop stops a stream and returns its result, after all its lost requests were reported. It returns an error if
-// the agent has ended. See traffic.Generator.Stop.
+// Stop stops a stream and returns its result. It returns after all lost requests of the stream have been reported. It
+// returns an error if the agent has ended. See traffic.Generator.Stop.
 func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	x, err := r.find(group, name)
 	if err != nil {
@@ -279,7 +280,7 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamR
 	return end.Answer, nil
 }
 
-// SyncTargets blocks until the agent has the current targets of all streams, or ctx ends.
+// SyncTargets blocks until the agent has received the current targets of all streams, or ctx ends.
 func (r *Remote) SyncTargets(ctx context.Context) {
 	r.mu.Lock()
 	var all []*targetSync
@@ -313,8 +314,8 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 	return nil
 }
 
-// Drop cancels the streams of a group and removes them. When it returns, no further lost request of the group
-// is reported.
+// Drop cancels and removes the streams of a group. After Drop has returned, no more lost requests of the group are
+// reported.
 func (r *Remote) Drop(ctx context.Context, group string) {
 	r.mu.Lock()
 	s := r.session

@@ -12,31 +12,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Process is a running agent: a *stdio.Process whose binary calls Serve.
+// Process is the process of an agent. It is implemented by *stdio.Process with a binary that calls Serve.
 type Process interface {
 	http.RoundTripper
-	// Done is closed when the agent has ended.
+	// Done returns a channel that is closed when the agent has ended.
 	Done() <-chan struct{}
-	// Err returns why the agent has ended.
+	// Err returns the reason why the agent has ended.
 	Err() error
-	// Close ends the agent, and blocks until it has ended.
+	// Close stops the agent and blocks until the agent has ended.
 	Close() error
 }
 
 var (
 	errUnreachable = errors.New("the traffic agent does not answer")
-	// errEnded is used if no other reason is known.
+	// errEnded is the reason for the end of an agent if no other reason is known.
 	errEnded = errors.New("its connection was closed")
 )
 
-// session is an agent that is running or has ended.
+// session is an agent from its start on. The agent is running or has ended.
 type session struct {
 	process   Process
 	client    rpc.Client
-	ahead     time.Duration   // how far the agent's clock is ahead; see rpc.Client.Ahead
-	delivered rpc.ReadCounter // counts the lost requests that were reported
+	ahead     time.Duration   // how far the agent's clock is ahead of the local clock; see rpc.Client.Ahead
+	delivered rpc.ReadCounter // number of lost requests that were reported
 	done      chan struct{}   // closed when the agent has ended
-	err       error           // read after done
+	err       error           // read only after done is closed
 }
 
 func newSession(p Process) *session {
@@ -44,7 +44,7 @@ func newSession(p Process) *session {
 		done: make(chan struct{})}
 }
 
-// run reports lost requests until the agent ends, and returns why it has ended.
+// run reports lost requests until the agent ends. It returns the reason why the agent has ended.
 func (s *session) run(ctx context.Context, onLost func(traffic.LostRequest)) error {
 	err := lost.Call(ctx, &s.client, rpc.Empty{}, func(l traffic.LostRequest) {
 		l.Record = s.record(l.Record)
@@ -68,7 +68,7 @@ func (s *session) running() bool {
 	}
 }
 
-// endErr returns why the agent has ended, or nil while run has not returned.
+// endErr returns the reason why the agent has ended, or nil if run has not returned yet.
 func (s *session) endErr() error {
 	select {
 	case <-s.done:
@@ -78,7 +78,7 @@ func (s *session) endErr() error {
 	}
 }
 
-// ask calls a method of an agent that has not ended.
+// ask calls a method of the agent. It returns an error if the agent has ended.
 func ask[In, Out any](ctx context.Context, s *session, m rpc.Unary[In, Out], in In) (out Out, err error) {
 	err = s.endErr()
 	if err == nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// pollInterval is the time between two calls of a Source that reports no changes.
+// pollInterval is the time between two calls of a Source that does not report changes.
 const pollInterval = time.Second
 
-// Source returns the current targets of a stream, and a channel that is closed at the next change; nil if the
-// Source does not report changes. A Source does not block.
+// Source returns the current targets of a stream, and a channel that is closed when the targets change. The channel
+// is nil if the Source does not report changes. A Source must not block.
 type Source func() (traffic.TargetSet, <-chan struct{})
 
 func equal(a, b traffic.TargetSet) bool {
 	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.EmptyReason == b.EmptyReason
 }
 
-// targetSync sends the current targets of one stream to its agent.
+// targetSync keeps the targets of one stream in the agent up to date.
 type targetSync struct {
 	session *session
 	id      streamRequest
 	source  Source
-	sent    traffic.TargetSet  // the targets that the agent has
-	waiters chan chan struct{} // each is closed when the agent has the current targets
+	sent    traffic.TargetSet  // targets that the agent has received
+	waiters chan chan struct{} // each is closed when the agent has received the current targets
 
-	done chan struct{} // closed when run has returned or will return
+	done chan struct{} // closed when stop is called or run has returned
 	once sync.Once
 }
 
@@ -37,13 +37,14 @@ func newTargetSync(s *session, id streamRequest, source Source) *targetSync {
 	return &targetSync{session: s, id: id, source: source, waiters: make(chan chan struct{}), done: make(chan struct{})}
 }
 
-// first returns the targets for the start of the stream.
+// first returns the targets with which the stream starts.
 func (t *targetSync) first() traffic.TargetSet {
 	t.sent, _ = t.source()
 	return t.sent
 }
 
-// run sends every change of the targets, until stop is called, or ctx or the agent ends.
+// run sends the targets to the agent whenever they change. It returns when stop is called, or when ctx or the agent
+// ends.
 func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
 	defer t.stop()
 	tick := time.NewTicker(pollInterval)
@@ -79,7 +80,7 @@ func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// wait blocks until the agent has the current targets, run returns, or ctx ends.
+// wait blocks until the agent has received the current targets, run returns, or ctx ends.
 func (t *targetSync) wait(ctx context.Context) {
 	known := make(chan struct{})
 	select {
@@ -96,7 +97,7 @@ func (t *targetSync) wait(ctx context.Context) {
 	}
 }
 
-// stop ends run. A nil targetSync is allowed.
+// stop makes run return. It may be called on a nil targetSync.
 func (t *targetSync) stop() {
 	if t != nil {
 		t.once.Do(func() { close(t.done) })

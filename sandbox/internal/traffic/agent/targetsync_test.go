@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// source is a Source whose targets the test sets.
+// source is a Source that returns the targets that the test has set.
 type source struct {
 	mu      sync.Mutex
 	targets traffic.TargetSet
@@ -38,7 +38,7 @@ func (s *source) set(c traffic.TargetSet) {
 	s.change = make(chan struct{})
 }
 
-// base returns a target that answers with a version.
+// base returns a target that responds with a version.
 func base(t *testing.T, ip, version string) traffic.Target {
 	addr := serve(t, func(w http.ResponseWriter,
 		_ *http.Request) {
@@ -47,7 +47,7 @@ func base(t *testing.T, ip, version string) traffic.Target {
 	return traffic.Target{IP: ip, Base: "base-" + version, Web: addr}
 }
 
-// Every type of stream to bases uses the current targets.
+// Each type of stream that sends requests to bases uses the current targets.
 func TestStreamUsesCurrentTargets(t *testing.T) {
 	for name, change := range map[string]func(*traffic.Spec){
 		"a Service":              func(*traffic.Spec) {},
@@ -97,10 +97,12 @@ func TestStreamUsesCurrentTargets(t *testing.T) {
 	}
 }
 
-// inside changes a stream to run until it is stopped, at a rate that a busy machine can sustain.
+// inside changes a stream so that it sends requests to bases until it is stopped. The request rate is low enough for
+// a busy machine.
 func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) }
 
-// After SyncTargets, a removed base gets no requests, even if the Source has not reported the change.
+// After SyncTargets has returned, a removed base gets no more requests, even if the Source has not reported the
+// removal.
 func TestRemovedTargetGetsNoRequests(t *testing.T) {
 	r, from := newRig(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")

@@ -76,7 +76,8 @@ func run(c *cli.Context) error {
 	return nil
 }
 
-// cacheHome returns the cache directory of the system, or the temporary directory if there is none.
+// cacheHome returns the user cache directory of the system, or the temporary directory if there is no cache
+// directory.
 func cacheHome() string {
 	if dir, err := os.UserCacheDir(); err == nil {
 		return dir
