@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration with the JSON and YAML form of Go, such as "1.5s".
+// Duration is a time.Duration that is encoded in JSON and YAML as a Go duration string, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -37,7 +37,7 @@ func (d Delay) Validate(field string) error {
 	return nil
 }
 
-// Sample returns a random time. random returns a number in [0, 1).
+// Sample returns a random duration. The argument random returns a number in [0, 1).
 func (d Delay) Sample(random func() float64) time.Duration {
 	if d.Spread == 0 {
 		return time.Duration(d.Min)

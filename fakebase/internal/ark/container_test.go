@@ -15,7 +15,7 @@ func spec(name, version string) Spec {
 	return Spec{Name: name, Version: version, Priority: 100, WebContextPath: name}
 }
 
-// change is a StateChange without the time.
+// change is a StateChange without its time.
 type change struct {
 	ID       string
 	From, To State
@@ -23,7 +23,7 @@ type change struct {
 	Message  string
 }
 
-// runOperations calls operations with a new container and returns all changes.
+// runOperations runs operations on a new container and returns all state changes.
 func runOperations(t *testing.T, o Options, operations ...func(*Container) error) ([]change, *Container) {
 	t.Helper()
 	var got []change

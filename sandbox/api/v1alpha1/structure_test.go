@@ -52,7 +52,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreValid validates the defaults in the tags by the other tags.
+// TestDefaultsAreValid checks that the default in each tag satisfies the other rules in the tag.
 func TestDefaultsAreValid(t *testing.T) {
 	count := 0
 	s := &Scenario{Spec: ScenarioSpec{Bases: []BaseSet{{Count: &count}},
