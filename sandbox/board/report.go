@@ -99,7 +99,7 @@ type second struct {
 	row StreamRow
 }
 
-// secondsOf returns the rows of all streams, sorted by time.
+// secondsOf returns one row for each second of each request stream, sorted by time.
 func secondsOf(run *scenario.Run) (all []second) {
 	for i := range run.Traffic {
 		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)

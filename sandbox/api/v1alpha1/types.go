@@ -270,18 +270,20 @@ type Controller struct {
 	// false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command runs a custom controller instead of the bundled one: the program and its first arguments. It runs on this
-	// machine, once for each replica. A program name with a slash is relative to WorkingDir; otherwise the program is
-	// looked up in PATH. The sandbox sets no environment variables for it. Command, Args, Env, Files and Ready.HTTP are
-	// Go templates (text/template) with these values: {{.Kubeconfig}} is the path of a kubeconfig. {{.BrokerHost}},
-	// {{.BrokerPort}}, {{.BrokerUser}} and {{.BrokerPassword}} are for the connection to the broker, and {{.BrokerCA}}
-	// is the path of its CA certificate, which is empty without TLS. {{.Env}} is the environment. {{.ClientID}} is a
-	// unique ID of the replica, which does not change when the replica restarts; {{.ClientPrefix}} is the prefix of
-	// MQTT client IDs. {{.HTTPTunnelPort}} is the port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}} is the
-	// URL of the HTTP proxy for commands to bases with the tunnel http. {{.MetricsAddr}} and {{.HealthAddr}} are free
-	// addresses, host:port. {{.Name}} is the name of the replica (module-controller, module-controller-2, ...),
-	// {{.Index}} its number, starting at 1, and {{.Replicas}} the number of replicas. {{.Files}} is the directory with
-	// Files, and {{.Speed}} the speed of the sandbox. Default: none, the bundled controller.
+	// Command runs a custom controller instead of the bundled controller. It lists the binary and its first
+	// arguments. The command runs on this machine, once for each replica. A binary name with a slash is relative to
+	// WorkingDir; otherwise the binary is looked up in PATH. The sandbox sets no environment variables for the
+	// command. Command, Args, Env, Files and Ready.HTTP are Go templates (text/template) with these values:
+	// {{.Kubeconfig}} is the path of a kubeconfig file. {{.BrokerHost}}, {{.BrokerPort}}, {{.BrokerUser}} and
+	// {{.BrokerPassword}} are the settings of the broker connection, and {{.BrokerCA}} is the path of the CA
+	// certificate for the broker, which is empty without TLS. {{.Env}} is the environment. {{.ClientID}} is a unique
+	// ID of the replica, which stays the same when the replica restarts; {{.ClientPrefix}} is the prefix of MQTT
+	// client IDs. {{.HTTPTunnelPort}} is the port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}} is the URL
+	// of the HTTP proxy for commands to bases with the tunnel http. {{.MetricsAddr}} and {{.HealthAddr}} are free
+	// addresses (host:port). {{.Name}} is the name of the replica (module-controller, module-controller-2, ...),
+	// {{.Index}} is the number of the replica, starting at 1, and {{.Replicas}} is the number of replicas. {{.Files}}
+	// is the path of the directory that contains Files, and {{.Speed}} is the speed of the sandbox. Default: none;
+	// the bundled controller is used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
 	// Args lists the arguments that follow the arguments in Command. An argument is omitted if its template evaluates
 	// to an empty string, as in {{if .BrokerCA}}--ca={{.BrokerCA}}{{end}}. Requires Command. Default: none.
