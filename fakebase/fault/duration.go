@@ -11,7 +11,7 @@ type Duration time.Duration
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It accepts the format of time.ParseDuration.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the duration strings that time.ParseDuration accepts.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
@@ -21,15 +21,15 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Delay is a random time from Min to Min+Spread, uniformly distributed.
+// Delay is a random duration between Min and Min+Spread, uniformly distributed.
 type Delay struct {
-	// Min is the minimum. Default: 0.
+	// Min is the minimum duration. Default: 0.
 	Min Duration `json:"min,omitempty"`
-	// Spread is the maximum random addition. Default: 0.
+	// Spread is the maximum random duration that is added to Min. Default: 0.
 	Spread Duration `json:"spread,omitempty"`
 }
 
-// Validate returns an error with the name of the field if a time is negative.
+// Validate returns an error that names the field if Min or Spread is negative.
 func (d Delay) Validate(field string) error {
 	if d.Min < 0 || d.Spread < 0 {
 		return fmt.Errorf("%s: %w", field, errNegative)

@@ -45,17 +45,17 @@ const (
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching active modules alternately as activated and deactivated, each for Period (default
-	// 5 s) (state).
+	// KindFlapping reports matching active modules alternately as activated and deactivated. Each report lasts for
+	// Period (default 5 s) (state).
 	KindFlapping Kind = "flapping"
 	// KindMetaspaceFull simulates an exhausted metaspace: the base reports it in its health, and installs fail
 	// (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN, or the health of the base if Match has no module
-	// (state).
+	// KindActuatorDown sets the health of matching modules to DOWN. If Match has no module, it sets the health of the
+	// base to DOWN (state).
 	KindActuatorDown Kind = "actuatorDown"
-	// KindUninstalled uninstalls matching modules, or all modules if Match has none, Delay after the fault is set. The
-	// controller is not notified, as if another client had sent the command.
+	// KindUninstalled uninstalls matching modules Delay after the fault is set. If Match has no module, it uninstalls
+	// all modules. The controller is not notified, as if another client had sent the command.
 	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
@@ -86,7 +86,7 @@ type Match struct {
 
 // Restart describes the restart of a crashed base process.
 type Restart struct {
-	// After is the time from the crash to the restart. Default and minimum: 500 ms.
+	// After is the time between the crash and the restart. Default and minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
 	// NewIdentity gives the restarted base a new random identity. Default: the identity stays the same.
 	NewIdentity bool `json:"newIdentity,omitempty"`
@@ -123,7 +123,7 @@ type Fault struct {
 	// Restart configures the restart after a crash (kind crash). Default: the process stays down until Base.Restart
 	// is called.
 	Restart *Restart `json:"restart,omitempty"`
-	// Seed is the random seed of the fault. Default: the seed of the base.
+	// Seed is the random seed of the fault. Default: the random seed of the base.
 	Seed uint64 `json:"seed,omitempty"`
 	// MayNotFire allows that the fault is never triggered. Without it, a scenario fails if the fault was not
 	// triggered. Bases ignore the field. It must be false for state kinds.

@@ -16,7 +16,7 @@ import (
 // ErrExists is the cause of the error that Add returns if another fault in effect has the same ID.
 var ErrExists = errors.New("already exists; clear it first")
 
-// The reasons why a fault ends.
+// The reasons why a fault ended.
 const (
 	UsedUp  = "the count was reached"
 	Expired = "the duration has passed"
@@ -142,8 +142,8 @@ func (s *Set[F]) InEffect() iter.Seq[*Active[F]] {
 	}
 }
 
-// ShouldTrigger reports whether a match triggers the fault. If it returns true, the caller must call RecordTrigger when
-// the fault has had its effect, or CancelTrigger.
+// ShouldTrigger reports whether a match triggers the fault. If it returns true, the caller must call RecordTrigger
+// when the fault has had its effect, or CancelTrigger if the fault had no effect.
 func (a *Active[F]) ShouldTrigger() bool {
 	a.matched++
 	if a.matched <= a.Skip || a.Count > 0 && a.claimed >= a.Count {

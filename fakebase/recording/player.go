@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// idleTimeout is the maximum pause within an HTTP response.
+	// idleTimeout is the maximum time between two parts of an HTTP response.
 	idleTimeout  = 3 * time.Second
 	pollInterval = 20 * time.Millisecond
 

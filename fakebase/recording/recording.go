@@ -33,7 +33,7 @@ const (
 
 // Recording holds the requests and responses that were recorded for one test condition over one tunnel.
 type Recording struct {
-	// Condition describes the behaviour that the recording tests.
+	// Condition describes the behavior that the recording tests.
 	Condition string `json:"condition"`
 	Tunnel    Tunnel `json:"tunnel"`
 	// Base holds the settings of the recorded base.

@@ -25,7 +25,7 @@ type Tap struct {
 	// its baseline.
 	Subscribed chan struct{}
 
-	answers chan Message // responses to commands
+	answers chan Message // MQTT responses to commands
 
 	mu    sync.Mutex
 	sent  []Sent
@@ -95,7 +95,7 @@ type Controller struct {
 	mode Event
 }
 
-// Set sets the behaviour of the controller: to hang (ControllerHangs), to fail (ControllerFails), or to succeed (any
+// Set sets the behavior of the controller: to hang (ControllerHangs), to fail (ControllerFails), or to succeed (any
 // other event).
 func (c *Controller) Set(mode Event) {
 	c.mu.Lock()
@@ -103,7 +103,7 @@ func (c *Controller) Set(mode Event) {
 	c.mode = mode
 }
 
-// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base
+// ServeHTTP records a heartbeat and responds to it. While the controller hangs, ServeHTTP blocks until the base
 // cancels the request.
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)

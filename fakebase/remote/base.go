@@ -25,7 +25,7 @@ type Base struct {
 	*mirror
 	o Options
 
-	state   sync.Mutex // guards the following fields
+	state   sync.Mutex // guards the fields below
 	current *incarnation
 	started bool
 	running bool // Start was called and has not returned

@@ -122,7 +122,7 @@ func (m *mirror) Status() fakebase.Status {
 // running.
 func (m *mirror) Identity() string { return m.Status().Identity }
 
-// Faults returns the faults that have not been cleared, in the order of injection.
+// Faults returns the faults that have not been cleared, in the order in which they were injected.
 func (m *mirror) Faults() []fault.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()

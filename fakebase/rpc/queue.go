@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// ErrOverflow is the error of a Queue whose limit was exceeded.
+// ErrOverflow is the error that Read returns if the limit of the Queue was exceeded.
 var ErrOverflow = errors.New("events were lost because the reader was too slow")
 
 // Queue delivers values to one reader, in order. Put never blocks. All methods are safe for concurrent use. The zero

@@ -107,8 +107,8 @@ func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 // Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns an *ExitError if the process has failed. It returns nil while the process runs and after it has exited
-// with status 0.
+// Err returns an *ExitError if the process exited with a failure. It returns nil while the process is running and
+// after it has exited with status 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -148,7 +148,7 @@ func (p *Process) exitError(err error) error {
 type ExitError struct {
 	// Program is the path of the binary.
 	Program string
-	// Err is the exit error, for example an exec.ExitError.
+	// Err is the exit error, for example an *exec.ExitError.
 	Err error
 	// Stderr is the last part of the standard error output.
 	Stderr string

@@ -47,7 +47,7 @@ func (c *Comparison) Regressions() []MetricChange {
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(c MetricChange) bool { return !c.Worse })
 }
 
-// matches returns an error if results with this configuration cannot be compared with the baseline.
+// matches returns an error if results with this configuration cannot be compared with results of the baseline.
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
@@ -123,7 +123,7 @@ func (f *figure) median() float64 {
 	return round(benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center)
 }
 
-// WriteText writes the comparison as a table.
+// WriteText writes the comparison as a text table.
 func (c *Comparison) WriteText(w io.Writer) error {
 	for _, name := range c.Missing {
 		fmt.Fprintf(w, "not measured now: %s\n", name)

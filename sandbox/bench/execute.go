@@ -31,7 +31,7 @@ type Options struct {
 	API kubernetes.Interface
 	// Sizes lists the scenarios to run for each number of bases. Required for Execute.
 	Sizes [][]*source.Scenario
-	// Runs is the number of runs per scenario. Default: 1.
+	// Runs is the number of runs for each scenario. Default: 1.
 	Runs int
 	// Output receives the results of each run, in the Go benchmark format, when the run ends. Required.
 	Output io.Writer

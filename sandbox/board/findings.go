@@ -164,8 +164,8 @@ func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool
 	return list
 }
 
-// inconsistent reports bases whose modules differ from other bases of the same application, version and group.
-// It compares pre-installed modules and those of workloads with a Pod on each base.
+// inconsistent reports bases whose modules differ from the modules of other bases with the same application, version
+// and group. It compares pre-installed modules, and modules of workloads that have a Pod on each base.
 func (w *boardState) inconsistent() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {

@@ -30,13 +30,13 @@ type node struct {
 // pod holds the data about a Pod that events.PodState does not contain.
 type pod struct {
 	namespace string
-	memory    int64 // memory request
+	memory    int64 // memory request in bytes
 }
 
 // unlimited is the memory capacity of a Node whose base has no metaspace limit.
 const unlimited = 1 << 40
 
-// tunnelSuffix is the suffix of tunnel names in labels, as in mqtt_tunnel_provider.
+// tunnelSuffix is the suffix of tunnel names in Node labels, as in mqtt_tunnel_provider.
 const tunnelSuffix = "_tunnel_provider"
 
 // nodeChanged adds or updates a Node. It ignores Nodes that do not belong to a base.

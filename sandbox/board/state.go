@@ -38,7 +38,7 @@ type boardState struct {
 	state events.State
 	dirty map[string]map[string]bool // keys of the rows that have changed, by kind
 	log   []any
-	logs  int64 // number of log entries
+	logs  int64 // number of log entries so far
 	// synced reports whether the initial events have ended. The log shows only events after that.
 	synced bool
 	found  time.Time // time of the last check for findings
@@ -190,7 +190,7 @@ func (w *boardState) notice(about, text string, now time.Time) {
 	w.mark(kindNotice, about)
 }
 
-// flush returns the changes since the previous flush, and the time of the latest change.
+// flush returns the changes since the previous flush, together with their time, now.
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

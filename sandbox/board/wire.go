@@ -111,7 +111,7 @@ type Action struct {
 	Params []ActionParam `json:"params,omitempty"`
 }
 
-// ActionParam is a parameter of an Action. All values are strings.
+// ActionParam describes a parameter of an Action. All parameter values are strings.
 type ActionParam struct {
 	Name string `json:"name"`
 	// From is the field of the row that contains the value. If it is empty, the user enters the value.
@@ -128,7 +128,7 @@ type ActionParam struct {
 
 // ActionResult is the response to a successful action. The response to a failed action is a Problem.
 type ActionResult struct {
-	// Message describes what was done.
+	// Message describes the result of the action.
 	Message string `json:"message"`
 	// Command is the koupsandbox or kubectl command that has the same effect.
 	Command string `json:"command,omitempty"`
@@ -202,7 +202,7 @@ type ModuleOnBase struct {
 	State   events.ModuleState `json:"state"`
 	// Since is the time when the module version was first reported.
 	Since int64 `json:"since"`
-	// Own reports whether the module was installed without a command.
+	// Own reports whether the base installed the module itself, without a command.
 	Own bool `json:"own,omitempty"`
 }
 
@@ -240,18 +240,18 @@ const (
 	WorkloadPaused  WorkloadState = "paused"
 	WorkloadRolling WorkloadState = "rolling"
 	WorkloadReady   WorkloadState = "ready"
-	// WorkloadWaiting means that no rollout is in progress, but not all Pods are Ready.
+	// WorkloadWaiting means that no rollout is in progress, but some Pods are not Ready.
 	WorkloadWaiting WorkloadState = "waiting"
 )
 
 // WorkloadRow describes a Deployment, DaemonSet or StatefulSet whose Pods contain modules.
 type WorkloadRow struct {
-	// Kind is deployment, daemonset or statefulset.
+	// Kind is the kind of the workload: deployment, daemonset or statefulset.
 	Kind      string             `json:"kind"`
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
 	Modules   []events.ModuleRef `json:"modules"`
-	// Desired, Updated, Ready and Available are numbers of Pods.
+	// Desired, Updated, Ready and Available are the numbers of desired, updated, Ready and available Pods.
 	Desired   int `json:"desired"`
 	Updated   int `json:"updated"`
 	Ready     int `json:"ready"`
@@ -377,7 +377,7 @@ type FindingRow struct {
 	Workloads []string `json:"workloads,omitempty"`
 }
 
-// NoticeRow reports data that the board cannot read.
+// NoticeRow describes data that the board cannot read.
 type NoticeRow struct {
 	// Text describes the data that is missing and the error, in English.
 	Text  string `json:"text"`
@@ -449,7 +449,7 @@ type Why struct {
 	Commands []string `json:"commands"`
 }
 
-// WhyEvidence is a statement that supports the explanation.
+// WhyEvidence is one statement that supports an explanation.
 type WhyEvidence struct {
 	// About is the subject of the statement, such as base, conditions or events.
 	About string `json:"about"`

@@ -91,7 +91,7 @@ func (s Spec) ID() string { return ID(s.Name, s.Version) }
 // ID returns the biz identity for a name and a version, in the form name:version.
 func ID(name, version string) string { return name + ":" + version }
 
-// Biz is an installed module.
+// Biz is an installed biz (module).
 type Biz struct {
 	Spec
 	State   State    `json:"state"`
@@ -99,8 +99,8 @@ type Biz struct {
 	// Origin is the way in which the biz was deployed.
 	Origin Origin `json:"origin"`
 
-	seq       uint64 // order of registration
-	activated uint64 // order of activation; 0 = never
+	seq       uint64 // position in the order of registration
+	activated uint64 // position in the order of activation; 0 means never activated
 }
 
 // Origin is the way in which a biz was deployed. The health of a base depends on it (protocol 8.4).
@@ -121,9 +121,9 @@ const (
 type Activation int
 
 const (
-	// ActivateDefault keeps the old version active and deactivates the new one. It is the default of a real base.
+	// ActivateDefault keeps the old version active and deactivates the new version. It is the default of a real base.
 	ActivateDefault Activation = iota
-	// ActivateNewModule activates the new version and deactivates the old one, like -Dactivate.new.module=true.
+	// ActivateNewModule activates the new version and deactivates the old version, like -Dactivate.new.module=true.
 	ActivateNewModule
 	// ActivateMulti keeps all versions active, like -Dsofa.ark.activate.multi.biz.version.enable=true.
 	ActivateMulti

@@ -64,7 +64,7 @@ func switchTo(version string) func(*Container) error {
 	return func(c *Container) error { return c.Switch(ID("biz1", version), epoch) }
 }
 
-// TestStateChanges tests the state changes of protocol 5.2.
+// TestStateChanges checks the state changes that protocol 5.2 defines.
 func TestStateChanges(t *testing.T) {
 	registered := func(id string) change { return change{id, Unresolved, Resolved, Created, ""} }
 	first := []change{registered("biz1:1"), {"biz1:1", Resolved, Activated, Started, ""}}

@@ -75,14 +75,14 @@ func IsMalformed(err error) bool {
 
 // Limits configures the size limit and the timeouts of a Reader.
 type Limits struct {
-	// Size is the maximum size of a jar in bytes. Default: 256 MiB.
+	// Size is the maximum size of a jar file in bytes. Default: 256 MiB.
 	Size int64
 	// Connect is the connection timeout. Total is the timeout of the whole download. Default: 2 s and 30 s.
 	Connect, Total time.Duration
 }
 
-// Reader reads manifests. It caches the manifests of HTTP URLs, so that many bases download a jar only once. It is safe
-// for concurrent use.
+// Reader reads the manifests of jars. It caches the manifests of HTTP URLs, so that many bases download a jar only
+// once. It is safe for concurrent use.
 type Reader struct {
 	limits Limits
 	client *http.Client
@@ -108,8 +108,8 @@ func NewReader(l Limits) *Reader {
 	}
 }
 
-// Read reads the manifest of the jar at a file, http or https URL. Every error is an *Error. Read blocks for at most
-// Limits.Total.
+// Read reads the manifest of the jar at a file, http or https URL. Every returned error is an *Error. Read blocks for
+// at most Limits.Total.
 func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 	switch u.Scheme {
 	case "file":
@@ -196,7 +196,8 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	return m, err
 }
 
-// Redact returns a URL for error messages, without the credentials and the query, which may contain a signature.
+// Redact returns a URL that is safe in error messages. It removes the credentials and the query, because the query
+// may contain a signature.
 func Redact(u *url.URL) string {
 	shown := *u
 	if shown.User != nil {
@@ -230,7 +231,7 @@ func classify(err error) error {
 	}
 }
 
-// maxManifest is the maximum size of a manifest in bytes. Real manifests have a few kilobytes.
+// maxManifest is the maximum size of a manifest in bytes. Real manifests have a size of a few kilobytes.
 const maxManifest = 1 << 20
 
 func parse(r io.ReaderAt, size int64) (Manifest, error) {

@@ -104,18 +104,19 @@ const (
 type Fault struct {
 	// ID identifies the fault in events, and in the fields clear and await of steps. Default: KIND-N.
 	ID string `json:"id,omitempty"`
-	// Kind is the kind of the fault. Each target has its own kinds.
+	// Kind is the kind of the fault. Each target has different kinds.
 	Kind fault.Kind `json:"kind" need:"set a kind; see: koupsandbox scenario explain fault"`
 	// Match limits the fault to matching commands, messages or requests. Default: all of them.
 	Match FaultMatch `json:"match,omitzero"`
 	// Skip is the number of initial matches that do not trigger the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Count is the number of times that the fault is triggered before it ends. Default: no limit for bases (crash: 1)
-	// and for the kind delay of the target api; otherwise 1.
+	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target base
+	// (crash: 1) and for the kind delay of the target api; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is the duration of the fault. Default: for bases, until it is cleared; for api and mqtt, 30s (maximum: 10m).
+	// For is the duration of the fault. Default: for the target base, until the fault is cleared; for api and mqtt,
+	// 30s (maximum: 10m).
 	For fault.Duration `json:"for,omitempty"`
 	// Code is the error code that a base returns (kind error).
 	Code string `json:"code,omitempty"`

@@ -10,7 +10,7 @@ import (
 // Any is a value of any type.
 type Any any
 
-// Object is a Kubernetes object, or a part of one.
+// Object is a Kubernetes object, or a partial Kubernetes object.
 type Object map[string]Any
 
 // Unstructured returns the object in the type that dynamic clients use.

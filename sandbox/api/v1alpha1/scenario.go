@@ -36,7 +36,7 @@ type ScenarioMetadata struct {
 
 // ScenarioSpec describes a scenario.
 type ScenarioSpec struct {
-	// Description states in one sentence what the scenario shows.
+	// Description states in one sentence what the scenario demonstrates.
 	Description string `json:"description" need:"state in one sentence what the scenario shows"`
 	// Source names the document that describes the tested behavior, such as a document and its section. Default:
 	// none.
@@ -88,14 +88,14 @@ type BaseSet struct {
 	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Default: the
 	// environment of the sandbox.
 	Env string `json:"env,omitempty" check:"label"`
-	// Tunnel is the tunnel between the bases and the controller: mqtt or http.
+	// Tunnel is the type of the tunnel between the bases and the controller: mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
 	// Runtime selects where the bases run: process or cluster. Default: the runtime of the sandbox.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster"`
 	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
 	// or all (multi).
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port on which a base serves its modules. Default: the port of the sandbox.
+	// WebPort is the port on which a base serves its modules. Default: the web port of the sandbox.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535"`
 	// Fetch selects which module jars a base opens: never, available or always. Default: the value of the sandbox.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always"`
@@ -168,8 +168,8 @@ type Checks struct {
 	// Order checks that, on each base, the old Pod becomes Not Ready before the new Pod becomes Ready. It ignores an
 	// old Pod that is the only Ready Pod of its Service.
 	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
-	// InstalledOnce checks that a base does not install a version again without an uninstall, a failure or a restart in
-	// between.
+	// InstalledOnce checks that a base does not install the same version twice without an uninstall, a failure or a
+	// restart in between.
 	InstalledOnce Expectation `json:"installedOnce,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// NothingLeft checks that the bases contain only modules of existing Pods when the run ends.
 	NothingLeft Expectation `json:"nothingLeft,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
@@ -186,7 +186,7 @@ type Checks struct {
 type Invariant struct {
 	// Name is the name of the invariant that is shown in messages.
 	Name string `json:"name" need:"set a name for messages"`
-	// CEL is the condition, a boolean expression as in assert.cel.
+	// CEL is the condition. It is a boolean expression, as in assert.cel.
 	CEL string `json:"cel" need:"set the condition, in CEL" check:"cel"`
 }
 
@@ -224,8 +224,9 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image and BIZ_VERSION of the container, or the label or the
-	// annotation that BIZ_VERSION refers to. It fails if the module already has this version.
+	// Release releases a version of a module. It sets the image and BIZ_VERSION of the container. If BIZ_VERSION
+	// refers to a label or an annotation, it sets the label or the annotation instead of BIZ_VERSION. It fails if the
+	// module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback returns a workload to an earlier revision, like kubectl rollout undo.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
@@ -235,8 +236,8 @@ type Action struct {
 	// Fault sets, clears or awaits faults of bases, of the connections between controllers and the Kubernetes API, or
 	// of broker connections. A fault that was never triggered fails the run, unless its mayNotFire is true.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
-	// Controller, Broker, APIServer, ControllerManager and Scheduler kill, pause, resume, restart or start a
-	// component.
+	// Controller, Broker, APIServer, ControllerManager and Scheduler each kill, pause, resume, restart or start the
+	// component with this name.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
@@ -248,7 +249,7 @@ type Action struct {
 	// Script runs a shell script with the environment variables KUBECONFIG, NAMESPACE and GROUP, and the variables in
 	// env.
 	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
-	// Wait waits until a rollout is complete, objects are Ready or no longer exist, the controllers write nothing
+	// Wait waits until a rollout is complete, objects are Ready or no longer exist, the controllers stop writing
 	// (quiet), or a background step has ended.
 	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
 	// Assert waits until an object matches (resource), or until a CEL expression is true (cel). If for is set, the

@@ -122,7 +122,8 @@ type Cluster struct {
 	// Context is the name of a context in the kubeconfig file. It has no default: the sandbox never uses the current
 	// context unless you name it.
 	Context string `json:"context,omitempty"`
-	// Consent allows the use of a cluster that does not have the sandbox's ownership marker yet. Default: false.
+	// Consent allows the sandbox to use a cluster that does not have the sandbox's ownership marker yet. Default:
+	// false.
 	Consent bool `json:"consent,omitempty"`
 }
 
@@ -175,7 +176,7 @@ type Bases struct {
 // Fetch selects which module jars the simulated bases open.
 type Fetch string
 
-// The values of Fetch.
+// The possible values of Fetch.
 const (
 	FetchNever     Fetch = "never"
 	FetchAvailable Fetch = "available"
@@ -244,7 +245,7 @@ type Location string
 const (
 	// LocationHost runs the controller as a local process.
 	LocationHost Location = "host"
-	// LocationCluster runs the controller in the cluster, from the same manifests that users apply.
+	// LocationCluster runs the controller in Pods of the cluster, from the same manifests that users apply.
 	LocationCluster Location = "cluster"
 )
 

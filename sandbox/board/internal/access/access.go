@@ -52,7 +52,7 @@ func isDenied(err error) bool {
 	return errors.As(err, &d)
 }
 
-// Tokens validates tokens.
+// Tokens is the interface that validates login tokens.
 type Tokens interface {
 	// Exchange validates a token and returns its user. If the error is a *DeniedError, its message is shown to the
 	// user.

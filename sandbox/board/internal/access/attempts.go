@@ -45,7 +45,8 @@ func (a *attempts) allow(r *http.Request, now time.Time) bool {
 	return limiter.AllowN(now, 1)
 }
 
-// network returns the IPv4 address of a client, or the /64 prefix of its IPv6 address.
+// network returns the address by which login attempts are counted: the IPv4 address of a client, or the /64 prefix of
+// its IPv6 address.
 func network(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -90,7 +90,7 @@ func (c *chunk) add(seq, now int64, line []byte) {
 	c.Last, c.To, c.Bytes = seq, now, int64(len(c.content))
 }
 
-// close compresses the chunk.
+// close compresses the content of the chunk and marks the chunk as closed.
 func (c *chunk) close() error {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // fast, because it blocks all other messages
