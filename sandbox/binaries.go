@@ -10,19 +10,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/daemon"
 )
 
-// The names of the binaries.
+// The file names of the binaries.
 const (
 	ControlPlaneBinary = "koup-controlplane"
 	ControllerBinary   = "module-controller"
 	BaseBinary         = "fakebase"
 )
 
-// Binaries are the paths of the binaries of a sandbox.
+// Binaries holds the paths of the binaries that a sandbox runs.
 type Binaries = daemon.Binaries
 
-// FindBinaries looks for the binaries in the directory bin (if not empty), then in the directory of self, the
-// path of koupsandbox, then in the directory of the file to which self is a symbolic link, and then in $PATH.
-// The path of a missing binary is empty.
+// FindBinaries looks for the binaries in the directory bin (if not empty), then in the directory of self (the path of
+// koupsandbox), then in the directory of the file to which self is a symbolic link, and finally in $PATH. The path of
+// a binary that was not found is empty.
 func FindBinaries(self, bin string) Binaries {
 	if abs, err := filepath.Abs(bin); bin != "" && err == nil {
 		bin = abs // the binaries run in other working directories

@@ -21,12 +21,12 @@ import (
 const (
 	daemonLog = "daemon"
 	lastLines = 10
-	// reachPeriod is the time between two attempts to connect to a starting daemon.
+	// reachPeriod is the interval between attempts to connect to a daemon that is starting.
 	reachPeriod = 5 * time.Millisecond
 )
 
-// RunDaemon runs the daemon of the sandbox with the given state directory, in the process that Up has started.
-// It blocks until the sandbox is taken down or ctx ends.
+// RunDaemon runs the daemon of the sandbox with the given state directory. Up starts a process that calls RunDaemon.
+// It blocks until the sandbox is taken down or ctx is done.
 func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.Logger) error {
 	return daemon.New(daemon.Options{Dir: state.Dir(dir), Binaries: programs, Logger: logger}).Start(ctx)
 }
@@ -34,11 +34,11 @@ func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // read after done
+	err  error // valid after done is closed
 }
 
-// end blocks until the daemon has ended, and kills it when ctx ends. A daemon ends by itself if its up has
-// failed, or if the command that holds it has disconnected.
+// end blocks until the daemon has ended, and kills the daemon when ctx is done. A daemon ends by itself if its up has
+// failed, or if the command that keeps the sandbox running has disconnected.
 func (p *process) end(ctx context.Context) {
 	select {
 	case <-p.done:
@@ -47,8 +47,8 @@ func (p *process) end(ctx context.Context) {
 	}
 }
 
-// launch starts the daemon, and blocks until its control API answers. The daemon runs in its own session, so
-// that it receives neither Ctrl-C nor the end of the terminal.
+// launch starts the daemon and blocks until its control API responds. The daemon runs in its own session, so that it
+// is not stopped by Ctrl-C or by closing the terminal.
 func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 	log, err := os.OpenFile(dir.Log(daemonLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// A sandbox on an external broker or in an existing cluster has a unique environment. It keeps this environment
-// after its daemon has ended without a down, unless the user sets another one.
+// TestGeneratedEnvironment checks that a sandbox on an external broker or in an existing cluster gets a unique
+// environment name. If its daemon ends without a down, the next up must keep the environment name, unless the user
+// sets another one.
 func TestGeneratedEnvironment(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.Spec{
 		"external broker": {Provider: v1alpha1.ProviderEmbedded,

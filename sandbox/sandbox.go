@@ -18,84 +18,84 @@ import (
 )
 
 const (
-	// endTime is the timeout of a daemon that has nothing to remove. After it, the daemon and its processes are
-	// killed.
+	// endTime is the timeout for the end of a daemon that has nothing to remove. After the timeout, the daemon and
+	// its processes are killed.
 	endTime = 15 * time.Second
-	// spareTime is added to the maximum duration of a down when waiting for the daemon.
+	// spareTime is how much longer than the maximum duration of a down the caller waits for the daemon.
 	spareTime = 5 * time.Second
 )
 
 type (
 	// Event reports the progress of a step.
 	Event = progress.Event
-	// Client is the control API of a running sandbox.
+	// Client is a client for the control API of a running sandbox.
 	Client = control.Client
-	// Status of a sandbox.
+	// Status is the status of a sandbox.
 	Status = control.Status
 	// Base is one simulated base of a sandbox.
 	Base = control.Base
-	// AddRequest adds bases.
+	// AddRequest describes the bases to add.
 	AddRequest = control.AddRequest
-	// RemoveRequest selects bases to remove.
+	// RemoveRequest selects the bases to remove.
 	RemoveRequest = control.RemoveRequest
-	// RestartRequest restarts a base.
+	// RestartRequest selects the base to restart.
 	RestartRequest = control.RestartRequest
-	// Action is an action on a component: kill, pause, resume, restart, stop or start.
+	// Action is an action that can be performed on a component: kill, pause, resume, restart, stop or start.
 	Action = supervise.Action
-	// ActRequest performs an action on a component.
+	// ActRequest requests an action on a component.
 	ActRequest = control.ActRequest
-	// ControllerRequest describes the required module controllers.
+	// ControllerRequest describes the module controllers that are required.
 	ControllerRequest = control.ControllerRequest
 	// FaultSelector selects faults.
 	FaultSelector = control.FaultSelector
-	// WatchRequest selects the events of Client.Watch.
+	// WatchRequest selects the events that Client.Watch returns.
 	WatchRequest = control.WatchRequest
-	// Error is an error that the daemon returns; its Code is an HTTP status.
+	// Error is an error that the daemon returns. Its Code is an HTTP status.
 	Error = control.Error
-	// Component is a component of a sandbox in its Status.
+	// Component is the status of one component of a sandbox.
 	Component = control.Component
-	// Result is the result of an Up.
+	// Result is the result of Up.
 	Result = control.UpResult
 )
 
-// ErrNotUp is returned, wrapped, for a sandbox without a running daemon.
+// ErrNotUp is the cause of the error that is returned for a sandbox without a running daemon.
 var ErrNotUp = errors.New("not up")
 
-// Options of Up.
+// Options configures Up.
 type Options struct {
 	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Config is the configuration, after v1alpha1.Complete. Required.
+	// Config is the configuration of the sandbox, completed by v1alpha1.Complete. Required.
 	Config *v1alpha1.Sandbox
-	// KeepBases keeps the number of bases of a running sandbox. Default: the number is changed to the one in
-	// Config.
+	// KeepBases keeps the current number of bases if the sandbox is running. Default: the number is changed to the
+	// number in Config.
 	KeepBases bool
 	// BrokerPassword is the password of the external broker. Default: the content of spec.broker.passwordFile.
 	BrokerPassword string
-	// Binaries to run. Required.
+	// Binaries holds the paths of the binaries to run. Required.
 	Binaries Binaries
-	// DownOnClose takes down a sandbox that this Up has started when the process ends or Close is called.
-	// Default: the sandbox keeps running.
+	// DownOnClose takes the sandbox down when the process ends or Close is called, if this Up has started the
+	// sandbox. Default: the sandbox keeps running.
 	DownOnClose bool
-	// Progress receives the progress. Default: progress is not reported.
+	// Progress receives progress events. Default: progress is not reported.
 	Progress func(Event)
 }
 
-// Sandbox is a running sandbox. It is a Client of its daemon.
+// Sandbox represents a running sandbox. It embeds a Client of the sandbox daemon.
 type Sandbox struct {
 	*Client
-	// Name of the sandbox.
+	// Name is the name of the sandbox.
 	Name string
-	// Kubeconfig is the path of the administrator's kubeconfig.
+	// Kubeconfig is the path of the kubeconfig file for the administrator.
 	Kubeconfig string
-	// Result of the Up that returned it; nil from Open.
+	// Result is the result of the Up that returned this Sandbox. It is nil if Open returned the Sandbox.
 	Result *Result
 
 	process     *process // nil if the daemon was already running
-	releaseHold func()   // ends the call of Hold; see Options.DownOnClose
+	releaseHold func()   // cancels the call of Hold; see Options.DownOnClose
 }
 
-// Close closes the connections to the daemon.
+// Close closes the connections to the daemon. See also Options.DownOnClose.
 func (s *Sandbox) Close() {
 	if s.releaseHold != nil {
 		s.releaseHold()
@@ -115,8 +115,8 @@ func (s *Sandbox) hold(ctx context.Context) error {
 	}
 }
 
-// Wait blocks until the daemon that this Up has started ends, and returns its error, or returns nil when ctx
-// ends.
+// Wait blocks until the daemon that this Up has started ends, and returns the error of the daemon. It returns nil if
+// ctx is done first.
 func (s *Sandbox) Wait(ctx context.Context) error {
 	var ended chan struct{} // nil if the daemon was already running
 	if s.process != nil {
@@ -130,11 +130,11 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Up creates a sandbox, or updates a running one to the configuration, and blocks until everything is ready. If
-// it fails or ctx ends, it stops everything that it has started. After a failure, it keeps the logs, and the
-// error has their path. It keeps a cluster of an earlier run. A concurrent Up of the same name fails with
-// state.ErrBusy. For a directory that koupsandbox has not created, Up returns state.ErrNotOwned and changes
-// nothing.
+// Up creates a sandbox, or updates a running sandbox to the configuration, and blocks until everything is ready. If
+// Up fails or ctx is done, it stops everything that it has started, except a cluster from an earlier run, which it
+// keeps. After a failure, it keeps the logs, and the error contains their path. A concurrent Up with the same name
+// fails with state.ErrBusy. If koupsandbox has not created the state directory, Up returns state.ErrNotOwned and
+// changes nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -204,7 +204,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// foundCluster reports whether this configuration reuses a cluster of an earlier run.
+// foundCluster reports whether the sandbox reuses a cluster from an earlier run.
 func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	keepsCluster := func(s *v1alpha1.Sandbox) bool {
 		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable
@@ -213,7 +213,7 @@ func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	return err == nil && keepsCluster(earlier) && keepsCluster(config)
 }
 
-// prepare ends the processes of an earlier run, checks the binaries, and creates the state directory.
+// prepare ends the processes that an earlier run has left, checks the binaries, and creates the state directory.
 func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
 	ended, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil {
@@ -231,8 +231,8 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 	return dir.Create()
 }
 
-// cleanUp stops everything that a failed or cancelled up has started, and returns the error to show. If found is
-// true, it keeps the existing cluster and the state directory.
+// cleanUp stops everything that a failed or canceled up has started, and returns the error to show to the user. If
+// found is true, it keeps the existing cluster and the state directory.
 func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
 	cancelled := ctx.Err() != nil
 	// The cleanup continues after the end of the command's context.
@@ -264,8 +264,8 @@ func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause e
 	return errors.Join(cause, err)
 }
 
-// reach returns a client of the sandbox's daemon and the status of the daemon, or nil if no daemon answers. If
-// ctx ends first, it returns the cause, because the daemon may be running.
+// reach returns a client for the daemon of the sandbox, and the status of the daemon. It returns nil if no daemon
+// responds. If ctx is done first, it returns the cause, because the daemon may be running.
 func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	path := dir.SocketPath()
 	if path == "" {
@@ -280,8 +280,8 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// Open returns a running sandbox, or an error that wraps ErrNotUp. It returns another error if another version
-// of koupsandbox has started the sandbox.
+// Open returns a running sandbox. If the sandbox is not running, the error wraps ErrNotUp. Open also fails if another
+// version of koupsandbox has started the sandbox.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -305,24 +305,24 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	}
 }
 
-// DownOptions of Down.
+// DownOptions configures Down.
 type DownOptions struct {
 	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Name of the sandbox. Required.
+	// Name is the name of the sandbox. Required.
 	Name string
-	// KeepLogs keeps the logs in the state directory. Default: everything is removed.
+	// KeepLogs keeps the logs in the state directory. Default: all files are removed.
 	KeepLogs bool
-	// Force is called with an error that lists the processes and objects that could not be removed; the state
+	// Force is called with an error that lists the processes and objects that could not be removed. The state
 	// directory is removed nevertheless. Default: Down returns the error and keeps the state directory.
 	Force func(left error)
 }
 
-// Down stops a sandbox and removes its state directory. It reports whether the sandbox existed. If the daemon
-// is not running, Down uses the run records. A concurrent Up of the same sandbox fails. If a process, an object
-// in a cluster or a kind cluster cannot be removed, Down keeps the state directory, so that another Down tries
-// again; with Force it removes the directory. For a directory that koupsandbox has not created, Down returns
-// state.ErrNotOwned and changes nothing.
+// Down stops a sandbox and removes its state directory. It reports whether the sandbox existed. If the daemon is not
+// running, Down uses the run records. A concurrent Up of the same sandbox fails. If a process, an object in a cluster
+// or a kind cluster cannot be removed, Down keeps the state directory, so that you can repeat Down. With Force, it
+// removes the directory. If koupsandbox has not created the directory, Down returns state.ErrNotOwned and changes
+// nothing.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -376,8 +376,8 @@ func keptError(dir state.Dir, name string) error {
 		"to abandon the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
-// removeObjects removes the objects of a sandbox without its daemon. all reports whether nothing else can be left,
-// which is unknown in an existing cluster or at an external broker.
+// removeObjects removes the objects of a sandbox without the help of its daemon. The result all reports whether it is
+// certain that no objects remain. This is never certain in an existing cluster or on an external broker.
 func removeObjects(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {

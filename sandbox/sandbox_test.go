@@ -29,8 +29,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// The test binary replaces all binaries of a sandbox. Its file name selects the behaviour: koupsandbox is the daemon,
-// and koup-controlplane fails or never becomes ready. End-to-end tests run a complete sandbox.
+// TestMain makes the test binary replace all binaries of a sandbox. The file name of the binary selects its behavior:
+// as koupsandbox, it runs the daemon; as koup-controlplane, it fails or never becomes ready. The end-to-end tests run
+// a complete sandbox.
 func TestMain(m *testing.M) {
 	program := filepath.Base(os.Args[0])
 	// read by TestProcessesGetCleanEnvironment
@@ -62,7 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newOptions returns options with a new home and binaries. Patient binaries do not fail and never become ready.
+// newOptions returns options with a new home directory and test binaries. If patient is true, the binaries do not
+// fail and never become ready.
 func newOptions(t *testing.T, patient bool) sandbox.Options {
 	t.Helper()
 	home, err := os.MkdirTemp("", "home") // short, because the path of a socket is limited
@@ -98,7 +100,8 @@ func nothingRuns(t *testing.T, o sandbox.Options) {
 	}
 }
 
-// A failed up returns the last log lines of the failed component, stops everything, and keeps only the logs.
+// TestFailedUp checks that a failed up returns the last log lines of the failed component, stops everything, and
+// keeps only the logs.
 func TestFailedUp(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -127,7 +130,8 @@ func TestFailedUp(t *testing.T) {
 	}
 }
 
-// After Ctrl-C during an up, nothing is left, not even logs. A concurrent second up returns ErrBusy.
+// TestCancelledUp checks that an up that is interrupted by Ctrl-C leaves nothing, not even logs. A second up that
+// runs at the same time must return ErrBusy.
 func TestCancelledUp(t *testing.T) {
 	o := newOptions(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -166,7 +170,7 @@ func listen(t *testing.T, dir state.Dir) net.Listener {
 	return l
 }
 
-// If a running daemon rejects an up, Up closes its connection.
+// TestRejectedUpClosesConnection checks that Up closes its connection if a running daemon rejects the up.
 func TestRejectedUpClosesConnection(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -198,7 +202,8 @@ func TestRejectedUpClosesConnection(t *testing.T) {
 	}
 }
 
-// Ctrl-C before a running daemon has answered does not change the sandbox.
+// TestUpCancelledBeforeDaemonAnswers checks that Ctrl-C does not change the sandbox if the running daemon has not
+// responded yet.
 func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
 	o := newOptions(t, true)
 	dir := state.Home(o.Home).Dir("koup")
@@ -235,7 +240,8 @@ func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
 	}
 }
 
-// If the daemon has ended unexpectedly, status and down use the run records.
+// TestStatusAndDownWithoutDaemon checks that status and down use the run records if the daemon has ended
+// unexpectedly.
 func TestStatusAndDownWithoutDaemon(t *testing.T) {
 	o := newOptions(t, true)
 	dir := state.Home(o.Home).Dir("koup")
@@ -263,7 +269,8 @@ func TestStatusAndDownWithoutDaemon(t *testing.T) {
 	}
 }
 
-// A directory that koupsandbox has not created is not a sandbox, and no command changes it.
+// TestDirectoryWithoutMarker checks that a directory that koupsandbox has not created is not treated as a sandbox,
+// and that no command changes this directory.
 func TestDirectoryWithoutMarker(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -303,7 +310,8 @@ func TestDirectoryWithoutMarker(t *testing.T) {
 	}
 }
 
-// If a cluster cannot be removed, its record is kept, so that another down can remove it.
+// TestFailedDownCanBeRepeated checks that the record of a cluster is kept if the cluster cannot be removed, so that
+// another down can remove the cluster.
 func TestFailedDownCanBeRepeated(t *testing.T) {
 	home, path := t.TempDir(), t.TempDir()
 	busy := filepath.Join(path, "busy")
@@ -337,7 +345,8 @@ esac
 	}
 }
 
-// A sandbox in an unreachable cluster can be removed with Force, which reports the remaining objects.
+// TestDownWithUnreachableCluster checks that a sandbox in an unreachable cluster can be removed with Force, and that
+// Force reports the remaining objects.
 func TestDownWithUnreachableCluster(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(home).Dir("demo")
@@ -394,12 +403,13 @@ func TestFindBinaries(t *testing.T) {
 	}
 }
 
-// The choice for the provider auto is reported. An earlier run has priority over the container engine.
+// TestProviderAuto checks that up reports which provider it chooses for the provider auto, and that the provider of
+// an earlier run has priority over a container engine.
 func TestProviderAuto(t *testing.T) {
 	for name, tc := range map[string]struct {
-		docker string // script of the docker binary
+		docker string // script that replaces the docker binary
 		stored string // configuration of an earlier run
-		want   string // part of a note; empty = no note
+		want   string // expected substring of a note; empty if no note is expected
 	}{
 		"no engine": {want: "embedded: "},
 		"an engine without an image": {
@@ -440,8 +450,8 @@ func TestProviderAuto(t *testing.T) {
 	}
 }
 
-// Down keeps the state directory if a process cannot be stopped, here because its run record is damaged. With Force,
-// it removes the directory.
+// TestDownKeepsDirectoryIfProcessRemains checks that Down keeps the state directory if a process cannot be stopped,
+// here because its run record is damaged. With Force, Down must remove the directory.
 func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
@@ -466,7 +476,8 @@ func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 	}
 }
 
-// Down removes a sandbox whose daemon accepts connections but does not answer, such as a stopped process.
+// TestDownWithHangingDaemon checks that Down removes a sandbox whose daemon accepts connections but does not respond,
+// such as a stopped process.
 func TestDownWithHangingDaemon(t *testing.T) {
 	t.Parallel()
 	home := state.Home(t.TempDir())
@@ -486,7 +497,8 @@ func TestDownWithHangingDaemon(t *testing.T) {
 	}
 }
 
-// The daemon and components get no settings or secrets from the environment of the command.
+// TestProcessesGetCleanEnvironment checks that the daemon and the components do not inherit settings or secrets from
+// the environment of the command.
 func TestProcessesGetCleanEnvironment(t *testing.T) {
 	poison := map[string]string{
 		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x",
@@ -513,8 +525,9 @@ func TestProcessesGetCleanEnvironment(t *testing.T) {
 	}
 }
 
-// No command reads, changes or connects to a sandbox in a directory of another user. Its run records could have the
-// PIDs of processes of this user, and its socket could belong to a process of the other user.
+// TestCommandsRejectDirectoryOfAnotherUser checks that no command reads, changes or connects to a sandbox in a
+// directory that another user owns. The run records in such a directory could contain PIDs of the current user's
+// processes, and the socket could belong to a process of the other user.
 func TestCommandsRejectDirectoryOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a dir away: make test-root")

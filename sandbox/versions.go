@@ -16,19 +16,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Versions are the versions of the binaries of a sandbox. An empty version is unknown.
+// Versions holds the versions of the binaries of a sandbox. An empty version means that the version is unknown.
 type Versions struct {
-	// Koupsandbox is the version of this binary, Commit the commit of its build.
+	// Koupsandbox is the version of this binary. Commit is the commit from which this binary was built.
 	Koupsandbox string `json:"koupsandbox"`
 	Commit      string `json:"commit,omitempty"`
-	// Kubernetes and Etcd are the versions in koup-controlplane.
+	// Kubernetes and Etcd are the versions of Kubernetes and etcd in koup-controlplane.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	Etcd       string `json:"etcd,omitempty"`
 	Controller string `json:"moduleController,omitempty"`
 	Base       string `json:"fakebase,omitempty"`
 }
 
-// The version output of the binaries.
+// The formats of the version output of the binaries.
 var (
 	controlPlaneVersion = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
 	ownVersion          = regexp.MustCompile(`^\S+ version (\S+)\n$`)

@@ -2,8 +2,8 @@ package fault
 
 import "slices"
 
-// The two-level error codes of the Koupleless documentation. Real bases do not send them. Simulated bases add them in
-// the field errorCode, unless they are faithful (protocol 6).
+// The two-level error codes of the Koupleless documentation. Real bases do not send error codes. Simulated bases send
+// them in the field errorCode, unless they run in faithful mode (protocol 6).
 const (
 	CodeUnknown                   = "Arklet.UnknownError"
 	CodeInvalidParameter          = "ModuleController.InvalidParameter"
@@ -46,5 +46,5 @@ var codes = []string{
 	CodeMetaspaceFull,
 }
 
-// Codes returns the codes that a fault of the kind error accepts, sorted.
+// Codes returns the error codes that a fault of kind error accepts, sorted.
 func Codes() []string { return slices.Sorted(slices.Values(codes)) }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration with the JSON and YAML form of Go, such as "1.5s".
+// Duration is a time.Duration that is encoded in JSON and YAML as a Go duration string, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It accepts the format of time.ParseDuration.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts the duration strings that time.ParseDuration accepts.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
@@ -21,15 +21,15 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Delay is a random time from Min to Min+Spread, uniformly distributed.
+// Delay is a random duration between Min and Min+Spread, uniformly distributed.
 type Delay struct {
-	// Min is the minimum. Default: 0.
+	// Min is the minimum duration. Default: 0.
 	Min Duration `json:"min,omitempty"`
-	// Spread is the maximum random addition. Default: 0.
+	// Spread is the maximum random duration that is added to Min. Default: 0.
 	Spread Duration `json:"spread,omitempty"`
 }
 
-// Validate returns an error with the name of the field if a time is negative.
+// Validate returns an error that names the field if Min or Spread is negative.
 func (d Delay) Validate(field string) error {
 	if d.Min < 0 || d.Spread < 0 {
 		return fmt.Errorf("%s: %w", field, errNegative)
@@ -37,7 +37,7 @@ func (d Delay) Validate(field string) error {
 	return nil
 }
 
-// Sample returns a random time. random returns a number in [0, 1).
+// Sample returns a random duration. The argument random returns a number in [0, 1).
 func (d Delay) Sample(random func() float64) time.Duration {
 	if d.Spread == 0 {
 		return time.Duration(d.Min)

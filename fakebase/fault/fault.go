@@ -8,52 +8,54 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a fault.
+// Kind is the kind of a fault, such as latency or crash.
 type Kind string
 
-// The kinds of faults. A fault of a kind with the mark (state) stays in effect until it ends, and has neither a count
-// nor a probability. A fault of another kind is triggered by matches.
+// The fault kinds. A fault of a kind marked (state) stays in effect until it ends, and has neither a count nor a
+// probability. A fault of any other kind is triggered by each match.
 const (
-	// KindError makes a command fail with the error code Code, in the step that produces this code.
+	// KindError makes a command fail with the error code Code, in the processing step that produces this code.
 	KindError Kind = "error"
 	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command hang and keep its lock until the process ends.
+	// KindHang makes a command hang and keep its lock until the base process ends.
 	KindHang Kind = "hang"
-	// KindCrash ends the process. With a Match, the process ends during a matching command. Without one, it ends Delay
-	// after the fault is set and, if Count is more than 1, Delay after each restart. Restart describes the restart.
+	// KindCrash ends the base process. If Match is set, the process ends during a matching command. Otherwise it ends
+	// Delay after the fault is set and, if Count is more than 1, Delay after each restart. Restart configures the
+	// restart.
 	KindCrash Kind = "crash"
-	// KindSilent suppresses heartbeats. Commands still work.
+	// KindSilent suppresses heartbeats. The base still executes commands.
 	KindSilent Kind = "silent"
-	// KindDeaf drops commands before they are read. Heartbeats are still sent.
+	// KindDeaf drops commands before the base reads them. The base still sends heartbeats.
 	KindDeaf Kind = "deaf"
 	// KindDisconnect closes the MQTT connection and the HTTP port (state).
 	KindDisconnect Kind = "disconnect"
 	// KindSlowLink delays all MQTT messages in both directions by Delay, and keeps their order.
 	KindSlowLink Kind = "slowLink"
-	// KindDuplicate sends a message twice; over HTTP, a heartbeat.
+	// KindDuplicate sends an MQTT message twice. Over HTTP, it sends a heartbeat twice.
 	KindDuplicate Kind = "duplicate"
-	// KindDelay delays a message by Delay without delaying later messages; over HTTP, a heartbeat.
+	// KindDelay delays an MQTT message by Delay without delaying later messages. Over HTTP, it delays a heartbeat.
 	KindDelay Kind = "delay"
-	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s) if there is none.
+	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s) if no message follows.
 	KindReorder Kind = "reorder"
-	// KindStale makes the publishTimestamp of an MQTT message older by Delay (default 11 s). A controller drops
+	// KindStale sets the publishTimestamp of an MQTT message back by Delay (default 11 s). A controller drops
 	// messages that are older than 10 s.
 	KindStale Kind = "stale"
 	// KindCorrupt corrupts the second half of a message.
 	KindCorrupt Kind = "corrupt"
-	// KindClockSkew shifts the times that the base sends by Skew (state).
+	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching active modules alternately as activated and deactivated, each for Period (default
-	// 5 s) (state).
+	// KindFlapping reports matching active modules alternately as activated and deactivated. Each report lasts for
+	// Period (default 5 s) (state).
 	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull exhausts the metaspace: health reports it, and installs fail (state).
-	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN, or the health of the base if Match has no module
+	// KindMetaspaceFull simulates an exhausted metaspace: the base reports it in its health, and installs fail
 	// (state).
+	KindMetaspaceFull Kind = "metaspaceFull"
+	// KindActuatorDown sets the health of matching modules to DOWN. If Match has no module, it sets the health of the
+	// base to DOWN (state).
 	KindActuatorDown Kind = "actuatorDown"
-	// KindUninstalled uninstalls matching modules, or all modules if Match has none, Delay after the fault is set. The
-	// controller is not notified, as if another client had sent the command.
+	// KindUninstalled uninstalls matching modules Delay after the fault is set. If Match has no module, it uninstalls
+	// all modules. The controller is not notified, as if another client had sent the command.
 	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
@@ -61,7 +63,7 @@ const (
 	KindStartFailed Kind = "startFailed"
 )
 
-// The commands of arklet (protocol 4.4), and the last parts of the topics on which a base publishes. The message
+// The arklet commands (protocol 4.4), and the last segments of the topics on which a base publishes. The message
 // response is the HTTP response to a command.
 var (
 	commands = []string{"batchInstallBiz", "health", "help", "installBiz", "queryAllBiz", "queryBizOps", "switchBiz",
@@ -70,75 +72,76 @@ var (
 		"response", "simpleBiz"}
 )
 
-// Match selects commands, modules or messages. An empty field matches all.
+// Match selects the commands, modules or messages that a fault affects. An empty field matches everything.
 type Match struct {
-	// Commands are names of commands, such as installBiz.
+	// Commands lists command names, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the name and the version of the module of a command.
+	// Biz and Version are the name and the version of the module that a command names.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages are the last parts of topics on which the base publishes, such as heart, health, simpleBiz and
-	// bizOperation. Over HTTP, heart is a heartbeat, and response is the response to a command.
+	// Messages lists the last segments of the topics on which the base publishes, such as heart, health, simpleBiz
+	// and bizOperation. Over HTTP, heart is a heartbeat, and response is the response to a command.
 	Messages []string `json:"messages,omitempty"`
 }
 
-// Restart describes the restart of a crashed process.
+// Restart describes the restart of a crashed base process.
 type Restart struct {
-	// After is the time from the crash to the restart. Default and minimum: 500 ms.
+	// After is the time between the crash and the restart. Default and minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
-	// NewIdentity selects a new random identity. Default: the identity stays the same.
+	// NewIdentity gives the restarted base a new random identity. Default: the identity stays the same.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
-// Fault is a fault of a base. Use Validate to check it.
+// Fault describes a fault to inject into a base. Call Validate before you use it.
 type Fault struct {
 	// ID identifies the fault. Default: a generated ID.
 	ID string `json:"id,omitempty"`
-	// Kind is required.
+	// Kind is the kind of the fault. Required.
 	Kind Kind `json:"kind"`
-	// Match selects what triggers the fault. Default: everything.
+	// Match selects the commands, modules or messages that trigger the fault. Default: all of them.
 	Match Match `json:"match,omitzero"`
-	// Skip is the number of matches before the first one that can trigger the fault. Default: 0.
+	// Skip is the number of initial matches that do not trigger the fault. Default: 0.
 	Skip int `json:"skip,omitempty"`
 	// Count is the number of times that the fault is triggered before it ends. Default: unlimited; 1 for crash.
 	Count int `json:"count,omitempty"`
 	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is the duration of the fault. Default: until it is cleared.
+	// For is the duration of the fault. Default: the fault stays in effect until it is cleared.
 	For Duration `json:"for,omitempty"`
 
-	// Code is the error code of the kind error.
+	// Code is the error code that a command returns (kind error).
 	Code string `json:"code,omitempty"`
-	// Message is the exception of the kind error: "java.io.IOException: x" sets the class and the message, and any
-	// other text is the message of a RuntimeException. Default: depends on Code.
+	// Message is the exception text (kind error): "java.io.IOException: x" sets the exception class and its message,
+	// and any other text is the message of a RuntimeException. Default: depends on Code.
 	Message string `json:"message,omitempty"`
-	// Delay is the delay of the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
+	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay Delay `json:"delay,omitzero"`
-	// Period is the half period of the kind flapping. Default: 5 s.
+	// Period is the half period for the kind flapping. Default: 5 s.
 	Period Duration `json:"period,omitempty"`
-	// Skew is the clock error of the kind clockSkew; negative = the clock is slow.
+	// Skew is the clock error for the kind clockSkew. It is negative for a slow clock.
 	Skew Duration `json:"skew,omitempty"`
-	// Restart is the restart of the kind crash. Default: the process stays down until Base.Restart.
+	// Restart configures the restart after a crash (kind crash). Default: the process stays down until Base.Restart
+	// is called.
 	Restart *Restart `json:"restart,omitempty"`
-	// Seed is the random seed of the fault. Default: the seed of the base.
+	// Seed is the random seed of the fault. Default: the random seed of the base.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire allows that the fault is never triggered. Otherwise, a scenario fails. Bases ignore it. It must be
-	// false for state kinds.
+	// MayNotFire allows that the fault is never triggered. Without it, a scenario fails if the fault was not
+	// triggered. Bases ignore the field. It must be false for state kinds.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
-// Status is a fault that was set and has not been cleared.
+// Status is the status of a fault that was set and has not been cleared.
 type Status struct {
 	Fault
 	// Triggered is the number of times that the fault was triggered. It is 0 for state kinds.
 	Triggered int `json:"fired"`
-	// Ended is the reason why the fault has ended; empty = it is in effect.
+	// Ended is the reason why the fault has ended. It is empty while the fault is in effect.
 	Ended string `json:"ended,omitempty"`
 }
 
-// kindSpec describes the fields that a kind of fault supports.
+// kindSpec lists the fields that a fault kind supports.
 type kindSpec struct {
-	state           bool // stays in effect until it ends
+	state           bool // the fault stays in effect until it ends
 	delay, commands bool
 	messages        bool
 	biz             bool
@@ -167,13 +170,13 @@ var kindSpecs = map[Kind]kindSpec{
 	KindStartFailed:   {state: true},
 }
 
-// IsState reports whether faults of the kind stay in effect until they end, instead of being triggered by matches.
+// IsState reports whether faults of the kind stay in effect until they end, rather than being triggered by matches.
 func (k Kind) IsState() bool { return kindSpecs[k].state }
 
-// Kinds returns all kinds, sorted.
+// Kinds returns all fault kinds, sorted.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kindSpecs)) }
 
-// Causes of invalid faults, which the errors of Validate wrap.
+// The causes of an invalid fault. The errors of Validate wrap them.
 var (
 	errUnknown     = errors.New("unknown")
 	errUnsupported = errors.New("is not supported")
@@ -181,7 +184,7 @@ var (
 	errNegative    = errors.New("must not be negative")
 )
 
-// Validate returns all errors of the fault, joined, or nil.
+// Validate returns all validation errors of the fault, joined. It returns nil if the fault is valid.
 func (f Fault) Validate() error {
 	spec, known := kindSpecs[f.Kind]
 	if !known {

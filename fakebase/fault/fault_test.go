@@ -15,7 +15,7 @@ func TestValidateReportsAllErrors(t *testing.T) {
 		name  string
 		fault string
 		cause error
-		want  []string // per error: texts of the message, separated by |
+		want  []string // for each expected error, the substrings of its message, separated by |
 	}{
 		{"unknown kind", `{"kind":"gremlin"}`, errUnknown, []string{`kind "gremlin"|actuatorDown, clockSkew,`}},
 		{"unknown code", `{"kind":"error","code":"Arklet.Nope"}`, errUnknown,

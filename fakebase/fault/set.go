@@ -13,45 +13,46 @@ import (
 	"time"
 )
 
-// ErrExists is returned, wrapped, if another fault that is in effect has the same ID.
+// ErrExists is the cause of the error that Add returns if another fault in effect has the same ID.
 var ErrExists = errors.New("already exists; clear it first")
 
-// The reasons why a fault ends.
+// The reasons why a fault ended.
 const (
 	UsedUp  = "the count was reached"
 	Expired = "the duration has passed"
 	Cleared = "it was cleared"
 )
 
-// maxEnded is the maximum number of ended faults in the list of a Set.
+// maxEnded is the maximum number of ended faults that a Set keeps in its list.
 const maxEnded = 1000
 
-// Rule is the part of a fault that all targets have.
+// Rule contains the fields that the faults of all targets have in common.
 type Rule struct {
 	// ID identifies the fault within its scope. Default: a generated ID.
 	ID string
-	// Scope is the namespace of the ID.
+	// Scope is the namespace in which the ID is unique.
 	Scope string
-	// Skip is the number of matches before the first one that can trigger the fault.
+	// Skip is the number of initial matches that do not trigger the fault.
 	Skip int
-	// Count is the number of times that the fault is triggered before it ends; zero = unlimited.
+	// Count is the number of times that the fault is triggered before it ends. Zero means unlimited.
 	Count int
-	// Probability is the probability that a match triggers the fault; zero = 1.
+	// Probability is the probability that a match triggers the fault. Zero means 1.
 	Probability float64
-	// Seed is the random seed; zero = the seed of the Set.
+	// Seed is the random seed of the fault. Zero means the seed of the Set.
 	Seed uint64
-	// For is the duration of the fault; zero = until it is cleared.
+	// For is the duration of the fault. Zero means until the fault is cleared.
 	For time.Duration
 }
 
-// Active is a fault that was set. It stays in the list of its Set until it is cleared, also after it has ended.
+// Active is a fault that was added to a Set. It stays in the list of the Set until it is cleared, even after it has
+// ended.
 type Active[F any] struct {
 	Rule
-	// Fault is the fault as defined by the target.
+	// Fault is the target-specific part of the fault.
 	Fault F
 	// Triggered is the number of times that the fault was triggered.
 	Triggered int
-	// Ended is the reason why the fault has ended; empty = it is in effect.
+	// Ended is the reason why the fault has ended. It is empty while the fault is in effect.
 	Ended string
 	// Done is closed when the fault is cleared or its duration has passed, but not when its count is reached.
 	Done chan struct{}
@@ -59,21 +60,22 @@ type Active[F any] struct {
 	matched, claimed int
 	rnd              *rand.Rand
 	doneClosed       bool
-	stopTimer        func() // the timer
+	stopTimer        func() // stops the timer that ends the fault
 }
 
-// Set has the faults of a target. The mutex of its owner guards it: the caller of a method, except None, holds the
-// mutex. OnTriggered and OnEnded are called with the mutex locked. The zero value of all fields except Mutex is usable.
+// Set holds the faults of one target. The mutex of the owner guards it: the caller of every method except None must
+// hold the mutex. OnTriggered and OnEnded are called with the mutex locked. The zero value is usable for all fields
+// except Mutex.
 type Set[F any] struct {
-	// Mutex is the mutex of the owner. Required for faults with a duration, whose timers lock it.
+	// Mutex is the mutex of the owner. It is required if faults have a duration, because their timers lock it.
 	Mutex sync.Locker
-	// Seed is the random seed of faults without a seed.
+	// Seed is the random seed for faults that have no seed.
 	Seed uint64
-	// AfterFunc starts a timer. Default: time.AfterFunc.
+	// AfterFunc starts the timer of a fault. Default: time.AfterFunc.
 	AfterFunc func(time.Duration, func()) (stop func())
-	// OnTriggered is called when a fault is triggered, OnEnded when it ends.
+	// OnTriggered is called when a fault is triggered. OnEnded is called when a fault ends.
 	OnTriggered, OnEnded func(*Active[F])
-	// OnExpired is called when the duration of a fault has passed. The mutex is not locked.
+	// OnExpired is called without the mutex when the duration of a fault has passed.
 	OnExpired func(*Active[F])
 
 	all      []*Active[F]
@@ -81,10 +83,10 @@ type Set[F any] struct {
 	inEffect atomic.Int32
 }
 
-// None reports whether no fault is in effect. It needs no mutex.
+// None reports whether no fault is in effect. The caller does not need to hold the mutex.
 func (s *Set[F]) None() bool { return s.inEffect.Load() == 0 }
 
-// Add sets a fault.
+// Add adds a fault to the set and puts it into effect.
 func (s *Set[F]) Add(r Rule, f F) (*Active[F], error) {
 	s.added++
 	r.ID = cmp.Or(r.ID, "fault-"+strconv.Itoa(s.added))
@@ -126,10 +128,10 @@ func (s *Set[F]) expire(a *Active[F]) {
 	}
 }
 
-// All iterates over all faults in the order in which they were set, including ended ones.
+// All iterates over all faults, including ended ones, in the order in which they were added.
 func (s *Set[F]) All() iter.Seq[*Active[F]] { return slices.Values(s.all) }
 
-// InEffect iterates over the faults that are in effect. They may end during the iteration.
+// InEffect iterates over the faults that are in effect. Faults may end during the iteration.
 func (s *Set[F]) InEffect() iter.Seq[*Active[F]] {
 	return func(yield func(*Active[F]) bool) {
 		for _, a := range slices.Clone(s.all) {
@@ -140,8 +142,8 @@ func (s *Set[F]) InEffect() iter.Seq[*Active[F]] {
 	}
 }
 
-// ShouldTrigger reports whether a match triggers the fault. If it returns true, the caller must call RecordTrigger when
-// the fault has had its effect, or CancelTrigger.
+// ShouldTrigger reports whether a match triggers the fault. If it returns true, the caller must call RecordTrigger
+// when the fault has had its effect, or CancelTrigger if the fault had no effect.
 func (a *Active[F]) ShouldTrigger() bool {
 	a.matched++
 	if a.matched <= a.Skip || a.Count > 0 && a.claimed >= a.Count {
@@ -154,10 +156,10 @@ func (a *Active[F]) ShouldTrigger() bool {
 	return true
 }
 
-// CancelTrigger reverts a call of ShouldTrigger that returned true, because the fault had no effect.
+// CancelTrigger reverts a call of ShouldTrigger that returned true. Call it if the fault had no effect.
 func (a *Active[F]) CancelTrigger() { a.claimed-- }
 
-// Float64 returns a random number in [0, 1), from the seed of the fault.
+// Float64 returns a random number in [0, 1), generated from the seed of the fault.
 func (a *Active[F]) Float64() float64 { return a.rnd.Float64() }
 
 // RecordTrigger records that a fault was triggered, and ends the fault if its count is reached.
@@ -201,7 +203,7 @@ func (s *Set[F]) Clear(match func(*Active[F]) bool) (cleared []*Active[F]) {
 	return cleared
 }
 
-// StopTimers stops the timers of all faults. Faults in effect stay in effect.
+// StopTimers stops the timers of all faults. The faults that are in effect stay in effect.
 func (s *Set[F]) StopTimers() {
 	for _, a := range s.all {
 		a.stopTimer()

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// TestSet: an ended fault stays in the list until it is cleared. Done is closed when a fault expires or is cleared, but
-// not when its count is reached.
+// TestSet checks that an ended fault stays in the list until it is cleared, and that Done is closed when a fault
+// expires or is cleared, but not when its count is reached.
 func TestSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Fixtures provides the jars and addresses of the placeholders in an Exchange.
+// Fixtures provides the jars and addresses that replace the placeholders in an Exchange.
 type Fixtures struct {
 	modules, server, refused string
 	hanging                  hangingHandler
@@ -44,7 +44,8 @@ func OpenFixtures(directory string) (*Fixtures, error) {
 // Close closes the HTTP server.
 func (f *Fixtures) Close() { _ = f.http.Close() } // all responses have been read
 
-// gate returns the path of the file for which modules wait that have the path as an argument.
+// gate returns the path of the gate file. A test module that gets this path as an argument waits until the file
+// exists.
 func (f *Fixtures) gate() string { return filepath.Join(f.modules, "go") }
 
 func (f *Fixtures) closeGate() error {
@@ -68,8 +69,8 @@ func (f *Fixtures) collapse(text string) string {
 	return strings.NewReplacer(f.modules, "{modules}", f.server, "{server}", f.refused, "{refused}").Replace(text)
 }
 
-// WriteJar writes a jar with a manifest and the files of another jar; an empty from adds no files. If the manifest is
-// nil, it writes a file that is not a jar.
+// WriteJar writes a jar that contains a manifest and the files of the jar from. If from is empty, it adds no files.
+// If the manifest is nil, it writes a file that is not a jar.
 func WriteJar(to string, manifest Manifest, from string) error {
 	if manifest == nil {
 		return os.WriteFile(to, []byte("this is no jar\n"), 0o600)
@@ -113,7 +114,7 @@ func copyFiles(out *zip.Writer, from string) error {
 	return nil
 }
 
-// format returns the text of a manifest, in lines of at most 70 bytes.
+// format returns the text of a manifest, with lines of at most 70 bytes.
 func (m Manifest) format() []byte {
 	var keys []string
 	for key := range m {
@@ -134,14 +135,14 @@ func (m Manifest) format() []byte {
 	return buf.Bytes()
 }
 
-// hangingHandler is an HTTP handler that blocks requests until release is called, and then responds with 404.
+// hangingHandler is an HTTP handler that blocks each request until release is called, and then responds with 404.
 type hangingHandler struct {
 	mu      sync.Mutex
 	waiting int
-	gate    chan struct{} // closed by release; nil = no request since then
+	gate    chan struct{} // closed by release; nil if no request has arrived since the last release
 }
 
-// ServeHTTP blocks a request.
+// ServeHTTP blocks a request until release is called, and then responds with 404.
 func (h *hangingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	if h.gate == nil {

@@ -2,7 +2,8 @@ package recording
 
 import "regexp"
 
-// replacements are values that differ between runs: times, durations, sizes, addresses, stack frames and metrics.
+// replacements match the parts of a response that differ between runs: times, durations, sizes, addresses, stack
+// frames and metrics.
 var replacements = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -28,7 +29,7 @@ var replacements = []struct {
 	{regexp.MustCompile(`\\n\\t(?:at |\.\.\. \d+ )(?:[^"\\]|\\[^n])*`), ``},
 }
 
-// Normalize replaces the values of a response that differ between runs.
+// Normalize replaces the parts of a response that differ between runs with fixed texts.
 func Normalize(answer string) string {
 	for _, n := range replacements {
 		answer = n.pattern.ReplaceAllString(answer, n.with)

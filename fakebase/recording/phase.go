@@ -8,49 +8,52 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// Event is an event of a base or its environment.
+// Event is an event that affects a base or its environment.
 type Event string
 
-// The events. Events of the broker require the MQTT tunnel, and events of the controller require the HTTP tunnel.
+// The events of a recording. Broker events require the MQTT tunnel, and controller events require the HTTP tunnel.
 const (
-	// Start starts the process of the base, without modules. Kill ends it like kill -9.
+	// Start starts the base process without modules. Kill ends the process like kill -9.
 	Start Event = "start"
 	Kill  Event = "kill"
 	// BrokerStops closes all connections and the port of the broker. BrokerReturns opens the port again.
 	BrokerStops   Event = "brokerStops"
 	BrokerReturns Event = "brokerReturns"
-	// ConnectionBreaks closes the connection to the broker, which continues to run.
+	// ConnectionBreaks closes the connection between the base and the broker. The broker continues to run.
 	ConnectionBreaks Event = "connectionBreaks"
-	// ControllerStops closes the port for heartbeats. With ControllerHangs, the controller accepts heartbeats but does
-	// not respond. With ControllerFails, it responds with 500. ControllerReturns ends these states.
+	// ControllerStops closes the port to which bases send heartbeats. ControllerHangs makes the controller accept
+	// heartbeats without a response. ControllerFails makes it respond with status 500. ControllerReturns ends these
+	// states.
 	ControllerStops   Event = "controllerStops"
 	ControllerHangs   Event = "controllerHangs"
 	ControllerFails   Event = "controllerFails"
 	ControllerReturns Event = "controllerReturns"
 )
 
-// Phase is the time after an event.
+// Phase describes the time after an event, until the next phase.
 type Phase struct {
-	// Event starts the phase.
+	// Event is the event that starts the phase.
 	Event Event `json:"event"`
-	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. The phase of
-	// a Start event begins when the base sends its first packet, if the broker or the controller accepts connections.
+	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. If the
+	// broker or the controller accepts connections, the phase of a Start event begins when the base sends its first
+	// packet or request.
 	Seconds int `json:"seconds"`
-	// Sent are the packets or requests of the base, in order.
+	// Sent lists the packets or requests that the base sent, in order.
 	Sent []Sent `json:"sent"`
-	// Exchanges are requests at the end of the phase.
+	// Exchanges lists the requests that are sent at the end of the phase.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 }
 
-// Sent is a packet of a base to its broker, or a request to its controller. Acknowledgements and pings are omitted.
+// Sent is a packet that a base sent to its broker, or a request that it sent to its controller. Acknowledgements and
+// pings are omitted.
 type Sent struct {
-	// What is the packet type, the topic after the identity and the flags, or the method, the path and the content
-	// type.
+	// What describes the packet or request. For a packet, it is the packet type, the topic without the base identity,
+	// and the flags. For a request, it is the method, the path and the content type.
 	What    string `json:"what"`
 	Payload string `json:"payload,omitempty"`
 }
 
-// sentPackets describes an MQTT packet. It returns nil for acknowledgements and pings.
+// sentPackets returns the description of an MQTT packet. It returns nil for acknowledgements and pings.
 func sentPackets(pk packets.Packet) []Sent {
 	switch pk.FixedHeader.Type {
 	case packets.Connect:

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// idleTimeout is the maximum pause within an HTTP response.
+	// idleTimeout is the maximum time between two parts of an HTTP response.
 	idleTimeout  = 3 * time.Second
 	pollInterval = 20 * time.Millisecond
 
 	listRequest = "POST /queryAllBiz HTTP/1.1\r\nHost: base\r\nContent-Length: 2\r\n\r\n{}"
 )
 
-// Player sends the requests of recordings to a real or simulated base.
+// Player sends the recorded requests to a real or simulated base.
 type Player struct {
 	Fixtures *Fixtures
 	Tunnel   Tunnel
@@ -30,10 +30,11 @@ type Player struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Web returns the URL of the web server of the base.
 	Web func(context.Context) (string, error)
-	// Broker is the MQTT broker of the base, and Tap is its hook. Required for the MQTT tunnel.
+	// Broker is the MQTT broker of the base. Tap is the broker hook that records packets. Both are required for the
+	// MQTT tunnel.
 	Broker *mqtt.Server
 	Tap    *Tap
-	// NoAnswerTimeout is the time after which Play concludes that there is no response.
+	// NoAnswerTimeout is how long Play waits before it concludes that the base does not respond.
 	NoAnswerTimeout time.Duration
 
 	background chan result
@@ -44,8 +45,8 @@ type result struct {
 	err    error
 }
 
-// Play sends requests one after another, and returns them with the responses. Each Exchange defines whether a response
-// is expected. Play blocks until all responses have arrived or ctx ends.
+// Play sends requests one after another and returns them with their responses. Each Exchange defines whether a
+// response is expected. Play blocks until all expected responses have arrived or ctx is done.
 func (p *Player) Play(ctx context.Context, list []Exchange) (answered []Exchange, err error) {
 	if err := p.Fixtures.closeGate(); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (p *Player) exchange(ctx context.Context, x Exchange) (Exchange, error) {
 	return x, err
 }
 
-// await blocks until the conditions Await and AwaitDownload are true.
+// await blocks until the conditions Await and AwaitDownload of x are met.
 func (p *Player) await(ctx context.Context, x Exchange) error {
 	if x.Await == "" && !x.AwaitDownload {
 		return nil
@@ -127,9 +128,9 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, noAnswer bool) (answe
 	return "", false, nil
 }
 
-// request sends a complete HTTP request, and returns the data until the base closes the connection. A base that does
-// not read the whole request may reset the connection. If noAnswer is true, timedOut reports whether there was no
-// response.
+// request sends a complete HTTP request and returns the data that it receives until the base closes the connection. A
+// base that does not read the whole request may reset the connection. If noAnswer is true, timedOut reports whether
+// the base did not respond.
 func (p *Player) request(ctx context.Context, raw string, noAnswer bool) (answer string, timedOut bool, err error) {
 	conn, err := p.Dial(ctx)
 	if err != nil {
@@ -208,9 +209,9 @@ func (p *Player) overMQTT(ctx context.Context, x Exchange, noAnswer bool) ([]Mes
 	}
 }
 
-// Environment is the environment of a base: its process, and its broker or controller.
+// Environment controls the environment of a base: the base process, and its broker or controller.
 type Environment interface {
-	// Apply applies an event.
+	// Apply makes an event happen.
 	Apply(ctx context.Context, event Event) error
 	// Listens reports whether the broker or the controller accepts connections.
 	Listens() bool
@@ -218,8 +219,8 @@ type Environment interface {
 	Ready(ctx context.Context) error
 }
 
-// PlayPhases plays phases, and returns them with all packets and requests of the base. The end of a phase does not
-// depend on the duration of requests: times count from the first packet or request of the base.
+// PlayPhases plays phases and returns them with all packets and requests that the base sent. The duration of requests
+// does not change when a phase ends: time is measured from the first packet or request of the base.
 func (p *Player) PlayPhases(ctx context.Context, env Environment, phases []Phase) (played []Phase, err error) {
 	due := time.Now()
 	for i, ph := range phases {

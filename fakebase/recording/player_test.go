@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// base responds with the command and the body, except to the commands noAnswer and wait. It is also an Environment, in
-// which each event sends a heartbeat.
+// base is an HTTP server that responds with the command and the request body, except to the commands noAnswer and
+// wait. It also implements Environment: each event sends a heartbeat.
 type base struct {
 	answers chan string // responses to the command wait
 	tap     *recording.Tap

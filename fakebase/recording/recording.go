@@ -11,107 +11,112 @@ import (
 	"slices"
 )
 
-// Versions are the versions of the software of the recorded base.
+// Versions holds the software versions of the recorded base.
 type Versions struct {
 	Koupleless string `json:"koupleless"`
 	SofaArk    string `json:"sofaArk"`
 	SpringBoot string `json:"springBoot"`
 	Fastjson   string `json:"fastjson"`
 	Java       string `json:"java"`
-	// MQTT describes the implementation of the MQTT tunnel.
+	// MQTT describes the MQTT tunnel implementation of the recorded base.
 	MQTT string `json:"mqtt,omitempty"`
 }
 
-// Tunnel is the tunnel of the base.
+// Tunnel is the type of tunnel between a base and its controller.
 type Tunnel string
 
-// The tunnels.
+// The tunnel types.
 const (
 	HTTP Tunnel = "http"
 	MQTT Tunnel = "mqtt"
 )
 
-// Recording has the requests and responses for one condition over one tunnel.
+// Recording holds the requests and responses that were recorded for one test condition over one tunnel.
 type Recording struct {
-	// Condition describes what is tested.
+	// Condition describes the behavior that the recording tests.
 	Condition string `json:"condition"`
 	Tunnel    Tunnel `json:"tunnel"`
-	// Base has the settings of the real base.
+	// Base holds the settings of the recorded base.
 	Base Settings `json:"base,omitzero"`
-	// OwnBase records with a separate base, because earlier recordings would change the responses. A recording with
-	// Phases always has a separate base.
+	// OwnBase uses a separate base for this recording, because earlier recordings would change the responses. A
+	// recording with Phases always uses a separate base.
 	OwnBase bool `json:"ownBase,omitempty"`
-	// Jars are the manifests of the module jars, by file name. A nil manifest is a file that is not a jar.
+	// Jars holds the manifests of the module jars, by file name. A nil manifest means that the file is not a jar.
 	Jars map[string]Manifest `json:"jars,omitempty"`
-	// Simulate describes the effect of the code in the jars, which a simulated base does not execute.
+	// Simulate describes the effect of the code in the jars, because a simulated base does not execute this code.
 	Simulate Simulation `json:"simulate,omitzero"`
-	// Exchanges are requests to a base that is running. Phases are events and requests in the environment of a separate
-	// base. Either of them is set.
+	// Exchanges lists requests to a running base. Phases lists events and requests for a separate base and its
+	// environment. A recording has either Exchanges or Phases.
 	Exchanges []Exchange `json:"exchanges,omitempty"`
 	Phases    []Phase    `json:"phases,omitempty"`
 	Versions  Versions   `json:"versions"`
 }
 
-// Simulation describes the effect of the code in the jars.
+// Simulation describes the effect of the code in the jars on a simulated base.
 type Simulation struct {
-	// Faults are faults of the base, and Modules are entries of its catalogue.
+	// Faults lists faults to inject into the simulated base. Modules lists entries of its module catalogue.
 	Faults  []json.RawMessage `json:"faults,omitempty"`
 	Modules []json.RawMessage `json:"modules,omitempty"`
 }
 
-// Manifest has the main attributes of a jar.
+// Manifest holds the main attributes of a jar manifest.
 type Manifest map[string]string
 
-// Settings are the JVM options of a base on which responses depend.
+// Settings holds the JVM options of a base that affect its responses.
 type Settings struct {
-	// Activation is empty, "new" (activate.new.module) or "multi" (sofa.ark.activate.multi.biz.version.enable).
+	// Activation selects the activation rule: empty for the default, "new" (activate.new.module) or "multi"
+	// (sofa.ark.activate.multi.biz.version.enable).
 	Activation string `json:"activation,omitempty"`
-	// KeepFailed is sofa.ark.auto.uninstall.when.failed.enable=false.
+	// KeepFailed sets sofa.ark.auto.uninstall.when.failed.enable=false.
 	KeepFailed bool `json:"keepFailed,omitempty"`
-	// MaxMetaspace is -XX:MaxMetaspaceSize in MiB; 0 = 256.
+	// MaxMetaspace is the value of -XX:MaxMetaspaceSize in MiB; 0 means 256.
 	MaxMetaspace int `json:"maxMetaspace,omitempty"`
-	// Disk is the size in KiB of the file system for downloads; 0 = the file system of the machine.
+	// Disk is the size in KiB of the file system for downloads; 0 means that downloads use the file system of the
+	// machine.
 	Disk int `json:"disk,omitempty"`
 }
 
-// Exchange is a request and its response, with placeholders: {modules} is the directory with the jars, {server} is an
-// HTTP server with the same files, which does not respond to requests below /hanging/, and {refused} is an address that
-// refuses connections.
+// Exchange is a request and its response. Both can contain placeholders: {modules} is the directory with the jars.
+// {server} is an HTTP server with the same files, which does not respond to requests below /hanging/. {refused} is an
+// address that refuses connections.
 type Exchange struct {
-	// Command is sent over either tunnel, with Body.
+	// Command is the command to send over the tunnel, with Body as its content.
 	Command string `json:"command,omitempty"`
-	// Raw is a complete HTTP request instead. {oversized} is a body above the limit of arklet.
+	// Raw is a complete HTTP request that is sent instead of Command. {oversized} is replaced by a body that exceeds
+	// the size limit of arklet.
 	Raw  string `json:"raw,omitempty"`
 	Body string `json:"body,omitempty"`
-	// Web is the path of a GET request to the web server of the base instead. The recording has the status, the content
-	// type and the body of the response.
+	// Web is the path of a GET request that is sent to the web server of the base instead of Command. The recording
+	// contains the status, the content type and the body of the response.
 	Web string `json:"web,omitempty"`
-	// Background sends the next requests without waiting for the response, which is in the exchange with Join.
+	// Background sends the following requests without waiting for the response to this request. The exchange with
+	// Join contains the response.
 	Background bool `json:"background,omitempty"`
 	Join       bool `json:"join,omitempty"`
-	// Await delays the request until the response to queryAllBiz contains this text, and AwaitDownload until a download
-	// hangs.
+	// Await delays the request until the response to queryAllBiz contains this text. AwaitDownload delays the request
+	// until a download hangs.
 	Await         string `json:"await,omitempty"`
 	AwaitDownload bool   `json:"awaitDownload,omitempty"`
-	// Release continues modules that wait for a file, and hanging downloads, before the request.
+	// Release lets waiting modules and hanging downloads continue before the request is sent.
 	Release bool `json:"release,omitempty"`
-	// Until repeats the request until the response contains this text.
+	// Until is a text. The request is repeated until the response contains it.
 	Until string `json:"until,omitempty"`
-	// Answer is the HTTP response; empty if NoAnswer is set.
+	// Answer is the HTTP response. It is empty if NoAnswer is set.
 	Answer string `json:"answer,omitempty"`
-	// Messages are the MQTT responses, in order.
+	// Messages lists the MQTT responses, in order.
 	Messages []Message `json:"messages,omitempty"`
-	// NoAnswer reports whether there was no response within Player.NoAnswerTimeout.
+	// NoAnswer reports whether the base did not respond within Player.NoAnswerTimeout.
 	NoAnswer bool `json:"silent,omitempty"`
 }
 
-// Message is an MQTT message. Topic is the part of the topic after the identity.
+// Message is an MQTT message. Topic is the part of the topic that follows the base identity.
 type Message struct {
 	Topic   string `json:"topic"`
 	Payload string `json:"payload"`
 }
 
-// Load reads all recordings in a directory. The names are TUNNEL/FILE without the file extension, sorted.
+// Load reads all recordings in a directory. It returns their names in the form TUNNEL/FILE, without the file
+// extension, sorted.
 func Load(dir string) (names []string, recordings map[string]Recording, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
 	if err != nil {
@@ -135,7 +140,7 @@ func Load(dir string) (names []string, recordings map[string]Recording, err erro
 	return names, recordings, nil
 }
 
-// Save writes a recording to the directory of its tunnel in dir.
+// Save writes a recording to the subdirectory of dir for its tunnel.
 func (r *Recording) Save(dir, name string) error {
 	file := filepath.Join(dir, string(r.Tunnel), name+".json")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // readable test data
@@ -151,7 +156,7 @@ func (r *Recording) Save(dir, name string) error {
 	return nil
 }
 
-// encode returns indented JSON without HTML escapes.
+// encode returns indented JSON without HTML escaping.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)

@@ -10,25 +10,26 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// The identity of the recorded base, its client ID, and the prefix of its topics.
+// The identity of the recorded base, its MQTT client ID, and the prefix of its topics.
 const (
 	Identity = "b1"
 	clientID = "koupleless@@@" + Identity
 	root     = "koupleless_dev/" + Identity + "/"
 )
 
-// Tap records the packets and requests of a base. It is a hook of the broker, and a Controller adds HTTP requests. Its
-// methods may be called concurrently.
+// Tap records the packets and requests that a base sends. It is a hook of the broker; a Controller adds the HTTP
+// requests. Its methods are safe for concurrent use.
 type Tap struct {
 	mqtt.HookBase
-	// Subscribed gets a value when the base has connected to the broker, subscribed, and requested its baseline.
+	// Subscribed receives a value when the base has connected to the broker, subscribed to its topics, and requested
+	// its baseline.
 	Subscribed chan struct{}
 
-	answers chan Message // responses to commands
+	answers chan Message // MQTT responses to commands
 
 	mu    sync.Mutex
 	sent  []Sent
-	first chan struct{} // closed by the first packet or request after Reset
+	first chan struct{} // closed when the first packet or request after Reset is recorded
 }
 
 // NewTap returns an empty Tap.
@@ -42,7 +43,7 @@ func (t *Tap) ID() string { return "tap" }
 // Provides implements mqtt.Hook.
 func (t *Tap) Provides(b byte) bool { return b == mqtt.OnPacketRead }
 
-// OnPacketRead records a packet.
+// OnPacketRead records a packet that the base sent.
 func (t *Tap) OnPacketRead(c *mqtt.Client, pk packets.Packet) (packets.Packet, error) {
 	if c.ID != clientID && (pk.FixedHeader.Type != packets.Connect || pk.Connect.ClientIdentifier != clientID) {
 		return pk, nil
@@ -70,7 +71,8 @@ func (t *Tap) add(sent ...Sent) {
 	}
 }
 
-// Reset deletes the recorded packets and requests. It returns a channel that is closed by the next one.
+// Reset deletes the recorded packets and requests. It returns a channel that is closed when the next packet or
+// request is recorded.
 func (t *Tap) Reset() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,14 +80,14 @@ func (t *Tap) Reset() <-chan struct{} {
 	return t.first
 }
 
-// Sent returns the packets and requests since Reset. The result is not nil.
+// Sent returns the packets and requests that were recorded since the last Reset. The result is never nil.
 func (t *Tap) Sent() []Sent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]Sent{}, t.sent...)
 }
 
-// Controller receives the HTTP heartbeats of one base. Its methods may be called concurrently.
+// Controller is an HTTP handler that receives the heartbeats of one base. Its methods are safe for concurrent use.
 type Controller struct {
 	Tap *Tap
 
@@ -93,14 +95,15 @@ type Controller struct {
 	mode Event
 }
 
-// Set makes the controller hang (ControllerHangs), fail (ControllerFails) or succeed (any other event).
+// Set sets the behavior of the controller: to hang (ControllerHangs), to fail (ControllerFails), or to succeed (any
+// other event).
 func (c *Controller) Set(mode Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode = mode
 }
 
-// ServeHTTP records a heartbeat and responds to it. While the controller hangs, it does not respond until the base
+// ServeHTTP records a heartbeat and responds to it. While the controller hangs, ServeHTTP blocks until the base
 // cancels the request.
 func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)

@@ -14,38 +14,39 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// callTimeout is the timeout of calls. A paused process does not respond.
+// callTimeout is the timeout of calls to the process. It limits how long a call blocks when the process is paused.
 const callTimeout = 5 * time.Second
 
 var errUnreachable = errors.New("the process of the base does not respond")
 
-// Base is a base in another process. It has the methods of fakebase.Base, with the same guarantees. They also fail if
-// the process does not respond. All methods may be called concurrently.
+// Base is a base that runs in another process. It has the methods of fakebase.Base, with the same guarantees. In
+// addition, the methods fail if the process does not respond. All methods are safe for concurrent use.
 type Base struct {
 	*mirror
 	o Options
 
-	state   sync.Mutex // guards the following fields
+	state   sync.Mutex // guards the fields below
 	current *incarnation
 	started bool
-	running bool // Start has not returned
+	running bool // Start was called and has not returned
 }
 
-// incarnation is the base in one process, from its creation until the process ends.
+// incarnation is one run of the base in a process, from the creation of the base until the process ends.
 type incarnation struct {
 	process       rpc.Client
-	read          *rpc.ReadCounter // counts messages of the process
+	read          *rpc.ReadCounter // counts the messages received from the process
 	stopFollowing context.CancelFunc
-	followDone    chan struct{} // closed when the stream of messages has ended
+	followDone    chan struct{} // closed when the message stream has ended
 }
 
 // ProcessInfo describes a process that calls Serve.
 type ProcessInfo struct {
-	// Version of the program.
+	// Version is the version of the binary.
 	Version string `json:"version"`
-	// Address is the IP address at which other machines can reach the process; empty = none.
+	// Address is the IP address at which other machines can reach the process. It is empty if there is none.
 	Address string `json:"address"`
-	// ClockOffset is how far the clock of the process is ahead of the local clock; see rpc.Client.ClockOffset.
+	// ClockOffset is the time by which the clock of the process is ahead of the local clock; see
+	// rpc.Client.ClockOffset.
 	ClockOffset time.Duration `json:"-"`
 }
 
@@ -62,9 +63,9 @@ func FetchProcessInfo(ctx context.Context, transport http.RoundTripper) (Process
 	return info, nil
 }
 
-// New creates a base in a process. transport, for example a stdio.Process, sends requests to the process. The base does
-// nothing until Start. The error has all invalid options. If the base is not started, the caller must call Discard or
-// end the process.
+// New creates a base in a process. The transport, for example a stdio.Process, sends requests to the process. The
+// base does nothing until Start is called. The error lists all invalid options. If the base is not started, the
+// caller must call Discard or end the process.
 func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, error) {
 	b := &Base{o: o}
 	initial, l, err := createBase(ctx, transport, o)
@@ -76,9 +77,9 @@ func New(ctx context.Context, transport http.RoundTripper, o Options) (*Base, er
 	return b, nil
 }
 
-// Recreate creates the base in another process after its process was lost and Start has returned an error. As after a
-// crash, the base keeps its identity and its faults, and has no modules. It can then be started again. It reports the
-// IP address ip; empty = the previous address.
+// Recreate creates the base in another process after its process was lost and Start has returned an error. The base
+// keeps its identity and its faults, but has no modules, as after a crash. It can then be started again. The base
+// reports ip as its IP address; if ip is empty, it reports the previous address.
 func (b *Base) Recreate(ctx context.Context, transport http.RoundTripper, ip string) error {
 	b.state.Lock()
 	running, previous := b.running, b.current
@@ -119,7 +120,7 @@ func createBase(ctx context.Context, transport http.RoundTripper, o Options) (sn
 	return initial, l, nil
 }
 
-// follow reads the messages of the base until the stream ends.
+// follow reads the messages about the base until the stream ends.
 func (b *Base) follow(ctx context.Context, l *incarnation) {
 	// The stream lasts as long as the base, not as long as the context of the caller.
 	ctx, l.stopFollowing = context.WithCancel(context.WithoutCancel(ctx))
@@ -143,7 +144,8 @@ func (b *Base) currentIncarnation() *incarnation {
 	return b.current
 }
 
-// Discard deletes a base that has not been started. It blocks until the process has deleted the base, at most 5 s.
+// Discard deletes a base that has not been started. It blocks for at most 5 s, until the process has deleted the
+// base.
 func (b *Base) Discard(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -157,9 +159,9 @@ func (b *Base) Discard(ctx context.Context) error {
 	return err
 }
 
-// Start runs the base until ctx ends, and then returns nil. It returns an error if the base cannot run, as
-// fakebase.Base does, or if the process is lost. In the latter case, IsProcessLost returns true, and Recreate creates
-// the base again. Start must be called at most once per process.
+// Start runs the base until ctx is done, and then returns nil. It returns an error if the base cannot run, as
+// fakebase.Base does, or if the process is lost. If the process is lost, IsProcessLost returns true for the error,
+// and Recreate can create the base again. Start must be called at most once per process.
 func (b *Base) Start(ctx context.Context) error {
 	l, err := b.markStarted()
 	if err != nil {
@@ -187,8 +189,8 @@ func (b *Base) Start(ctx context.Context) error {
 	return nil
 }
 
-// IsProcessLost reports whether an error of Start means that the process of the base is lost. Otherwise, the base could
-// not run.
+// IsProcessLost reports whether an error returned by Start means that the base process is lost. Any other error means
+// that the base could not run.
 func IsProcessLost(err error) bool {
 	reported := (*rpc.Error)(nil)
 	return err != nil && !errors.As(err, &reported) && !errors.Is(err, fakebase.ErrStarted)
@@ -210,11 +212,11 @@ func (b *Base) markStopped() {
 	b.running = false
 }
 
-// Inject sets a fault, which takes effect immediately, and returns its ID.
+// Inject injects a fault, which takes effect immediately, and returns the fault ID.
 func (b *Base) Inject(f fault.Fault) (string, error) { return call(context.Background(), b, inject, f) }
 
-// Clear clears the faults with these IDs, or all faults if there are no IDs. It returns the number of cleared faults,
-// which is 0 if the process does not respond.
+// Clear clears the faults with the given IDs, or all faults if no ID is given. It returns the number of cleared
+// faults, which is 0 if the process does not respond.
 func (b *Base) Clear(ids ...string) int {
 	n, _ := call(context.Background(), b, clearFaults, ids)
 	return n
@@ -232,10 +234,12 @@ func (b *Base) Restart(identity string) error {
 	return err
 }
 
-// WebAddr returns host:port of the listener for module traffic. The listener is open from the creation of the base.
+// WebAddr returns the address (host:port) of the listener for module traffic. The listener is open as soon as the
+// base is created.
 func (b *Base) WebAddr(context.Context) (string, error) { return b.Status().WebAddr, nil }
 
-// HTTPAddr returns host:port of the current or last HTTP server of arklet; empty = none so far.
+// HTTPAddr returns the address (host:port) of the current or last arklet HTTP server. It is empty if no server has
+// started yet.
 func (b *Base) HTTPAddr() string {
 	b.mu.Lock()
 	addr := b.httpAddr
@@ -253,13 +257,14 @@ func (b *Base) HTTPAddr() string {
 	return b.httpAddr
 }
 
-// Sync blocks until all earlier events have been delivered. Callers that also observe the base in another way need it.
+// Sync blocks until all earlier events have been delivered. Call it before you compare the events with another
+// observation of the base.
 func (b *Base) Sync(ctx context.Context) error {
 	_, err := call(ctx, b, status, rpc.Empty{})
 	return err
 }
 
-// call calls a method of the base. It returns after all events before the response have been delivered.
+// call calls a method of the base. It returns after all events that preceded the response have been delivered.
 func call[In, Out any](ctx context.Context, b *Base, m method[In, Out], in In) (Out, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout,
 		fmt.Errorf("the process of base %q did not respond within %s", b.Identity(), callTimeout))

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// dialTimeout is the timeout of a connection from a process to its own listener.
+// dialTimeout is the timeout of a connection from a process to one of its own listeners.
 const dialTimeout = 5 * time.Second
 
-// Listener is a listener of a base.
+// Listener identifies a listener of a base.
 type Listener string
 
-// The listeners.
+// The listeners of a base.
 const (
 	Web    Listener = "web"    // for module traffic
 	Arklet Listener = "arklet" // for commands over HTTP
 )
 
-// Forward forwards conn to a listener of the base, over the connection to its process. It blocks until either side
-// closes the connection, and then closes conn. It returns an error if the listener is unreachable.
+// Forward forwards conn to a listener of the base, over the connection to the base process. It blocks until either
+// side closes the connection, and then closes conn. It returns an error if the listener is unreachable.
 func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	defer func() { _ = conn.Close() }() // all data has been sent
 	ctx, cancel := context.WithCancel(ctx)
@@ -48,7 +48,7 @@ func (b *Base) Forward(ctx context.Context, conn net.Conn, to Listener) error {
 	return nil
 }
 
-// connect handles the request of Forward.
+// connect handles a request that Forward has sent.
 func (s *server) connect(w http.ResponseWriter, r *http.Request) {
 	conn, err := s.dial(r.Context(), Listener(r.URL.Query().Get("to")))
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *server) dial(ctx context.Context, to Listener) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
 
-// flushWriter flushes after each write.
+// flushWriter is a writer that flushes the response after each write.
 type flushWriter struct {
 	io.Writer
 	out *http.ResponseController

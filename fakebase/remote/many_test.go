@@ -36,7 +36,8 @@ func newBase(t *testing.T, p *process, identity string) *remote.Base {
 	return b
 }
 
-// TestBasesOfOneProcessAreIndependent: faults and the end of a base do not affect other bases of the process.
+// TestBasesOfOneProcessAreIndependent checks that neither a fault of one base nor its end affects other bases in the
+// same process.
 func TestBasesOfOneProcessAreIndependent(t *testing.T) {
 	p := newProcess(t)
 	one, two := newBase(t, p, "b1"), newBase(t, p, "b2")
@@ -105,7 +106,7 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
-// TestForward: Forward uses the connection to the process.
+// TestForward checks that Forward reaches the listeners of a base over the connection to the process.
 func TestForward(t *testing.T) {
 	p := newProcess(t)
 	b := newBase(t, p, "b1")
@@ -148,7 +149,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestIdleTimeout: Serve returns when no data arrives, even if the connection stays open.
+// TestIdleTimeout checks that Serve returns if no data arrives within the idle timeout, even if the connection stays
+// open.
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		local, remoteEnd := net.Pipe()

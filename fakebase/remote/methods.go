@@ -6,10 +6,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// method is a method of a base. Its answer is valid after all earlier messages have been read.
+// method is an RPC method of a base. The caller must read all messages that precede the answer before it uses the
+// answer.
 type method[In, Out any] = rpc.Unary[In, rpc.OrderedAnswer[Out]]
 
-// The methods of a process: processInfo and makeBase of the process itself, the others of one base.
+// The RPC methods of a process. The process implements processInfo and makeBase itself; each of the other methods
+// belongs to one base.
 const (
 	processInfo rpc.Unary[rpc.Empty, ProcessInfo]  = "About"
 	makeBase    rpc.Unary[Options, snapshot]       = "Make"
@@ -22,22 +24,22 @@ const (
 	status      method[rpc.Empty, fakebase.Status] = "Status"
 )
 
-// connect is the path of a connection to a listener of a base. The bodies of the request and the response are the data
-// of the connection.
+// connect is the URL path of a connection to a listener of a base. The request body and the response body carry the
+// data of the connection.
 const connect = "Connect"
 
 type snapshot struct {
-	ID     string          `json:"id"` // first part of the URL path of the base
+	ID     string          `json:"id"` // first segment of the URL path of the base
 	Status fakebase.Status `json:"status"`
 	Faults []fault.Status  `json:"faults"`
 }
 
-// message is an event or a trace of a base.
+// message reports an event or a trace of a base.
 type message struct {
-	// Event has the Status after the event. Either Event or Trace is set.
+	// Event is an event, and Status is the status after the event. A message has either Event or Trace.
 	Event  *fakebase.Event  `json:"event,omitempty"`
 	Status *fakebase.Status `json:"status,omitempty"`
 	Trace  *fakebase.Trace  `json:"trace,omitempty"`
-	// Faults are all faults that have not been cleared. They are set with the Trace of a fault.
+	// Faults lists all faults that have not been cleared. It is set if Trace is the trace of a fault.
 	Faults *[]fault.Status `json:"faults,omitempty"`
 }

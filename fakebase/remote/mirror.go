@@ -12,17 +12,17 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// mirror is the local copy of a base. It applies the messages of the base.
+// mirror is a local copy of the state of a remote base. It is updated by the messages of the base.
 type mirror struct {
-	mu          sync.Mutex       // held while watchers and tracers are called
-	ip          string           // host of listeners that listen on all addresses
-	clockOffset time.Duration    // of the clock of the process
-	read        *rpc.ReadCounter // counts messages of the process
-	seqOffset   uint64           // number of the last event of previous processes
+	mu          sync.Mutex       // locked while watchers and tracers are called
+	ip          string           // host to use for listeners that listen on all addresses
+	clockOffset time.Duration    // offset of the process clock
+	read        *rpc.ReadCounter // counts the messages received from the process
+	seqOffset   uint64           // sequence number of the last event of the previous processes
 	status      fakebase.Status
-	httpAddr    string // of the last HTTP server of arklet
+	httpAddr    string // address of the last arklet HTTP server
 	faults      []fault.Status
-	lastSeq     uint64 // number of the last event
+	lastSeq     uint64 // sequence number of the last event
 	watchers    observers.List[fakebase.Event]
 	tracers     observers.List[fakebase.Trace]
 }
@@ -33,7 +33,7 @@ func newMirror(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) *mi
 	return m
 }
 
-// reset continues with another process after the end of the previous one.
+// reset makes the mirror follow a new process after the previous process has ended.
 func (m *mirror) reset(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,7 @@ func (m *mirror) reset(initial snapshot, read *rpc.ReadCounter, ahead time.Durat
 	m.setStatus(initial.Status)
 }
 
-// apply applies a message, and calls the watchers or the tracers.
+// apply applies a message to the mirror, and calls the watchers or the tracers.
 func (m *mirror) apply(t message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,8 @@ func (m *mirror) apply(t message) {
 	}
 }
 
-// markEnded records the end of the messages. If the base was running, watchers get EventDown with the reason.
+// markEnded records that the message stream has ended. If the base was running, the watchers receive EventDown with
+// the reason.
 func (m *mirror) markEnded(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +90,7 @@ func (m *mirror) notify(e fakebase.Event) {
 	m.watchers.Notify(e)
 }
 
-// reachableAddr returns the address at which other processes reach a listener.
+// reachableAddr returns the address at which other processes can reach a listener.
 func (m *mirror) reachableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -101,7 +102,7 @@ func (m *mirror) reachableAddr(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// localTime converts a time of the process to the local clock.
+// localTime converts a timestamp of the process to the local clock.
 func (m *mirror) localTime(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -117,17 +118,19 @@ func (m *mirror) Status() fakebase.Status {
 	return m.status
 }
 
-// Identity returns the identity of the running or last process.
+// Identity returns the identity of the current incarnation of the base, or of the last one if the base is not
+// running.
 func (m *mirror) Identity() string { return m.Status().Identity }
 
-// Faults returns the faults that have not been cleared, in the order of injection.
+// Faults returns the faults that have not been cleared, in the order in which they were injected.
 func (m *mirror) Faults() []fault.Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.faults)
 }
 
-// Watch implements fakebase.Base.Watch. If the process ends unexpectedly, the last event is EventDown with the reason.
+// Watch implements fakebase.Base.Watch. If the process ends unexpectedly, the last event is EventDown with the
+// reason.
 func (m *mirror) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

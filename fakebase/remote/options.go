@@ -10,21 +10,22 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// Options of a base in another process.
+// Options configures a base that runs in another process.
 type Options struct {
 	// Options of the base. The fields without a JSON form have their defaults, except Logger, which is the logger of
 	// Serve. If the base listens on all addresses, the addresses in its Status have the IP of the base.
 	fakebase.Options
-	// BrokerCA is the CA certificate for an ssl:// broker, in PEM. Default: the CA certificates of the system.
+	// BrokerCA is the CA certificate for an ssl:// broker, in PEM format. Default: the system CA certificates.
 	BrokerCA []byte
-	// BrokerCert and BrokerKey are the client certificate for the broker and its key, in PEM. Default: none.
+	// BrokerCert and BrokerKey are the client certificate for the broker and its private key, in PEM format. Default:
+	// none.
 	BrokerCert, BrokerKey []byte
-	// ClockOffset returns how far the clock of the process is ahead of the local clock. Times of the base are converted
-	// to the local clock. New and Recreate call ClockOffset. Default: no offset.
+	// ClockOffset returns the time by which the clock of the process is ahead of the local clock. It is used to
+	// convert timestamps of the base to the local clock. New and Recreate call ClockOffset. Default: no offset.
 	ClockOffset func() time.Duration `json:"-"`
 }
 
-// clockOffset returns the result of ClockOffset, or its default.
+// clockOffset returns the result of ClockOffset, or zero if ClockOffset is nil.
 func (o *Options) clockOffset() time.Duration {
 	if o.ClockOffset == nil {
 		return 0
@@ -32,7 +33,8 @@ func (o *Options) clockOffset() time.Duration {
 	return o.ClockOffset()
 }
 
-// brokerTLS returns the TLS configuration, or nil if it is the default.
+// brokerTLS returns the TLS configuration for the broker connection. It returns nil if the options set no
+// certificates.
 func (o *Options) brokerTLS() (*tls.Config, error) {
 	if len(o.BrokerCA) == 0 && len(o.BrokerCert) == 0 {
 		return nil, nil

@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// base has the methods of fakebase.Base and remote.Base.
+// base is the interface of the methods that fakebase.Base and remote.Base have in common.
 type base interface {
 	Start(context.Context) error
 	Status() fakebase.Status
@@ -39,7 +39,7 @@ type base interface {
 	HTTPAddr() string
 }
 
-// process simulates a process that calls Serve.
+// process is a simulated process that calls Serve.
 type process struct {
 	http.RoundTripper
 	kill func()
@@ -65,7 +65,7 @@ func newProcess(t *testing.T) *process {
 	return p
 }
 
-// options returns the options of a base with an HTTP tunnel, which tests use to install modules.
+// options returns the options of a base with an HTTP tunnel. Tests install modules over this tunnel.
 func options() fakebase.Options {
 	return fakebase.Options{
 		Identity: "b1", IP: "127.0.0.1", HTTP: &fakebase.HTTPOptions{Addr: "0.0.0.0:0"},
@@ -95,7 +95,7 @@ func testBoth(t *testing.T, test func(t *testing.T, b base)) {
 	})
 }
 
-// log has the events and traces of a base.
+// log collects the events and traces of a base.
 type log struct {
 	mu     sync.Mutex
 	events []fakebase.Event
@@ -103,7 +103,7 @@ type log struct {
 	added  chan struct{}
 }
 
-// watch logs the events and traces of a base until the test ends.
+// watch collects the events and traces of a base in a log until the test ends.
 func watch(t *testing.T, b base) *log {
 	l := &log{added: make(chan struct{}, 1)}
 	record := func(add func()) {
@@ -124,7 +124,7 @@ func watch(t *testing.T, b base) *log {
 	return l
 }
 
-// waitFor waits for a matching event, and removes it and all earlier events from the log.
+// waitFor waits for a matching event. It removes this event and all earlier events from the log.
 func (l *log) waitFor(t *testing.T, match func(fakebase.Event) bool) fakebase.Event {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -152,7 +152,7 @@ func kind(k fakebase.EventKind) func(fakebase.Event) bool {
 	return func(e fakebase.Event) bool { return e.Kind == k }
 }
 
-// faults returns the fault traces as "ID STATE".
+// faults returns the traces of faults in the form "ID STATE".
 func (l *log) faults() (list []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *log) faults() (list []string) {
 	return list
 }
 
-// start starts a base. stop stops it and waits for the result of Start.
+// start starts a base. The returned function stop stops the base and waits for the result of Start.
 func start(t *testing.T, b base) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -183,7 +183,7 @@ func start(t *testing.T, b base) (stop func()) {
 	return stop
 }
 
-// install sends a command that installs a version of a module.
+// install sends a command that installs a module version.
 func install(t *testing.T, b base, version string) {
 	t.Helper()
 	for limit := time.Now().Add(10 * time.Second); b.HTTPAddr() == ""; { // opening the server is not an event
@@ -250,7 +250,8 @@ func TestStartAndStop(t *testing.T) {
 	})
 }
 
-// TestWatchHasNoGaps: the status that Watch returns and the following events are complete.
+// TestWatchHasNoGaps checks that no event is missing between the status that Watch returns and the events that
+// follow.
 func TestWatchHasNoGaps(t *testing.T) {
 	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
@@ -377,7 +378,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestClockOffset: times of a base are converted to the local clock.
+// TestClockOffset checks that the timestamps of a base are converted to the local clock.
 func TestClockOffset(t *testing.T) {
 	began := time.Now()
 	b, err := remote.New(t.Context(), newProcess(t),
@@ -400,7 +401,7 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// paused simulates a process that is paused after a base was created: it does not respond any more.
+// paused simulates a process that is paused after it has created a base and then does not respond.
 type paused struct{}
 
 func (paused) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -16,12 +16,13 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// maxQueued is the maximum number of queued messages of a base. A busy base needs some minutes to reach it.
+// maxQueued is the maximum number of messages in the queue of a base. A busy base takes several minutes to reach this
+// limit.
 const maxQueued = 1 << 16
 
-// Serve runs the bases that calls of New create at the other end of conn. It blocks until conn or ctx ends. The
-// listener for module traffic of a base is opened when the base is created. If idleTimeout is more than 0, Serve closes
-// conn when it has received no data for this time. version is returned as ProcessInfo.Version.
+// Serve runs the bases that a client at the other end of conn creates with New. It blocks until conn is closed or ctx
+// is done. The listener for module traffic is opened when its base is created. If idleTimeout is more than 0, Serve
+// closes conn when it has received no data for this time. version is reported as ProcessInfo.Version.
 func Serve(ctx context.Context, conn net.Conn, version string, logger *slog.Logger, idleTimeout time.Duration) {
 	h := &host{log: logger, ctx: ctx, bases: map[string]*server{}}
 	mux := http.NewServeMux()
@@ -44,14 +45,14 @@ func Serve(ctx context.Context, conn net.Conn, version string, logger *slog.Logg
 	stdio.Serve(ctx, conn, mux, idleTimeout)
 }
 
-// host has the bases of this process.
+// host holds the bases of this process.
 type host struct {
 	log *slog.Logger
-	ctx context.Context // of Serve; ends all bases
+	ctx context.Context // context of Serve; its end stops all bases
 
 	mu      sync.Mutex
 	created int
-	bases   map[string]*server // by the ID that make returned
+	bases   map[string]*server // by the base ID that make returned
 }
 
 type server struct {
@@ -59,12 +60,12 @@ type server struct {
 	messages rpc.Queue[message]
 	base     *fakebase.Base
 	handler  http.Handler
-	ctx      context.Context // ends when the base is stopped
+	ctx      context.Context // done when the base is stopped
 	cancel   context.CancelFunc
 	remove   func() // removes the base from the host
 }
 
-// handle registers do as the implementation of a method. The answer has the number of earlier messages.
+// handle registers do as the implementation of a method. The answer contains the number of messages that precede it.
 func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(In) (Out, error)) {
 	m.Handle(mux, func(_ context.Context, in In) (a rpc.OrderedAnswer[Out], err error) {
 		a.Answer, err = do(in)
@@ -89,7 +90,7 @@ func (s *server) serve() http.Handler {
 	return mux
 }
 
-// ownAddress returns an IP address of this machine, preferably IPv4; empty = none.
+// ownAddress returns an IP address of this machine, preferably IPv4. It returns an empty string if there is none.
 func ownAddress() (address string) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -145,7 +146,7 @@ func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
 	return snapshot{id, initial, base.Faults()}, nil
 }
 
-// follow sends all messages until the base has ended. It is called once per base.
+// follow sends all messages of the base until the base has ended. It is called once per base.
 func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) error {
 	err := s.messages.Read(ctx, func(m message) {
 		if m.Trace != nil && m.Trace.Fault != nil {
@@ -160,7 +161,7 @@ func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) er
 	return err
 }
 
-// run runs the base until it is stopped or the call is canceled, and responds when the base has ended.
+// run runs the base until it is stopped or the call is canceled. It responds when the base has ended.
 func (s *server) run(ctx context.Context, _ rpc.Empty) (rpc.Empty, error) {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()

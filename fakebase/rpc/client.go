@@ -9,18 +9,18 @@ import (
 	"net/http"
 )
 
-// Client is a client of a server. Calls may be made concurrently.
+// Client calls the methods of an RPC server. It is safe for concurrent use.
 type Client struct {
-	// Transport sends the requests, for example an http.Transport that connects to a Unix socket. It must ignore the
-	// host of the URL. Required.
+	// Transport sends the HTTP requests, for example an http.Transport that connects to a Unix socket. It must ignore
+	// the host in the URL. Required.
 	Transport http.RoundTripper
-	// Path precedes the name of the method in the URL. Default: none.
+	// Path is the URL path that precedes the method name. Default: none.
 	Path string
-	// Unreachable is wrapped by the error of a call without a response. Required.
+	// Unreachable is the error that is wrapped by the error of a call without a response. Required.
 	Unreachable error
 }
 
-// call sends a request. read decodes the response.
+// call sends a request and decodes the response with read.
 func (c *Client) call(ctx context.Context, method string, in any, read func(*json.Decoder) error) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -60,12 +60,12 @@ func decodeError(status, method string, d *json.Decoder) error {
 	return e
 }
 
-// Error is an error of a method. A method that returns an Error, wrapped or not, sets the HTTP status of the response.
-// For other errors, the status is 500.
+// Error is an error that an RPC method returns. A method that returns an Error, wrapped or not, sets the HTTP status
+// of the response. For all other errors, the status is 500.
 type Error struct {
 	// Code is the HTTP status, at least 400.
 	Code int `json:"code"`
-	// Message may have several lines. The first line is the summary.
+	// Message is the error message. It may have several lines; the first line is the summary.
 	Message string `json:"message"`
 }
 

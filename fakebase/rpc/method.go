@@ -9,13 +9,14 @@ import (
 	"sync"
 )
 
-// Empty is the input or output of a method without input or output.
+// Empty is the input type of a method without input, or the output type of a method without output.
 type Empty struct{}
 
-// Unary is the name of a method with one output. Server and client share the value, and therefore the types.
+// Unary is the name of a method that returns one output. The server and the client use the same Unary value, and
+// therefore the same input and output types.
 type Unary[In, Out any] string
 
-// Handle registers f as the implementation of the method. The context of f ends when the client disconnects.
+// Handle registers f as the implementation of the method. The context of f is canceled when the client disconnects.
 func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (Out, error)) {
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)
@@ -32,8 +33,8 @@ func (m Unary[In, Out]) Handle(mux *http.ServeMux, f func(context.Context, In) (
 	})
 }
 
-// Call calls the method. It blocks until the server responds or ctx ends. The error is an *Error from the server, the
-// cause of ctx, or Client.Unreachable, wrapped. If there is an error, the output is zero.
+// Call calls the method. It blocks until the server responds or ctx is done. The returned error wraps an *Error from
+// the server, the cause of ctx, or Client.Unreachable. If there is an error, the output is the zero value.
 func (m Unary[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, err error) {
 	err = c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		var answer Out
@@ -49,15 +50,15 @@ func (m Unary[In, Out]) Call(ctx context.Context, c *Client, in In) (out Out, er
 // Stream is the name of a method whose output is a sequence of items.
 type Stream[In, Item any] string
 
-// line is one line of a stream: an item, or the error that ends it.
+// line is one line of a stream: an item, or the error that ends the stream.
 type line[Item any] struct {
 	Item  Item   `json:"item,omitzero"`
 	Error *Error `json:"error,omitempty"`
 }
 
 // Handle registers f as the implementation of the method. Each item is sent immediately, and the stream ends when f
-// returns. send may be called concurrently, and blocks while the client does not read. The context of f ends when the
-// client disconnects.
+// returns. The function send is safe for concurrent use, and blocks while the client does not read. The context of f
+// is canceled when the client disconnects.
 func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context, in In, send func(Item)) error) {
 	mux.HandleFunc("POST /"+string(m), func(w http.ResponseWriter, r *http.Request) {
 		in, err := read[In](r)
@@ -81,8 +82,8 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 	})
 }
 
-// Call calls the method, and calls each for every item, in order. It blocks until the stream ends. It returns the same
-// errors as Unary.Call.
+// Call calls the method, and calls the function each for every item, in order. It blocks until the stream ends. It
+// returns the same errors as Unary.Call.
 func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(Item)) error {
 	return c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		for {
@@ -114,7 +115,7 @@ func read[In any](r *http.Request) (in In, err error) {
 	return in, err
 }
 
-// WriteError sends an error as the response, as if a method had returned it.
+// WriteError sends an error as the HTTP response, as if a method had returned the error.
 func WriteError(w http.ResponseWriter, err error) {
 	e := asError(err)
 	w.Header().Set("Content-Type", "application/json")

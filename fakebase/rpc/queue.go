@@ -6,30 +6,30 @@ import (
 	"sync"
 )
 
-// ErrOverflow is the error of a Queue whose limit was exceeded.
+// ErrOverflow is the error that Read returns if the limit of the Queue was exceeded.
 var ErrOverflow = errors.New("events were lost because the reader was too slow")
 
-// Queue delivers values to one reader, in order. Put never blocks. All methods may be called concurrently. The zero
-// value has no limit.
+// Queue delivers values to one reader, in order. Put never blocks. All methods are safe for concurrent use. The zero
+// value is a queue without a limit.
 type Queue[T any] struct {
 	mu       sync.Mutex
-	limit    int // zero = unlimited
+	limit    int // maximum number of queued values; zero means unlimited
 	queued   []T
-	count    uint64 // number of values that were put
+	count    uint64 // number of values that were added
 	overflow bool
 	closed   bool
 	changed  broadcast
 }
 
-// Limit sets the maximum number of queued values. Values that are already queued are kept.
+// Limit sets the maximum number of queued values. Values that are already in the queue are kept.
 func (q *Queue[T]) Limit(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.limit = n
 }
 
-// Put queues all values or none. If the limit is exceeded, the reader gets the values that are queued, and then
-// ErrOverflow.
+// Put adds either all values or, if the limit would be exceeded, none of them. In the second case, the reader
+// receives the values that are already queued, and then ErrOverflow.
 func (q *Queue[T]) Put(values ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -41,7 +41,7 @@ func (q *Queue[T]) Put(values ...T) {
 	q.changed.notify()
 }
 
-// Close closes the queue. The reader still gets the queued values.
+// Close closes the queue. The reader still receives the queued values.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,15 +49,15 @@ func (q *Queue[T]) Close() {
 	q.changed.notify()
 }
 
-// Count returns the number of values that have been put so far.
+// Count returns the number of values that have been added so far.
 func (q *Queue[T]) Count() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count
 }
 
-// Read calls each for every value, one at a time. It returns nil when the queue is closed or ctx ends, and ErrOverflow
-// if the limit was exceeded. Calls of Read must not overlap.
+// Read calls the function each for every value, one at a time. It returns nil when the queue is closed or ctx is
+// done, and ErrOverflow if the limit was exceeded. Calls of Read must not overlap.
 func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	for {
 		q.mu.Lock()
@@ -85,16 +85,16 @@ func (q *Queue[T]) Read(ctx context.Context, each func(T)) error {
 	}
 }
 
-// OrderedAnswer is an answer with the number of values that were put into a Queue before it. The client reads these
-// values first, so that it sees all earlier events.
+// OrderedAnswer is an answer together with the number of values that were added to a Queue before it. The client
+// reads these values before it returns the answer, so that the caller sees all earlier events.
 type OrderedAnswer[T any] struct {
 	Answer T `json:"answer"`
-	// Count is the result of Queue.Count.
+	// Count is the number of values that were added to the Queue before the answer, as returned by Queue.Count.
 	Count uint64 `json:"count"`
 }
 
-// ReadCounter counts the values that this process has read from the Queue of another process. All methods may be called
-// concurrently.
+// ReadCounter counts the values that this process has read from the Queue of another process. All methods are safe
+// for concurrent use.
 type ReadCounter struct {
 	mu      sync.Mutex
 	count   uint64
@@ -103,7 +103,7 @@ type ReadCounter struct {
 	changed broadcast
 }
 
-// Add adds one value.
+// Add records that one more value was read.
 func (m *ReadCounter) Add() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +111,7 @@ func (m *ReadCounter) Add() {
 	m.changed.notify()
 }
 
-// End records that no more values will be read. The error may be nil.
+// End records that no more values will be read. err is the reason; it may be nil.
 func (m *ReadCounter) End(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,8 +119,8 @@ func (m *ReadCounter) End(err error) {
 	m.changed.notify()
 }
 
-// Wait blocks until count values have been read. It returns the error of End if no more values will be read, and the
-// cause of ctx if ctx ends first.
+// Wait blocks until count values have been read. If no more values will be read, it returns the error that was passed
+// to End. If ctx is done first, it returns the cause of ctx.
 func (m *ReadCounter) Wait(ctx context.Context, count uint64) error {
 	for {
 		m.mu.Lock()
@@ -140,7 +140,7 @@ func (m *ReadCounter) Wait(ctx context.Context, count uint64) error {
 	}
 }
 
-// broadcast notifies all waiting goroutines. The lock of its owner guards it.
+// broadcast notifies all waiting goroutines. It is guarded by the lock of its owner.
 type broadcast chan struct{}
 
 func (b *broadcast) wait() <-chan struct{} {

@@ -34,8 +34,8 @@ func TestQueueKeepsOrder(t *testing.T) {
 	})
 }
 
-// TestQueueOverflow: Put does not block. When the limit is exceeded, the reader gets the earlier values and
-// ErrOverflow.
+// TestQueueOverflow checks that Put does not block. When the limit is exceeded, the reader must receive the values
+// that were queued before, and then ErrOverflow.
 func TestQueueOverflow(t *testing.T) {
 	var q rpc.Queue[int]
 	q.Put(1, 2, 3, 4)

@@ -50,8 +50,8 @@ const (
 
 var errUnreachable = errors.New("server is unreachable")
 
-// serve starts a server with the methods that register adds. It returns a client, the URL, and a function that stops
-// the server.
+// serve starts a server with the methods that the function register adds. It returns a client, the server URL, and a
+// function that stops the server.
 func serve(t *testing.T, register func(*http.ServeMux)) (c *rpc.Client, url string, end func()) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -165,8 +165,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestClientDisconnects: items arrive before the stream ends, and the context of a method ends when the client
-// disconnects.
+// TestClientDisconnects checks that the client receives items before the stream ends, and that the context of a
+// method is canceled when the client disconnects.
 func TestClientDisconnects(t *testing.T) {
 	ended := make(chan struct{})
 	c, _, _ := serve(t, func(mux *http.ServeMux) {

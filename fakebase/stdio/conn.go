@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Join returns a connection that reads from one stream and writes to another. Close closes both. Deadlines are not
-// supported.
+// Join returns a connection that reads from one stream and writes to another. Close closes both streams. Deadlines
+// are not supported.
 func Join(r io.ReadCloser, w io.WriteCloser) net.Conn { return &conn{r, w} }
 
-// Standard returns a connection over the standard input and output of this process. No other code may use them
-// afterwards.
+// Standard returns a connection over the standard input and the standard output of this process. No other code may
+// use these streams afterwards.
 func Standard() (net.Conn, error) {
 	signal.Ignore(syscall.SIGPIPE) // a failed write returns an error instead of ending the process
 	const stdin = 0

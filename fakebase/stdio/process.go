@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// exitTimeout is the maximum time from the end of the standard input to the exit of the process.
+	// exitTimeout is how long a process may take to exit after its standard input was closed.
 	exitTimeout = 5 * time.Second
-	// tailSize is the maximum number of bytes of standard error in an error.
+	// tailSize is the maximum number of bytes of the standard error output that an error contains.
 	tailSize = 1 << 10
 )
 
-// Dial returns an HTTP/2 client of a connection whose other side calls Serve. The client ignores the host of URLs.
+// Dial returns an HTTP/2 client for a connection whose other side calls Serve. The client ignores the host in URLs.
 // Closing the client closes conn.
 func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	// There is only one connection, so requests wait for its stream limit.
@@ -38,18 +38,19 @@ func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	return c, nil
 }
 
-// Process is a process that handles requests over its standard streams. Its methods may be called concurrently.
+// Process is a child process that handles requests over its standard input and output. Its methods are safe for
+// concurrent use.
 type Process struct {
 	cmd    *exec.Cmd
 	client *http2.ClientConn
 	tail   tail
 	done   chan struct{}
-	err    error // valid after done is closed
+	err    error // set before done is closed
 }
 
-// Start starts a program that calls Serve with Standard. The standard input and output of cmd must be unset. If Stderr
-// is set, it gets the standard error. The process has its own process group, so Ctrl-C in a terminal does not end it.
-// The caller must call Close.
+// Start starts a binary that calls Serve with Standard. The standard input and output of cmd must be unset. If Stderr
+// is set, it receives the standard error output. The process runs in its own process group, so Ctrl-C in a terminal
+// does not stop it. The caller must call Close.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	p.tail.forward = cmd.Stderr
@@ -86,7 +87,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// RoundTrip implements http.RoundTripper. The host of the URL is ignored.
+// RoundTrip implements http.RoundTripper. It ignores the host in the URL.
 func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := p.client.RoundTrip(r)
 	if err == nil || !p.client.State().Closed {
@@ -103,11 +104,11 @@ func (p *Process) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// Done is closed when the process has exited.
+// Done returns a channel that is closed when the process has exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns an *ExitError if the process has failed. It returns nil while the process runs and after it has exited
-// with status 0.
+// Err returns an *ExitError if the process exited with a failure. It returns nil while the process is running and
+// after it has exited with status 0.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -117,8 +118,8 @@ func (p *Process) Err() error {
 	}
 }
 
-// Close closes the standard input of the process and blocks until the process has exited. It kills the process after 5
-// s. Close may be called several times.
+// Close closes the standard input of the process and blocks until the process has exited. If the process has not
+// exited after 5 s, Close kills it. Close may be called several times.
 func (p *Process) Close() error {
 	if p.client != nil {
 		_ = p.client.Close() // the streams may have ended already
@@ -143,17 +144,17 @@ func (p *Process) exitError(err error) error {
 	return &ExitError{Program: p.cmd.Path, Err: err, Stderr: p.tail.String()}
 }
 
-// ExitError is the error of a process that has failed.
+// ExitError is the error of a process that exited with a failure.
 type ExitError struct {
 	// Program is the path of the binary.
 	Program string
-	// Err is the exit error, for example an exec.ExitError.
+	// Err is the exit error, for example an *exec.ExitError.
 	Err error
-	// Stderr is the end of the standard error.
+	// Stderr is the last part of the standard error output.
 	Stderr string
 }
 
-// Error returns the program, the exit error and the end of the standard error.
+// Error returns the binary path, the exit error and the last part of the standard error output.
 func (e *ExitError) Error() string {
 	text := e.Program + ": " + e.Err.Error()
 	if e.Stderr != "" {
@@ -165,9 +166,9 @@ func (e *ExitError) Error() string {
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// tail is a writer that keeps the last bytes.
+// tail is a writer that keeps the last bytes that were written to it.
 type tail struct {
-	forward io.Writer // gets all data; may be nil
+	forward io.Writer // receives all data; may be nil
 
 	mu   sync.Mutex
 	text []byte

@@ -10,11 +10,13 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxRequests is the maximum number of concurrent requests. Each base of a process has some long-running requests.
+// maxRequests is the maximum number of concurrent requests. Each base in a process uses several long-running
+// requests.
 const maxRequests = 1 << 20
 
-// Serve handles the requests on conn with h. It blocks until conn or ctx ends, or no data has arrived for idleTimeout;
-// 0 = no limit. Then it closes conn, which cancels the contexts of the requests, and waits for the handlers.
+// Serve handles the requests on conn with h. It blocks until conn is closed, ctx is done, or no data has arrived for
+// idleTimeout (0 means no limit). Then it closes conn, which cancels the contexts of the requests, and waits for the
+// handlers to return.
 func Serve(ctx context.Context, conn net.Conn, h http.Handler, idleTimeout time.Duration) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends ServeConn
 	defer stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// serveArg is the argument that makes the test binary call Serve.
+// serveArg is the command-line argument that makes the test binary call Serve.
 const serveArg = "serve-standard-streams"
 
 func TestMain(m *testing.M) {
@@ -137,7 +137,8 @@ func TestMissingBinary(t *testing.T) {
 	}
 }
 
-// serveInProcess starts a server, and returns a client and a channel that is closed when Serve has returned.
+// serveInProcess starts a server in the test process. It returns a client, and a channel that is closed when Serve
+// has returned.
 func serveInProcess(ctx context.Context, t *testing.T, h http.Handler) (client *http2.ClientConn,
 	served <-chan struct{}) {
 	t.Helper()

@@ -11,18 +11,20 @@ import (
 
 const requestMeasure = measureKey + "api_request"
 
-// requestDuration is the API server's histogram of request durations, until the end of the response.
+// requestDuration is the name of the API server histogram that measures request durations until the end of the
+// response.
 const requestDuration = "apiserver_request_duration_seconds"
 
-// longRunning are requests that clusterloader2 excludes, too: their duration does not depend on the server. The
-// server counts some of the subresources as CONNECT.
+// longRunning lists the long-running requests to ignore, because their duration does not depend on the API server.
+// clusterloader2 ignores them, too. The API server counts some of the subresources as CONNECT.
 var longRunning = struct{ verbs, subresources []string }{
 	[]string{"WATCH", "WATCHLIST", "CONNECT"}, []string{"log", "exec", "portforward", "attach", "proxy"},
 }
 
 type requestKind struct{ verb, resource, subresource, scope string }
 
-// histogram has cumulative numbers of requests, by the upper bound of their duration in seconds.
+// histogram holds the cumulative number of requests for each bucket. The keys are the upper bounds of the buckets, in
+// seconds.
 type histogram struct {
 	count   float64
 	buckets map[float64]float64
@@ -58,8 +60,8 @@ func (h histogram) minus(before histogram) histogram {
 	return d
 }
 
-// quantile returns a quantile in seconds as histogram_quantile of Prometheus does: it interpolates linearly
-// within a bucket, and returns the last bound for requests above it.
+// quantile returns a quantile in seconds, computed like histogram_quantile in Prometheus: it interpolates linearly
+// within a bucket, and returns the last bound if the quantile is above it.
 func (h histogram) quantile(q float64) float64 {
 	rank := q * h.count
 	lower, below := 0.0, 0.0
@@ -75,8 +77,9 @@ func (h histogram) quantile(q float64) float64 {
 	return lower
 }
 
-// responsiveness returns the duration of the requests between two readings of the metrics, the slowest kinds
-// first. It returns false if a counter decreased: the server was restarted, or another one answered.
+// responsiveness returns the durations of the requests between two readings of the metrics, sorted with the slowest
+// kinds of requests first. It returns false if a counter decreased, because the API server was restarted or another
+// API server responded.
 func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool) {
 	earlier, later := requestCounts(before), requestCounts(after)
 	for key, h := range earlier {
@@ -101,7 +104,7 @@ func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool)
 	return results, true
 }
 
-// name returns the end of a benchmark's name, such as
+// name returns the last part of a benchmark name, such as
 // /measure=api_request/verb=PATCH/resource=pods/subresource=status/scope=resource.
 func (c requestKind) name() string {
 	name := requestMeasure

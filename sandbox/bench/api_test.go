@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// metricsOf reads metrics of a kube-apiserver 1.36 for requests of Pods, events and its health.
+// metricsOf returns the metrics of a kube-apiserver 1.36 for requests for Pods, events and health checks.
 func metricsOf(t *testing.T, name string) Metrics {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -24,8 +24,8 @@ func metricsOf(t *testing.T, name string) Metrics {
 	return m
 }
 
-// TestResponsiveness: only requests between the two readings are included, both API groups of events are merged, and
-// watches and non-resource requests are excluded.
+// TestResponsiveness checks that only requests between the two readings are included, that the two API groups of
+// events are merged, and that watches and non-resource requests are excluded.
 func TestResponsiveness(t *testing.T) {
 	before, after := metricsOf(t, "apiserver-before.txt"), metricsOf(t, "apiserver-after.txt")
 	items, ok := responsiveness(before, after)
@@ -47,7 +47,7 @@ func TestResponsiveness(t *testing.T) {
 	}
 }
 
-// TestQuantile compares quantiles with those of histogram_quantile in Prometheus.
+// TestQuantile compares quantiles with the results of histogram_quantile in Prometheus.
 func TestQuantile(t *testing.T) {
 	buckets := func(counts ...float64) histogram {
 		h := histogram{buckets: map[float64]float64{}}
@@ -58,7 +58,7 @@ func TestQuantile(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		h    histogram
-		want [3]float64 // p50, p90, p99
+		want [3]float64 // quantiles p50, p90 and p99
 	}{
 		"all in the first":         {buckets(100, 100, 100, 100), [3]float64{0.0025, 0.0045, 0.00495}},
 		"one request":              {buckets(0, 1, 1, 1), [3]float64{0.015, 0.023, 0.0248}},

@@ -13,41 +13,41 @@ import (
 )
 
 const (
-	// MinRuns is the number of runs that each side of a comparison needs: with fewer, no difference is
+	// MinRuns is the minimum number of runs for each side of a comparison. With fewer runs, no difference can be
 	// significant in the Mann-Whitney U test.
 	MinRuns = 4
-	// minShare, minTime and minRate are the smallest differences that are reported: a share of the baseline,
-	// milliseconds, and Pods per second. Watches and histograms resolve no smaller ones.
+	// minShare, minTime and minRate are the smallest differences that are reported: a fraction of the baseline,
+	// milliseconds, and Pods per second. Smaller differences are below the resolution of watches and histograms.
 	minShare, minTime, minRate = 0.1, 10, 1
 )
 
-// Comparison is the difference between two sets of results.
+// Comparison is the result of comparing two sets of benchmark results.
 type Comparison struct {
-	// Compared is the number of values that both sides have.
+	// Compared is the number of values that exist in both sets.
 	Compared int
-	// Changes are the significant differences.
+	// Changes lists the significant differences.
 	Changes []MetricChange
-	// Missing are the names of benchmarks of the baseline that were not measured.
+	// Missing lists the names of the benchmarks in the baseline that were not measured.
 	Missing []string
 }
 
-// MetricChange is a significant difference.
+// MetricChange is a significant difference between two medians.
 type MetricChange struct {
-	// Name is the name of the benchmark, and Unit the unit of the values, such as p50-ms.
+	// Name is the name of the benchmark. Unit is the unit of the values, such as p50-ms.
 	Name, Unit string
-	// Before and Now are medians.
+	// Before is the median of the baseline. Now is the median of the new results.
 	Before, Now float64
 	// Test is the result of the Mann-Whitney U test.
 	Test  benchmath.Comparison
 	Worse bool
 }
 
-// Regressions returns the changes that are worse.
+// Regressions returns the changes for the worse.
 func (c *Comparison) Regressions() []MetricChange {
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(c MetricChange) bool { return !c.Worse })
 }
 
-// matches returns an error if results with this configuration cannot be compared with the baseline.
+// matches returns an error if results with this configuration cannot be compared with results of the baseline.
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
@@ -62,9 +62,9 @@ func (r *Results) matches(config map[string]string) error {
 	return nil
 }
 
-// Compare compares results with a baseline. A figure has changed if the Mann-Whitney U test is significant at
-// 0.05, and the medians differ by more than 10 % and by more than 10 ms or 1 Pod/s. It fails if no figure
-// has enough runs on both sides.
+// Compare compares results with a baseline. It reports a change if the Mann-Whitney U test is significant at the 0.05
+// level, and the medians differ by more than 10 % and by more than 10 ms or 1 Pod/s. It fails if no benchmark has
+// enough runs on both sides.
 func Compare(baseline, now *Results) (*Comparison, error) {
 	if err := baseline.matches(now.config); err != nil {
 		return nil, err
@@ -100,8 +100,9 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 	return c, nil
 }
 
-// missing returns the name to report for a benchmark without results. It is the name of the scenario and its number of
-// bases if the scenario has no results at all, and "" for an API request that was not sent.
+// missing returns the name to report for a benchmark without results. If the whole scenario has no results, it
+// returns the name of the scenario with its number of bases. It returns an empty string for an API request that was
+// not sent during the run.
 func (r *Results) missing(name string) string {
 	run, _, _ := strings.Cut(name, measureKey)
 	switch {
@@ -122,7 +123,7 @@ func (f *figure) median() float64 {
 	return round(benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center)
 }
 
-// WriteText writes the comparison as a table.
+// WriteText writes the comparison as a text table.
 func (c *Comparison) WriteText(w io.Writer) error {
 	for _, name := range c.Missing {
 		fmt.Fprintf(w, "not measured now: %s\n", name)

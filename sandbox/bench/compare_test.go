@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// machine is the configuration of the results.
+// machine is the machine configuration that is recorded in the test results.
 var machine = map[string]string{"goos": "linux", "goarch": "amd64", "cpu": "a processor", "cores": "2",
 	"provider": "embedded"}
 
-// resultsOf returns results with one value per run.
+// resultsOf returns benchmark results with one value for each run.
 func resultsOf(unit string, values ...float64) *Results {
 	return &Results{config: machine,
 		figures: []*figure{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
@@ -24,7 +24,7 @@ func resultsOf(unit string, values ...float64) *Results {
 func TestCompare(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, now *Results
-		want        string // worse or better; empty = unchanged
+		want        string // worse or better; empty if unchanged
 	}{
 		"the same": {resultsOf("p50-ms", 100, 110, 120, 130), resultsOf("p50-ms", 100, 110, 120, 130),
 			""},

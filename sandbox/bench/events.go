@@ -9,22 +9,25 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// measureKey precedes the name of a measure in the name of a benchmark.
+// measureKey is the text that precedes the name of the measure in a benchmark name.
 const measureKey = "/measure="
 
-// second is the interval of throughput. clusterloader2 uses 5 s, but most runs schedule their Pods in less.
+// second is the interval over which throughput is measured. clusterloader2 uses 5 s, but most runs schedule all Pods
+// in less than 5 s.
 const second = time.Second
 
-// podTimes has the times of a Pod; zero = not yet.
+// podTimes holds the times at which a Pod reached certain states. A zero time means that the Pod has not reached the
+// state.
 type podTimes struct {
 	base    string
 	modules []events.ModuleRef
-	// created, scheduled and ready are the times of the first watch events with these states. begun is when the base
-	// started to install the first module, and running when the last module was active.
+	// created, scheduled and ready are the times of the first watch events that show the Pod in these states. begun
+	// is the time when the base started to install the first module, and running is the time when the last module
+	// became active.
 	created, scheduled, begun, running, ready time.Time
-	// earliest is the creation timestamp of the Pod, in whole seconds: a lower bound of the other times.
+	// earliest is the creation timestamp of the Pod, truncated to seconds. It is a lower bound for the other times.
 	earliest time.Time
-	// served is when a Service first had a ready endpoint for the Pod.
+	// served is the time when a Service first had a ready endpoint for the Pod.
 	served time.Time
 }
 
@@ -39,15 +42,15 @@ type stateChange struct {
 }
 
 type podTimeline struct {
-	all     []*podTimes // in the order of their creation
+	all     []*podTimes // in the order of creation
 	byUID   map[string]*podTimes
-	byName  map[string]*podTimes // the newest Pod of the name
-	served  map[string]time.Time // by Pod name, for Pods without a watch event
+	byName  map[string]*podTimes // the newest Pod with each name
+	served  map[string]time.Time // endpoint times by Pod name, for Pods without a watch event
 	bases   map[string]bool
 	changes map[installKey][]stateChange
 }
 
-// readEvents reads events in their order. It ignores Pods that were created before since.
+// readEvents reads events in order. It ignores Pods that were created before since.
 func readEvents(all []events.Event, since time.Time) *podTimeline {
 	l := &podTimeline{byUID: map[string]*podTimes{}, byName: map[string]*podTimes{}, served: map[string]time.Time{},
 		bases: map[string]bool{}, changes: map[installKey][]stateChange{}}
@@ -95,9 +98,9 @@ func (l *podTimeline) pod(p *events.PodEvent, now, since time.Time) {
 	}
 }
 
-// install finds when the base of a Pod installed its modules. It sets neither time if a module was already on
-// the base. The base can install the module before the watch shows the Pod, so install compares with the
-// creation timestamp.
+// install sets the times at which the base of a Pod installed the modules of the Pod. It sets neither time if a
+// module was already on the base. The base can install the module before the watch shows the Pod, so install compares
+// with the creation timestamp.
 func (l *podTimeline) install(o *podTimes) {
 	for _, module := range o.modules {
 		var begun, running time.Time

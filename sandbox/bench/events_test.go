@@ -15,7 +15,7 @@ var began = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 
-// eventLog has the events of a test, in the order of a run.
+// eventLog holds the events of a test, in the order in which a run produces them.
 type eventLog []events.Event
 
 func (l *eventLog) base(name string) {
@@ -48,7 +48,7 @@ func (l *eventLog) endpoints(ms int, ready ...string) {
 	*l = append(*l, events.Event{Time: at(ms), Endpoints: e})
 }
 
-// text returns results in the Go benchmark format, without their configuration.
+// text returns results in the Go benchmark format, without the configuration lines.
 func text(t *testing.T, results []*benchfmt.Result) string {
 	t.Helper()
 	var b strings.Builder
@@ -61,8 +61,9 @@ func text(t *testing.T, results []*benchfmt.Result) string {
 	return b.String()
 }
 
-// TestMeasuresOfPods: each part of the startup of a Pod has its own measure. A Pod whose module was installed before
-// has no install measures, and a Pod that did not become Ready has the measures until then.
+// TestMeasuresOfPods checks that each part of the startup of a Pod has its own measure. A Pod whose module was
+// already installed must have no install measures. A Pod that did not become Ready must have the measures of the
+// states that it reached.
 func TestMeasuresOfPods(t *testing.T) {
 	var l eventLog
 	l.base("base-1")
@@ -105,7 +106,7 @@ Benchmark/measure=scheduling_throughput 4 1 p50-Pods/s 2 max-Pods/s
 	}
 }
 
-// TestEarlierPodsAreIgnored: Pods that were created before the measurement are ignored.
+// TestEarlierPodsAreIgnored checks that Pods that were created before the measurement are ignored.
 func TestEarlierPodsAreIgnored(t *testing.T) {
 	var l eventLog
 	l.pod(0, "old", "base-1", true, "stock")

@@ -20,39 +20,39 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// metricsTimeout limits one request for the metrics of the API server.
+// metricsTimeout is the timeout of one request for the metrics of the API server.
 const metricsTimeout = 30 * time.Second
 
-// Options of Execute and Observe.
+// Options configures Execute and Observe.
 type Options struct {
-	// Sandbox to measure; it must be up. Required.
+	// Sandbox is the sandbox to measure. It must be running. Required.
 	Sandbox *sandbox.Sandbox
-	// API is a client of its Kubernetes API. Required.
+	// API is a client for the Kubernetes API of the sandbox. Required.
 	API kubernetes.Interface
-	// Sizes has the scenarios for each number of bases. Required for Execute.
+	// Sizes lists the scenarios to run for each number of bases. Required for Execute.
 	Sizes [][]*source.Scenario
-	// Runs is the number of runs per scenario. Default: 1.
+	// Runs is the number of runs for each scenario. Default: 1.
 	Runs int
-	// Output receives the results of each run when it ends, in the Go benchmark format. Required.
+	// Output receives the results of each run, in the Go benchmark format, when the run ends. Required.
 	Output io.Writer
-	// Baseline is compared with the results. Execute fails before the first run if they cannot be compared.
-	// Default: none.
+	// Baseline holds the results of earlier runs, with which the new results are compared. Execute fails before the
+	// first run if the results cannot be compared. Default: none.
 	Baseline *Results
-	// Progress is called for each event of a run, one call at a time. Default: none.
+	// Progress is called for each event of a run. Calls do not overlap. Default: none.
 	Progress func(scenario.ProgressEvent)
-	// Measured is called after each run, before its objects are deleted. Default: none.
+	// Measured is called after each run, before the objects of the run are deleted. Default: none.
 	Measured func(Run)
 }
 
-// Run is one run of a scenario.
+// Run describes one run of a scenario.
 type Run struct {
-	// Name of the benchmark, such as RollingUpdate/tunnel=mqtt/bases=4.
+	// Name is the name of the benchmark, such as RollingUpdate/tunnel=mqtt/bases=4.
 	Name    string
 	Verdict scenario.Result
-	// Failure is why the run did not pass. Such a run has no results.
+	// Failure is the reason why the run failed. A failed run has no results.
 	Failure string
 	Elapsed time.Duration
-	// Notes are the missing measures, with reasons.
+	// Notes lists the measures that are missing, with the reasons.
 	Notes   []string
 	Results []*benchfmt.Result
 }
@@ -60,15 +60,15 @@ type Run struct {
 // Report is the result of Execute or Observe.
 type Report struct {
 	Results Results
-	// Runs is the number of runs, and Failed the number of runs that did not pass.
+	// Runs is the number of runs. Failed is the number of runs that failed.
 	Runs, Failed int
-	// Stopped reports whether the context ended before the last run.
+	// Stopped reports whether the context was done before the last run ended.
 	Stopped bool
-	// Comparison with the baseline; nil without a baseline.
+	// Comparison is the comparison with the baseline. It is nil if there is no baseline.
 	Comparison *Comparison
 }
 
-// OK reports whether all runs have passed, and no value is worse than the baseline.
+// OK reports whether all runs passed and no value is worse than in the baseline.
 func (r *Report) OK() bool {
 	return r.Runs > 0 && r.Failed == 0 && !r.Stopped && (r.Comparison == nil || len(r.Comparison.Regressions()) == 0)
 }
@@ -78,7 +78,7 @@ type recorder struct {
 	config []benchfmt.Config
 	writer *benchfmt.Writer
 	report Report
-	err    error // of the writer
+	err    error // first error of the writer
 }
 
 func newRecorder(ctx context.Context, o Options) (*recorder, error) {
@@ -95,9 +95,9 @@ func newRecorder(ctx context.Context, o Options) (*recorder, error) {
 	return r, nil
 }
 
-// Execute runs the scenarios of every size in turn, Runs times. It blocks until all runs have ended and their
-// objects are deleted. When ctx ends, the current run is stopped, and the report has the results so far. The
-// report is nil if nothing could be measured.
+// Execute runs the scenarios for each number of bases in turn, and repeats this Runs times. It blocks until all runs
+// have ended and their objects are deleted. When ctx is done, the current run is stopped, and the report contains the
+// results so far. The report is nil if no measurement was possible.
 func Execute(ctx context.Context, o Options) (*Report, error) {
 	r, err := newRecorder(ctx, o)
 	if err != nil {
@@ -125,8 +125,8 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 	return &r.report, err
 }
 
-// run runs scenarios once. It reads the API server's metrics before the clean-up, so that they do not include its
-// requests.
+// run runs the scenarios once. It reads the metrics of the API server before the clean-up, so that the metrics do not
+// include the requests of the clean-up.
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
 	_, err := scenario.Execute(ctx,
@@ -166,7 +166,7 @@ type snapshot struct {
 	err     error
 }
 
-// takeSnapshot reads the metrics even if ctx has ended: a canceled run is measured, too.
+// takeSnapshot reads the metrics of the API server even if ctx is done, because a canceled run is measured, too.
 func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), metricsTimeout)
 	defer cancel()
@@ -184,8 +184,8 @@ func runOf(run *scenario.Run, before, after snapshot) Run {
 	return m
 }
 
-// nameOf returns the name of a benchmark: rolling-update with {tunnel: mqtt} and 4 bases is
-// RollingUpdate/tunnel=mqtt/bases=4.
+// nameOf returns the name of a benchmark. For example, the scenario rolling-update with {tunnel: mqtt} and 4 bases is
+// named RollingUpdate/tunnel=mqtt/bases=4.
 func nameOf(name string, cell map[string]any, bases int) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(name, "-") {
@@ -218,9 +218,9 @@ func (m *Run) measure(l *podTimeline, before, after snapshot) {
 	}
 }
 
-// Observe measures the activity in a sandbox until ctx ends, which is not an error. follow reads the events of
-// the sandbox. Pods that existed before are ignored. Network programming is not measured, since the events do
-// not include endpoints.
+// Observe measures the activity in a sandbox until ctx is done, which is not an error. The function follow reads the
+// events of the sandbox. Pods that already exist are ignored. Network programming is not measured, because the events
+// do not include endpoints.
 func Observe(ctx context.Context, o Options, follow func(context.Context, func(events.Event) error) error) (*Report,
 	error) {
 	r, err := newRecorder(ctx, o)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Metrics are the metric families of a Prometheus endpoint, by name.
+// Metrics holds the metric families of a Prometheus endpoint, by name.
 type Metrics map[string]*dto.MetricFamily
 
 // ParseMetrics parses the Prometheus text format.
@@ -25,7 +25,8 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return families, nil
 }
 
-// APIMetrics reads the metrics of an API server. Behind a load balancer, it reads the metrics of one server.
+// APIMetrics reads the metrics of an API server. If API servers are behind a load balancer, it reads the metrics of
+// only one of them.
 func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	text, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -34,8 +35,9 @@ func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	return ParseMetrics(bytes.NewReader(text))
 }
 
-// Sum returns the sum of the counters and gauges of a family whose labels keep accepts; a nil keep accepts all.
-// The sum of a missing family is 0: a counter appears with its first event.
+// Sum returns the sum of the counters and gauges of a metric family whose labels are accepted by keep. If keep is
+// nil, it adds all of them. The sum of a missing family is 0, because a counter does not exist before its first
+// event.
 func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) float64 {
 	total := 0.0
 	for _, metric := range m[name].GetMetric() {
@@ -46,7 +48,7 @@ func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) floa
 	return total
 }
 
-// LabelsOf returns the labels of a metric by name.
+// LabelsOf returns the labels of a metric as a map.
 func LabelsOf(metric *dto.Metric) map[string]string {
 	labels := map[string]string{}
 	for _, l := range metric.GetLabel() {

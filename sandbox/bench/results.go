@@ -16,22 +16,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// The units of values, after the percentile, such as p50-ms.
+// The units of benchmark values, which follow the percentile, as in p50-ms.
 const (
 	milliseconds = "ms"
 	podsPerSec   = "Pods/s"
 )
 
-// The keys that a benchmark file has besides those of the go command.
+// The configuration keys of a benchmark file, in addition to the keys that the go command writes.
 const (
 	coresKey    = "cores"
 	providerKey = "provider"
 )
 
-// Results are the values of benchmarks over all runs.
+// Results holds the benchmark values of all runs.
 type Results struct {
-	config  map[string]string // goos, cpu, provider, ...
-	figures []*figure         // in the order of their first value
+	config  map[string]string // goos, cpu, provider and so on
+	figures []*figure         // in the order of their first values
 }
 
 type figure struct {
@@ -39,7 +39,7 @@ type figure struct {
 	values     []float64
 }
 
-// Read reads a benchmark file. It fails if the file has no results.
+// Read reads a benchmark file. It fails if the file contains no results.
 func Read(file string) (*Results, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Results) setConfig(config []benchfmt.Config) {
 	}
 }
 
-// find returns nil if there is no such figure.
+// find returns the figure with a name and a unit. It returns nil if the figure does not exist.
 func (r *Results) find(name, unit string) *figure {
 	i := slices.IndexFunc(r.figures, func(f *figure) bool { return f.name == name && f.unit == unit })
 	if i < 0 {

@@ -7,27 +7,28 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// percentileSpecs are the percentiles of a measure. least is the number of samples below which the percentile is only
-// their maximum and is left out.
+// percentileSpecs lists the percentiles of a measure. The field least is the minimum number of samples: with fewer
+// samples, the percentile would only be their maximum and is omitted.
 var percentileSpecs = []struct {
 	name  string
 	share float64
 	least int
 }{{"p50", 50, 1}, {"p90", 90, 10}, {"p99", 99, 100}}
 
-// percentile returns the nearest rank of sorted values, as clusterloader2 does.
+// percentile returns a percentile of sorted values by the nearest-rank method, like clusterloader2.
 func percentile(sorted []float64, p float64) float64 {
 	return sorted[max(int(math.Ceil(float64(len(sorted))*p/100)), 1)-1]
 }
 
-// measurement returns a result with the percentiles of the values, which need not be sorted. The name follows that
-// of the scenario, such as /measure=pod_startup.
+// measurement returns a result with the percentiles of the values, which do not need to be sorted. The name is
+// appended to the name of the scenario, for example /measure=pod_startup.
 func measurement(name, unit string, values []float64) *benchfmt.Result {
 	sorted := slices.Sorted(slices.Values(values))
 	return percentiles(name, unit, len(values), func(share float64) float64 { return percentile(sorted, share) })
 }
 
-// percentiles returns a result with the percentiles that the number of samples allows. of returns one of them.
+// percentiles returns a result with each percentile for which there are enough samples. The function of returns the
+// value of a percentile.
 func percentiles(name, unit string, samples int, of func(share float64) float64) *benchfmt.Result {
 	r := &benchfmt.Result{Name: benchfmt.Name(name), Iters: samples}
 	for _, p := range percentileSpecs {
@@ -38,5 +39,5 @@ func percentiles(name, unit string, samples int, of func(share float64) float64)
 	return r
 }
 
-// round rounds to three decimal places, which are microseconds.
+// round rounds a value in milliseconds to three decimal places (microseconds).
 func round(value float64) float64 { return math.Round(value*1e3) / 1e3 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// TestPercentiles: a percentile is the nearest rank, so the 90th of 10 values is the 9th, and the 99th of 101 is the
-// 100th. A percentile with too few samples is omitted.
+// TestPercentiles checks that a percentile is the nearest rank: the 90th percentile of 10 values is the 9th value,
+// and the 99th percentile of 101 values is the 100th value. A percentile with too few samples must be omitted.
 func TestPercentiles(t *testing.T) {
 	upTo := func(n int) []float64 {
 		values := make([]float64, n)

@@ -59,7 +59,8 @@ func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) 
 	}
 }
 
-// partition sets which Pods of a StatefulSet get its current template. Each decrease releases a batch.
+// partition sets the partition of a StatefulSet, which determines how many of its Pods get the current template. Each
+// decrease of the partition releases a batch of Pods.
 func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("partition")
 	if p["kind"] != kindStatefulSet {
@@ -80,7 +81,7 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// undo restores the previous revision of a workload, as kubectl does.
+// undo returns a workload to its previous revision, like kubectl rollout undo.
 func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	w, err := b.workload(ctx, p)
 	if err != nil {

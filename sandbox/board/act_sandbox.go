@@ -21,7 +21,7 @@ func onBase(p params) string { return kindBase + "/" + p["base"] }
 
 func fromRow(name, field string) ActionParam { return ActionParam{Name: name, From: field} }
 
-// sandboxActions require a sandbox. Like the command line, each calls the control API.
+// sandboxActions lists the actions that require a sandbox. Each action calls the control API, like the command line.
 func sandboxActions() []act {
 	all := []act{
 		{

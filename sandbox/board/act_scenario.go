@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// scenarioAction runs one of Options.Scenarios. A scenario can run scripts on this machine, so no other files
-// are allowed. The run continues after the response.
+// scenarioAction is the action that runs one of the scenarios in Options.Scenarios. Other files are not allowed,
+// because a scenario can run scripts on this machine. The run continues after the response.
 func scenarioAction(files []string) act {
 	return act{
 		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true,
@@ -37,7 +37,7 @@ func scenarioAction(files []string) act {
 	}
 }
 
-// names returns the names of files without directories and extensions.
+// names returns file names without their directories and extensions.
 func names(files []string) []string {
 	list := make([]string, len(files))
 	for i, f := range files {

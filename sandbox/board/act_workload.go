@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// fieldManager is the field manager of changes by the board.
+// fieldManager is the field manager for changes that the board makes.
 const fieldManager = "koupsandbox-board"
 
 func onWorkload(p params) string { return p["kind"] + "/" + p["namespace"] + "/" + p["name"] }
@@ -26,7 +26,7 @@ func ofWorkload(more ...ActionParam) []ActionParam {
 		more...)
 }
 
-// workloadActions are available in any cluster.
+// workloadActions lists the actions that are available in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{
@@ -59,7 +59,7 @@ func workloadActions() []act {
 	}, rolloutActions()...)
 }
 
-// yes and no are the values of boolean fields.
+// yes and no are the values of boolean parameters.
 const (
 	yes = "true"
 	no  = "false"
@@ -82,7 +82,7 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 type workload struct {
 	metav1.Object
 	template *corev1.PodTemplateSpec
-	// paused reports whether it is a paused Deployment.
+	// paused reports whether the workload is a paused Deployment.
 	paused bool
 }
 

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// actionTime is the timeout of an action. The restart of a component takes the longest.
+	// actionTime is the timeout of an action. The restart of a component takes longer than any other action.
 	actionTime = 2 * time.Minute
 	// maxActions is the maximum number of concurrent actions.
 	maxActions = 16
-	// maxParams limits the size of a request.
+	// maxParams is the maximum size of an action request.
 	maxParams = 64 << 10
 )
 
@@ -34,26 +34,26 @@ type params map[string]string
 
 type act struct {
 	Action
-	// target identifies the object of the action. Only one action per target runs at a time.
+	// target identifies the object of the action. Only one action per target can run at a time.
 	target func(params) string
 	do     func(ctx context.Context, b *Board, p params) (ActionResult, error)
 }
 
-// actionError is the error of a rejected action, with an error code.
+// actionError is the error of a rejected action. It contains an error code.
 type actionError struct {
 	code    errcode.Code
 	status  int
 	message string
 }
 
-// Error is the message.
+// Error returns the message.
 func (r *actionError) Error() string { return r.message }
 
 func refuse(code errcode.Code, status int, format string, values ...any) error {
 	return &actionError{code, status, fmt.Sprintf(format, values...)}
 }
 
-// invalid returns the error for an invalid parameter.
+// invalid returns the error for an invalid action parameter.
 func invalid(format string, values ...any) error {
 	return refuse(errcode.OtherUpstreamInvalidParameter, http.StatusBadRequest, format, values...)
 }
@@ -64,8 +64,8 @@ type actions struct {
 	all   map[string]act
 
 	mu      sync.Mutex
-	busy    map[string]string // running actions, by target
-	running sync.WaitGroup    // actions that continue after their response
+	busy    map[string]string // targets of running actions
+	running sync.WaitGroup    // actions that continue after their response was sent
 }
 
 func newActions(b *Board) *actions {
@@ -86,7 +86,7 @@ func newActions(b *Board) *actions {
 	return a
 }
 
-// offered returns the available actions, sorted by ID.
+// offered returns the actions that are available, sorted by ID.
 func (a *actions) offered() []Action {
 	var list []Action
 	for _, x := range a.all {
@@ -98,7 +98,7 @@ func (a *actions) offered() []Action {
 
 func (a *actions) wait() { a.running.Wait() }
 
-// serve runs an action, and logs the user who requested it.
+// serve handles an action request: it runs the action and logs the user who requested it.
 func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	id, user := r.PathValue("id"), access.User(r.Context())
 	var p params
@@ -124,7 +124,7 @@ func (a *actions) serve(w http.ResponseWriter, r *http.Request) {
 	a.board.state.record(entry)
 }
 
-// problemOf returns the error code and the HTTP status of an error.
+// problemOf returns the error code and the HTTP status for an error.
 func problemOf(err error) (Problem, int) {
 	var r *actionError
 	var api apierrors.APIStatus
@@ -139,7 +139,7 @@ func problemOf(err error) (Problem, int) {
 	return Problem{Error: err.Error(), Code: string(errcode.KouplelessBoardUnknownError)}, http.StatusBadGateway
 }
 
-// do checks the parameters and runs an action. Actions on the same target are mutually exclusive.
+// do validates the parameters of an action and runs the action. Actions on the same target are mutually exclusive.
 func (a *actions) do(ctx context.Context, id string, p params) (result ActionResult, err error) {
 	x, known := a.all[id]
 	if !known {
@@ -171,7 +171,7 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 	return result, a.failure(ctx, x, p, err)
 }
 
-// failure adds the error code to the error of an action.
+// failure adds an error code to the error that an action has returned.
 func (a *actions) failure(ctx context.Context, x act, p params, err error) error {
 	var r *actionError
 	var daemon *sandbox.Error
@@ -191,7 +191,7 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	return err
 }
 
-// reserve prevents other actions on a target until release is called.
+// reserve reserves a target for one action. Other actions on the target are rejected until release is called.
 func (a *actions) reserve(target, id string) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +215,7 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 	}, nil
 }
 
-// complete checks the parameters and sets their defaults.
+// complete validates the parameters of an action and sets their defaults.
 func (x *act) complete(p params) (params, error) {
 	full := params{}
 	for name := range p {
@@ -246,7 +246,8 @@ func (x *act) complete(p params) (params, error) {
 	return full, nil
 }
 
-// number returns a numeric parameter that complete has checked; 0 if it is missing.
+// number returns the value of a numeric parameter that complete has validated. It returns 0 if the parameter is
+// missing.
 func (p params) number(name string) int {
 	n, _ := strconv.Atoi(p[name])
 	return n

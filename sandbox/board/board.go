@@ -24,59 +24,61 @@ import (
 //go:generate go run ./internal/bundle
 
 const (
-	// messageEvery is the minimum time between two messages.
+	// messageEvery is the minimum interval between two messages to a browser.
 	messageEvery = 100 * time.Millisecond
-	// restEvery is the interval of checks for changes that depend only on time.
+	// restEvery is the interval at which the board checks for changes that depend only on time.
 	restEvery = time.Second
-	// keepFor and keepBytes limit the stored history by age and by compressed size.
+	// keepFor and keepBytes limit the age and the compressed size of the stored history.
 	keepFor, keepBytes = time.Hour, 64 << 20
-	// endTime is the timeout of open responses when the board ends.
+	// endTime is how long the board waits for open responses when it stops.
 	endTime = 2 * time.Second
 )
 
-// Options of a Board. It shows a sandbox (Sandbox, with its API), a cluster (only API), or a run (Run).
+// Options configures a Board. The board shows a sandbox (Sandbox, with its API), a cluster (only API), or a recorded
+// scenario run (Run).
 type Options struct {
-	// Sandbox to show. Default: none.
+	// Sandbox is the sandbox to show. Default: none.
 	Sandbox *sandbox.Sandbox
-	// API of the sandbox or the cluster. Default: none, for a run.
+	// API is a client for the Kubernetes API of the sandbox or the cluster. Default: none, for a run.
 	API kubernetes.Interface
-	// Run to show. Default: none.
+	// Run is the recorded scenario run to show. Default: none.
 	Run *scenario.Run
-	// Title is the name of the sandbox or the context. Default: the name of the sandbox or the scenario.
+	// Title is the title of the page, such as the name of the sandbox or the kubeconfig context. Default: the name of
+	// the sandbox or the scenario.
 	Title string
-	// Flags select the cluster or the sandbox in the commands that the page shows, for example --context prod.
-	// Default: none.
+	// Flags are the flags that select the cluster or the sandbox in the commands that the page shows, for example
+	// --context prod. Default: none.
 	Flags []string
-	// Scenarios are the files of scenarios that the page can run. Default: none.
+	// Scenarios lists the scenario files that the page can run. Default: none.
 	Scenarios []string
 	// AllowActions allows actions on a cluster. Actions on a sandbox are always allowed.
 	AllowActions bool
-	// Listener of the server. Start closes it. Required.
+	// Listener is the listener of the HTTP server. Start closes it. Required.
 	Listener net.Listener
-	// Hosts are allowed host names in addition to the names of this machine. Default: none.
+	// Hosts lists host names to allow in addition to the names of this machine. Default: none.
 	Hosts []string
-	// Reviews requires users to log in with their own bearer tokens, which API reviews. Default: one user
-	// logs in with the URL that is passed to Opened.
+	// Reviews requires users to log in with their own bearer tokens, which the API validates with TokenReviews.
+	// Default: one user logs in with the URL that is passed to Opened.
 	Reviews bool
-	// Opened is called with a URL that starts one session: before New returns, and after each use of the
-	// previous URL. Required without Reviews.
+	// Opened is called with a login URL that starts one session. It is called before New returns, and again after
+	// each use of the previous URL. Required without Reviews.
 	Opened func(url string)
-	// Logger for errors and for actions of users. Default: nothing is logged.
+	// Logger logs errors and the actions of users. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Board serves the page. Create it with New.
+// Board is the server of the web UI. Create it with New.
 type Board struct {
 	o      Options
 	epoch  string
-	daemon daemon // of the sandbox, or nil
+	daemon daemon // client of the sandbox daemon; nil if there is none
 	state  *boardState
 	feed   *feed.Feed
 	guard  *access.Guard
 	acts   *actions
 }
 
-// New returns a Board. It reads nothing before Start.
+// New returns a Board. The board reads no data before Start is called.
 func New(o Options) (*Board, error) {
 	if o.Sandbox == nil {
 		return newBoard(o, nil)
@@ -130,7 +132,7 @@ func (b *Board) admit() error {
 	return nil
 }
 
-// Start runs the board until ctx ends, and then returns nil.
+// Start runs the board until ctx is done, and then returns nil.
 func (b *Board) Start(ctx context.Context) error {
 	if b.o.Run != nil {
 		if err := replay(b.o.Run, b.state, b.feed); err != nil {
@@ -165,7 +167,7 @@ func (b *Board) Start(ctx context.Context) error {
 	return nil
 }
 
-// startSources starts the sources of the state and its publication.
+// startSources starts the sources that update the state of the board, and the goroutine that publishes the state.
 func (b *Board) startSources(ctx context.Context, looking *sync.WaitGroup) {
 	if b.o.Run != nil {
 		return
@@ -184,7 +186,7 @@ func (b *Board) startSources(ctx context.Context, looking *sync.WaitGroup) {
 	looking.Go(func() { b.publish(ctx) })
 }
 
-// publish sends changes, at most one message per messageEvery.
+// publish sends state changes to browsers. It sends at most one message per messageEvery.
 func (b *Board) publish(ctx context.Context) {
 	rest := time.NewTicker(restEvery)
 	defer rest.Stop()

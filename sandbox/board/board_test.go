@@ -26,7 +26,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// fakeDaemon is a sandbox whose events come from the test. It records the requested actions.
+// fakeDaemon simulates a sandbox whose events come from the test. It records the actions that are requested.
 type fakeDaemon struct {
 	daemon // nil: methods that no test uses panic
 	events chan events.Event
@@ -34,7 +34,7 @@ type fakeDaemon struct {
 	mu    sync.Mutex
 	calls []string
 	fails error
-	waits chan struct{} // if not nil, actions block until it is closed
+	waits chan struct{} // if it is not nil, actions block until it is closed
 }
 
 func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink func(events.Event)) error {
@@ -103,7 +103,7 @@ func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffi
 	return e, d.call("stop %q %s", group, name)
 }
 
-// served is a Board that runs, with a browser that has a session.
+// served is a running Board, together with a browser that has a session.
 type served struct {
 	*Board
 	url    string
@@ -144,7 +144,7 @@ func serve(t *testing.T, o Options, d daemon) *served {
 	return s
 }
 
-// askTime is the timeout of each request, including streams.
+// askTime is the timeout of each request, including requests that read a stream.
 const askTime = 20 * time.Second
 
 func (s *served) ask(t *testing.T, method, path, body string) *http.Response {
@@ -176,13 +176,14 @@ func text(t *testing.T, answer *http.Response) string {
 	return strings.TrimSpace(string(body))
 }
 
-// matches reports whether a text is as a pattern, in which … is any text. Every text matches an empty pattern.
+// matches reports whether a text matches a pattern, in which … stands for any text. An empty pattern matches every
+// text.
 func matches(text, pattern string) bool {
 	return pattern == "" || regexp.MustCompile(
 		"^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), "…", ".*")+"$").MatchString(text)
 }
 
-// stream reads server-sent events, strictly: a field that wire.go does not know is a failure.
+// stream reads server-sent events strictly: the test fails if an event contains a field that wire.go does not define.
 type stream struct {
 	t      *testing.T
 	lines  *bufio.Scanner
@@ -207,7 +208,7 @@ func decode[T any](t *testing.T, data []byte) (value T) {
 	return value
 }
 
-// next reads a message and applies it to the tables.
+// next reads one message and applies it to the tables.
 func (x *stream) next() {
 	x.t.Helper()
 	event := ""
@@ -260,7 +261,7 @@ func over[T any](rows, set map[string]T, del []string) map[string]T {
 	return rows
 }
 
-// until reads messages until something is so.
+// until reads messages until a condition is true.
 func (x *stream) until(what string, so func() bool) {
 	x.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -337,8 +338,8 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	}
 }
 
-// The chunks of a run contain its history: at each time that is read, the rows are those that
-// events.State has, which evaluated the checks.
+// TestRunIsShownAsItsEvents checks that the chunks of a run contain the history of the run. At each time that the
+// test reads, the rows must be equal to the rows of events.State, which the checks used.
 func TestRunIsShownAsItsEvents(t *testing.T) {
 	run, err := ReadReport("../scenario/report/testdata/sample.json", "rolling-update")
 	if err != nil {
@@ -378,7 +379,8 @@ func chunkLines(t *testing.T, s *served, id int64) [][]byte {
 	return bytes.Split(body, []byte("\n"))
 }
 
-// compare folds the events up to the newest that the board has shown.
+// compare applies the events up to the newest event that the board has shown, and compares the resulting state with
+// the board.
 func compare(t *testing.T, run *scenario.Run, x *stream) {
 	t.Helper()
 	var state events.State

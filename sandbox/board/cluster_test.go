@@ -59,7 +59,8 @@ func aPod(node string) *corev1.Pod {
 	}
 }
 
-// Without a daemon, only the Kubernetes API is read. Notices report missing permissions.
+// TestACluster shows a cluster without a daemon. The board must read only the Kubernetes API, and notices must report
+// missing permissions.
 func TestACluster(t *testing.T) {
 	client := fake.NewClientset(aNode("base-1", corev1.ConditionTrue), aPod("vnode.id-base-1"))
 	client.PrependReactor("list", "daemonsets", func(kubetesting.Action) (bool, runtime.Object, error) {

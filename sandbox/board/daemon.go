@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// daemon is the part of sandbox.Client that the board uses.
+// daemon is the subset of sandbox.Client that the board uses.
 type daemon interface {
 	Watch(ctx context.Context, r sandbox.WatchRequest, sink func(events.Event)) error
 	Status(ctx context.Context, bases bool) (*sandbox.Status, error)
@@ -31,9 +31,10 @@ type daemon interface {
 }
 
 const (
-	// againAfter is the time between two attempts to connect to the daemon.
+	// againAfter is the interval between attempts to connect to the daemon.
 	againAfter = time.Second
-	// trafficEvery and statusEvery are the intervals of queries for data that is not in the event stream.
+	// trafficEvery and statusEvery are the query intervals for traffic statistics and status data, which the event
+	// stream does not contain.
 	trafficEvery = time.Second
 	statusEvery  = 5 * time.Second
 )
@@ -47,10 +48,10 @@ type daemonSource struct {
 	now    func() time.Time
 
 	once  sync.Once
-	known chan struct{} // closed when the existing bases are known
+	known chan struct{} // closed when all existing bases are known
 }
 
-// run reads the events of the daemon until ctx ends. It reconnects if the daemon does not answer.
+// run reads the events of the daemon until ctx is done. It reconnects if the daemon does not respond.
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()
@@ -85,7 +86,8 @@ func (s *daemonSource) run(ctx context.Context) {
 	}
 }
 
-// back records that the daemon answers. Bases that are not in mentioned were removed.
+// back records that the daemon responds again. It removes the bases that are not in mentioned, because they no longer
+// exist.
 func (s *daemonSource) back(mentioned map[string]bool) {
 	s.state.notice(aboutSandbox, "", s.now())
 	s.state.ended(time.Time{})
@@ -97,7 +99,7 @@ func (s *daemonSource) back(mentioned map[string]bool) {
 	}
 }
 
-// wait blocks for a time, or until ctx ends.
+// wait blocks for a duration, or until ctx is done.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -156,7 +158,7 @@ func (s *daemonSource) traffic(ctx context.Context) {
 
 func streamKey(group, name string) string { return group + "/" + name }
 
-// streamsLeft ends the streams that the daemon no longer lists.
+// streamsLeft records the end of streams that the daemon no longer lists.
 func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +171,7 @@ func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	}
 }
 
-// groups returns the groups of all bases. The empty group has the bases of the sandbox itself.
+// groups returns the groups of all bases. The empty group contains the bases of the sandbox itself.
 func (w *boardState) groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,7 +184,7 @@ func (w *boardState) groups() []string {
 	return all
 }
 
-// streamChanged adds the statistics of a stream. Rates are calculated since the previous statistics.
+// streamChanged adds the statistics of a stream. Rates are calculated from the difference to the previous statistics.
 func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -208,14 +210,14 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 	w.mark(kindStream, key)
 }
 
-// streamFigures are the statistics of a stream at a time, with the number of responses of each version.
+// streamFigures holds the statistics of a stream at one point in time, with the number of responses of each version.
 type streamFigures struct {
 	row      StreamRow
 	at       time.Time
 	versions map[string]int
 }
 
-// perSecond returns a rate with one decimal.
+// perSecond returns a rate per second with one decimal place.
 func perSecond(n int, seconds float64) float64 { return float64(int(float64(n)/seconds*10+0.5)) / 10 }
 
 func streamRow(group string, s traffic.Summary) StreamRow {
@@ -239,7 +241,7 @@ func (w *boardState) bases() []string {
 	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
 }
 
-// ended records the end of the sandbox; the zero time means that it runs.
+// ended records the time when the sandbox ended. The zero time means that the sandbox is running.
 func (w *boardState) ended(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// logEvent adds an event to the log, except changes of Pods and endpoints, and periodic queries. w.mu is held.
+// logEvent adds an event to the log, unless it is a change of a Pod or an endpoint, or a periodic query. The caller
+// must hold w.mu.
 func (w *boardState) logEvent(e events.Event) {
 	entry := LogEntry{Time: millis(e.Time), Base: e.BaseName()}
 	switch {

@@ -14,31 +14,32 @@ import (
 )
 
 const (
-	// settleTime is how long bases may differ, since a release reaches one base after the other.
+	// settleTime is how long bases may differ before a finding is shown. A release reaches the bases one after
+	// another.
 	settleTime = 5 * time.Second
-	// timedOut is the suffix of the Pod reasons for operations that timed out.
+	// timedOut is the suffix of Pod reasons that describe an operation that timed out.
 	timedOut = "TimedOut"
-	// shown is the maximum number of bases in a finding.
+	// shown is the maximum number of bases that a finding lists.
 	shown = 50
 )
 
-// problem is a problem that a check has found.
+// problem is a problem that a check found.
 type problem struct {
 	code          errcode.Code
 	about         string
 	text, chinese string
-	after         time.Duration // how long it must last to become a finding
+	after         time.Duration // how long the problem must last before it is shown as a finding
 	bases         []string
 	workloads     []string
 }
 
-// finding is a problem with its start time. It is shown after problem.after.
+// finding is a problem together with its start time. It is shown after the duration problem.after.
 type finding struct {
 	row   FindingRow
 	shown bool
 }
 
-// find checks for problems and updates the findings. w.mu is held.
+// find checks for problems and updates the findings. The caller must hold w.mu.
 func (w *boardState) find(now time.Time) {
 	for name := range w.leases {
 		w.updateLiveness(name, now)
@@ -93,7 +94,7 @@ func (p problem) row(since int64) FindingRow {
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachable reports a mass outage.
+// unreachable reports a mass outage, in which many bases are unreachable.
 func (w *boardState) unreachable() []problem {
 	var away []string
 	all := 0
@@ -125,7 +126,7 @@ func (w *boardState) failed() []problem {
 	})
 }
 
-// slow reports operations that are slow or have timed out.
+// slow reports operations that take too long or have timed out.
 func (w *boardState) slow(now time.Time) []problem {
 	gaveUp := map[string]bool{}
 	for p := range w.state.Pods.All() {
@@ -143,7 +144,7 @@ func (w *boardState) slow(now time.Time) []problem {
 	})
 }
 
-// byModule returns a problem for each version of a module for which has returns true on a base.
+// byModule returns one problem for each module version for which the function has returns true on at least one base.
 func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
 	on := map[events.ModuleRef][]string{}
 	for b := range w.state.Bases.All() {
@@ -163,8 +164,8 @@ func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool
 	return list
 }
 
-// inconsistent reports bases whose modules differ from other bases of the same application, version and group.
-// It compares pre-installed modules and those of workloads with a Pod on each base.
+// inconsistent reports bases whose modules differ from the modules of other bases with the same application, version
+// and group. It compares pre-installed modules, and modules of workloads that have a Pod on each base.
 func (w *boardState) inconsistent() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
@@ -196,8 +197,8 @@ func (w *boardState) inconsistent() (list []problem) {
 	return list
 }
 
-// baseline returns the modules of workloads. The value is true for modules that every base must have, and false
-// for others and for those in a rollout.
+// baseline returns the modules that workloads install. The value is true for modules that every base must have. It is
+// false for all other modules, and for modules in a rollout.
 func (w *boardState) baseline(bases int) map[string]bool {
 	all := map[string]bool{}
 	for _, row := range w.workloads {
@@ -210,7 +211,7 @@ func (w *boardState) baseline(bases int) map[string]bool {
 	return all
 }
 
-// differ describes how bases differ from the majority.
+// differ describes how some bases differ from the majority of the bases.
 func differ(what string, kinds map[string][]string) problem {
 	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)),
 		func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })

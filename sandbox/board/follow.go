@@ -27,23 +27,23 @@ type object interface {
 	metav1.Object
 }
 
-// follower adds the objects of the Kubernetes API to a boardState.
+// follower watches objects in the Kubernetes API and adds them to a boardState.
 type follower struct {
 	state   *boardState
 	client  kubernetes.Interface
 	now     func() time.Time
-	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // by Service
+	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // EndpointSlices by Service
 	watches sync.WaitGroup
 }
 
-// client has the common methods of the typed clients of all kinds.
+// client contains the methods that the typed clients of all kinds have in common.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow adds first Nodes and then all other objects, until ctx ends. Objects that cannot be read result in a
-// notice, and are read again later.
+// follow watches first Nodes and then all other objects until ctx is done. If objects cannot be read, it shows a
+// notice and tries again later.
 func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	defer f.watches.Wait()
 	f.slices = map[string]map[types.UID]*discoveryv1.EndpointSlice{}
@@ -102,7 +102,7 @@ func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	<-ctx.Done()
 }
 
-// await reports whether all channels were closed before ctx ended.
+// await reports whether all channels were closed before ctx was done.
 func await(ctx context.Context, all ...<-chan struct{}) bool {
 	for _, c := range all {
 		select {
@@ -114,8 +114,8 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// start watches the objects of a kind. The returned channel is closed when the existing objects are known, or
-// cannot be read.
+// start watches the objects of a kind. The returned channel is closed when the existing objects have been read, or
+// when they cannot be read.
 func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string,
 	changed func(T, bool)) <-chan struct{} {
 	filled := make(chan struct{})
@@ -194,7 +194,7 @@ func unreadable(what string, err error) string {
 	return fmt.Sprintf("%s may be out of date: %s", what, err)
 }
 
-// slice adds all endpoints of the Service of a slice.
+// slice adds all endpoints of the Service to which an EndpointSlice belongs.
 func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
 	service := o.Labels[discoveryv1.LabelServiceName]
 	key := o.Namespace + "/" + service

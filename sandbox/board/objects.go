@@ -17,29 +17,29 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// node has the data of a base's Node that events do not contain.
+// node holds the data about the Node of a base that events do not contain.
 type node struct {
 	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
 
 	state              events.NodeState
 	cordoned, pressure bool
-	// metaspace is the limit in bytes, 0 = none; free is the allocatable part.
+	// metaspace is the metaspace limit in bytes (0 means no limit). free is the allocatable part of it.
 	metaspace, free int64
 }
 
-// pod has the data of a Pod that events.PodState does not contain.
+// pod holds the data about a Pod that events.PodState does not contain.
 type pod struct {
 	namespace string
-	memory    int64 // memory request
+	memory    int64 // memory request in bytes
 }
 
 // unlimited is the memory capacity of a Node whose base has no metaspace limit.
 const unlimited = 1 << 40
 
-// tunnelSuffix is the suffix of tunnel names in labels, as in mqtt_tunnel_provider.
+// tunnelSuffix is the suffix of tunnel names in Node labels, as in mqtt_tunnel_provider.
 const tunnelSuffix = "_tunnel_provider"
 
-// nodeChanged adds a Node. It ignores Nodes that do not belong to a base.
+// nodeChanged adds or updates a Node. It ignores Nodes that do not belong to a base.
 func (w *boardState) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	if labels.Value(o.Labels, labels.Component) != labels.Vnode {
 		return
@@ -71,7 +71,7 @@ func (w *boardState) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	}
 }
 
-// baseByNode derives the state of a base from its Node, if there is no daemon.
+// baseByNode derives the state of a base from its Node. It is used if there is no daemon.
 func (w *boardState) baseByNode(n node, gone bool, now time.Time) {
 	changes := []events.BaseChange{events.BaseReady, events.BaseConnected}
 	switch {
@@ -147,7 +147,8 @@ func (w *boardState) podChanged(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// workloadOf returns the key of the workload of a Pod. For a Pod of a ReplicaSet this is its Deployment.
+// workloadOf returns the key of the workload that owns a Pod. If a ReplicaSet owns the Pod, the workload is the
+// Deployment.
 func workloadOf(p *events.PodState, namespace string) string {
 	kind, name, owned := strings.Cut(p.Owner, "/")
 	if !owned {
@@ -166,7 +167,7 @@ func memoryOf(o *corev1.Pod) (sum int64) {
 	return sum
 }
 
-// modulesByPod derives the modules of a base from a Pod, if there is no daemon.
+// modulesByPod derives the modules of a base from a Pod. It is used if there is no daemon.
 func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	p := events.PodStateOf(o)
 	base := w.state.BaseOf(o.Spec.NodeName)
@@ -193,7 +194,7 @@ func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// wanted reports whether a Pod on a base has a version of a module.
+// wanted reports whether a Pod on a base requests a module version.
 func (w *boardState) wanted(base string, m events.ModuleRef) bool {
 	for p := range w.state.PodsOn(base) {
 		if slices.Contains(p.Modules, m) {
@@ -203,7 +204,8 @@ func (w *boardState) wanted(base string, m events.ModuleRef) bool {
 	return false
 }
 
-// moduleState returns the state of a module from its container; empty if unknown.
+// moduleState returns the state of a module, derived from its container. It returns an empty string if the state is
+// unknown.
 func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	for _, c := range o.Status.ContainerStatuses {
 		switch {
@@ -222,7 +224,8 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	return ""
 }
 
-// endpointsChanged adds all slices of a Service. It ignores Services without an endpoint on a base.
+// endpointsChanged adds the endpoints of all EndpointSlices of a Service. It ignores Services that have no endpoint
+// on a base.
 func (w *boardState) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -262,7 +265,7 @@ func (w *boardState) leaseChanged(o *coordinationv1.Lease, gone bool, now time.T
 	w.updateLiveness(name, now)
 }
 
-// updateLiveness updates the state of a controller by its Lease. w.mu is held.
+// updateLiveness updates the state of a controller from its Lease. The caller must hold w.mu.
 func (w *boardState) updateLiveness(name string, now time.Time) {
 	state := events.ComponentRunning
 	if now.After(w.leases[name]) {
@@ -273,7 +276,7 @@ func (w *boardState) updateLiveness(name string, now time.Time) {
 	}
 }
 
-// eventChanged logs an Event about a base, a module Pod or its workload.
+// eventChanged logs a Kubernetes Event about a base, a module Pod or the workload of a module Pod.
 func (w *boardState) eventChanged(o *corev1.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 
 const maxReport = 1 << 30
 
-// ReadReport reads a JSON report of scenario run --json and returns the run with the given scenario or
-// namespace. If run is empty, it returns the first run that has not passed, or the first run.
+// ReadReport reads a JSON report that scenario run --json has written. It returns the run with the given scenario or
+// namespace. If run is empty, it returns the first failed run or, if all runs passed, the first run.
 func ReadReport(path, run string) (*scenario.Run, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func boardOf(run *scenario.Run) BoardRow {
 	}
 }
 
-// replay adds a whole run to a feed, as if the board had observed it.
+// replay adds all data of a recorded run to a feed, as if the board had observed the run.
 func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 	w.namespace, w.synced = run.Namespace, true
 	at := run.Started
@@ -99,7 +99,7 @@ type second struct {
 	row StreamRow
 }
 
-// secondsOf returns the rows of all streams, sorted by time.
+// secondsOf returns one row for each second of each request stream, sorted by time.
 func secondsOf(run *scenario.Run) (all []second) {
 	for i := range run.Traffic {
 		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)

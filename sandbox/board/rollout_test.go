@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// template has a module in a version.
+// template returns a Pod template that contains one module in the given version.
 func template(version string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Module, "app": "stock"}},
@@ -44,8 +44,8 @@ func ownedBy(kind, uid, name string) metav1.ObjectMeta {
 			{Kind: kind, Name: "stock", UID: types.UID(uid), Controller: ptr.To(true)}}}
 }
 
-// replicaSet is a revision of the Deployment, controllerRevisionOf one of another workload, as their
-// controllers write them.
+// replicaSet returns a revision of the Deployment. controllerRevisionOf returns a revision of a DaemonSet or
+// StatefulSet. Both look like the objects that the Kubernetes controllers create.
 func replicaSet(number int, version string) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: ownedBy("Deployment", "d", "stock-"+version),
 		Spec: appsv1.ReplicaSetSpec{Template: template(version)}}
@@ -73,7 +73,7 @@ func controllerRevisionOf(kind, uid string, number int64, version string) *appsv
 		Revision: number, Data: runtime.RawExtension{Raw: text}}
 }
 
-// rollouts is a cluster with a workload of each kind, in its second revision.
+// rollouts returns the objects of a cluster that contains a workload of each kind, in its second revision.
 func rollouts() *fake.Clientset {
 	daemons := &appsv1.DaemonSet{ObjectMeta: named("ds"),
 		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("2"),
@@ -103,7 +103,7 @@ func rollouts() *fake.Clientset {
 	)
 }
 
-// The rows of a rollout have its limits, batches, paused Pods and revisions.
+// TestRolloutsAreShown checks that the rows of a rollout show its limits, batches, paused Pods and revisions.
 func TestRolloutsAreShown(t *testing.T) {
 	x := serve(t, Options{API: rollouts(), Title: "prod"}, nil).stream(t)
 	x.until("all workloads and revisions",
@@ -141,13 +141,14 @@ func TestRolloutsAreShown(t *testing.T) {
 	}
 }
 
-// Rollouts of all kinds of workloads can be paused, approved and undone.
+// TestActionsOnRollouts checks that the rollouts of all kinds of workloads can be paused, approved and undone.
 func TestActionsOnRollouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		action, params string
 		status         int
 		answer         string
-		// paused and partition afterwards, and the versions of the Deployment, DaemonSet and StatefulSet.
+		// paused, partition and versions are the expected state after the action. versions lists the versions of the
+		// Deployment, the DaemonSet and the StatefulSet.
 		paused    bool
 		partition int32
 		versions  [3]string

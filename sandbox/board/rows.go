@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// millis returns a time in milliseconds; the zero time is 0.
+// millis returns a time in milliseconds since 1970. It returns 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -18,7 +18,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// row returns the row with a key, or nil. w.mu is held.
+// row returns the row with a key, or nil if there is none. The caller must hold w.mu.
 func (w *boardState) row(kind, key string) any {
 	switch kind {
 	case kindBoard:
@@ -53,7 +53,7 @@ func (w *boardState) row(kind, key string) any {
 	return nil
 }
 
-// orNil returns a nil interface for a nil pointer.
+// orNil converts a pointer to an interface. It returns a nil interface for a nil pointer.
 func orNil[T any](row *T) any {
 	if row == nil {
 		return nil
@@ -115,7 +115,7 @@ func healthOf(row *BaseRow) (Health, BaseProblem) {
 	return HealthGood, ""
 }
 
-// addNode adds the Node of a base.
+// addNode adds the data of the base's Node to a row.
 func (w *boardState) addNode(row *BaseRow, n node) {
 	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, n.state, n.cordoned, n.holder
 	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
@@ -137,7 +137,7 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 	row.Leak = u.leak(row)
 }
 
-// addRun adds the Node of a base of a run, and its set as the zone.
+// addRun adds the Node and the zone to the row of a base in a run. The zone is the name of the set of bases.
 func (w *boardState) addRun(row *BaseRow, b *events.BaseStatus) {
 	if at := strings.LastIndex(row.Name, "-"); at > 0 {
 		row.Zone = row.Name[:at]
@@ -147,7 +147,7 @@ func (w *boardState) addRun(row *BaseRow, b *events.BaseStatus) {
 	}
 }
 
-// reason describes the problems of a base, most important first; empty = none.
+// reason describes the problems of a base, most important first. It returns an empty string if there are none.
 func (w *boardState) reason(row *BaseRow, n node) string {
 	var parts []string
 	switch row.State {
@@ -248,16 +248,16 @@ func stepRow(s *events.StepStatus) StepRow {
 		Message: s.Message}
 }
 
-// use is the metaspace history of a base.
+// use holds the metaspace history of a base.
 type use struct {
-	started int64  // start time of the process
-	modules string // modules with their versions, if all are active
-	last    int64  // metaspace in use with these modules
+	started int64  // start time of the base process
+	modules string // the modules with their versions, if all modules are active
+	last    int64  // last metaspace usage with these modules
 	before  map[string]int64
 }
 
-// leak returns the increase of used metaspace compared with earlier times with the same modules. The use of a
-// new module is reported late, so only the last value with the same modules is kept.
+// leak returns the increase of the used metaspace compared with earlier times at which the base had the same modules.
+// A base reports the metaspace of a new module late, so only the last value for the same modules is kept.
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {
@@ -286,7 +286,7 @@ func (u *use) leak(row *BaseRow) int64 {
 	return 0
 }
 
-// namesOf removes the versions.
+// namesOf removes the versions from a list of modules.
 func namesOf(modules string) string {
 	parts := strings.Split(modules, ",")
 	for i, p := range parts {

@@ -20,10 +20,10 @@ import (
 //go:embed web/dist
 var dist embed.FS
 
-// pingEvery is the interval of comments that keep an event stream open.
+// pingEvery is the interval at which comments are sent to keep an event stream open.
 const pingEvery = 15 * time.Second
 
-// handler serves the page and its data.
+// handler returns the HTTP handler that serves the page and its data.
 func (b *Board) handler() http.Handler {
 	page, err := fs.Sub(dist, "web/dist")
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *Board) handler() http.Handler {
 	return mux
 }
 
-// fresh requires browsers to revalidate the page.
+// fresh makes browsers revalidate the page before they use a cached copy.
 func fresh(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -56,7 +56,7 @@ func fresh(next http.Handler) http.Handler {
 	})
 }
 
-// events sends server-sent events: a snapshot, and then changes.
+// events sends server-sent events: first a snapshot, and then the changes.
 func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	first, subscriber, err := b.feed.Subscribe(b.now())
 	if err != nil {
@@ -100,12 +100,12 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// history lists the chunks of history.
+// history returns the list of the history chunks.
 func (b *Board) history(w http.ResponseWriter, _ *http.Request) {
 	answer(w, History{Epoch: b.epoch, Chunks: b.feed.Chunks()})
 }
 
-// chunk serves a chunk of history.
+// chunk returns one history chunk.
 func (b *Board) chunk(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// Kinds of rows: the names of the fields of Tables.
+// The kinds of rows. Each is the JSON name of a field of Tables.
 const (
 	kindBoard     = "board"
 	kindBase      = "base"
@@ -25,39 +25,41 @@ const (
 	kindNotice    = "notice"
 )
 
-// findEvery is the interval of checks for findings.
+// findEvery is the interval at which the board checks for findings.
 const findEvery = time.Second
 
-// boardState is the current state. Sources add events to it, and flush returns the rows that have changed. Its
-// methods may be called concurrently.
+// boardState holds the current state of the board. Sources add events to it, and flush returns the rows that have
+// changed. Its methods are safe for concurrent use.
 type boardState struct {
-	changed chan struct{} // has one element if flush has changes to return
+	changed chan struct{} // contains one element if flush has changes to return
 
 	mu    sync.Mutex
 	now   time.Time // time of the latest event
 	state events.State
-	dirty map[string]map[string]bool // keys of rows that have changed, by kind
+	dirty map[string]map[string]bool // keys of the rows that have changed, by kind
 	log   []any
-	logs  int64 // number of log entries
-	// synced reports whether new events are changes, which the log shows.
+	logs  int64 // number of log entries so far
+	// synced reports whether the initial events have ended. The log shows only events after that.
 	synced bool
 	found  time.Time // time of the last check for findings
 
-	// noDaemon reports whether there is no daemon, so that bases are derived from Nodes and Pods.
+	// noDaemon reports whether there is no daemon. If there is none, the state of bases is derived from Nodes and
+	// Pods.
 	noDaemon bool
-	// namespace of a run, whose bases have no Nodes here and whose Pods have no namespace; empty = this is not a run.
+	// namespace is the namespace of a recorded run. The state of a run contains no Nodes for its bases and no
+	// namespaces for its Pods. It is empty if the board does not show a run.
 	namespace string
 
-	// State that events.State does not contain:
+	// The state that events.State does not contain:
 	board     BoardRow
-	nodes     map[string]node // by base
+	nodes     map[string]node // by base name
 	pods      map[string]pod  // by UID
 	workloads map[string]WorkloadRow
 	revisions map[string]RevisionRow
-	processes map[string]ComponentRow // of the components of a sandbox
-	leases    map[string]time.Time    // expiry of the Leases of controllers, by holder
+	processes map[string]ComponentRow // processes of the sandbox components
+	leases    map[string]time.Time    // expiry times of controller Leases, by holder
 	streams   map[string]streamFigures
-	uses      map[string]*use // of bases
+	uses      map[string]*use // metaspace history by base name
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
@@ -75,7 +77,7 @@ func newBoardState(b BoardRow) *boardState {
 	return w
 }
 
-// mark records that a row has changed. w.mu is held.
+// mark records that a row has changed. The caller must hold w.mu.
 func (w *boardState) mark(kind, key string) {
 	if key == "" {
 		return
@@ -87,7 +89,7 @@ func (w *boardState) mark(kind, key string) {
 	w.signalChange()
 }
 
-// signalChange notifies the publisher.
+// signalChange notifies the publisher that there are changes.
 func (w *boardState) signalChange() {
 	select {
 	case w.changed <- struct{}{}:
@@ -95,7 +97,7 @@ func (w *boardState) signalChange() {
 	}
 }
 
-// appendLog adds an entry to the log. w.mu is held.
+// appendLog adds an entry to the log. The caller must hold w.mu.
 func (w *boardState) appendLog(e LogEntry) {
 	w.logs++
 	e.ID = w.logs
@@ -103,21 +105,21 @@ func (w *boardState) appendLog(e LogEntry) {
 	w.signalChange()
 }
 
-// record is appendLog for callers that do not hold w.mu.
+// record adds an entry to the log, like appendLog. The caller must not hold w.mu.
 func (w *boardState) record(e LogEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.appendLog(e)
 }
 
-// addEvent adds an event.
+// addEvent adds an event to the state, like apply. The caller must not hold w.mu.
 func (w *boardState) addEvent(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.apply(e)
 }
 
-// apply adds an event to the state. w.mu is held.
+// apply adds an event to the state. The caller must hold w.mu.
 func (w *boardState) apply(e events.Event) {
 	if e.Time.After(w.now) {
 		w.now = e.Time
@@ -140,7 +142,7 @@ func (w *boardState) apply(e events.Event) {
 	}
 }
 
-// endInitialEvents ends the initial events. The log shows only later events.
+// endInitialEvents marks the end of the initial events. The log shows only later events.
 func (w *boardState) endInitialEvents() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +150,7 @@ func (w *boardState) endInitialEvents() {
 	w.signalChange()
 }
 
-// markChanged marks the rows that an event changes. w.mu is held.
+// markChanged marks the rows that an event changes. The caller must hold w.mu.
 func (w *boardState) markChanged(e events.Event, before *events.PodStatus) {
 	w.mark(kindBase, e.BaseName())
 	switch {
@@ -172,7 +174,7 @@ func (w *boardState) markChanged(e events.Event, before *events.PodStatus) {
 	}
 }
 
-// notice adds a notice; an empty text removes it.
+// notice shows a notice about a subject. An empty text removes the notice.
 func (w *boardState) notice(about, text string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +190,7 @@ func (w *boardState) notice(about, text string, now time.Time) {
 	w.mark(kindNotice, about)
 }
 
-// flush returns the changes since the previous flush, and their time.
+// flush returns the changes since the previous flush, together with their time, now.
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// whyTime is the timeout of an answer.
+// whyTime is the timeout of a request to /api/why.
 const whyTime = 30 * time.Second
 
-// why explains the current state of an object.
+// why handles a request that asks for an explanation of the current state of an object.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
 		access.Deny(w, http.StatusConflict, "why is not available for a finished run; see the evidence in its report")
@@ -51,8 +51,8 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	answer(w, b.explained(explained, object))
 }
 
-// explained returns an answer with commands that show the same information. object is the kubectl name of the
-// target.
+// explained returns an explanation, with commands that show the same information. object is the kubectl name of the
+// explained object.
 func (b *Board) explained(a why.Answer, object string) Why {
 	t := a.Target
 	out := Why{

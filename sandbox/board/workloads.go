@@ -18,14 +18,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// Kinds of workloads in rows and actions.
+// The kinds of workloads in rows and actions.
 const (
 	kindDeployment  = "deployment"
 	kindDaemonSet   = "daemonset"
 	kindStatefulSet = "statefulset"
 )
 
-// isModule reports whether the Pods of a template have modules.
+// isModule reports whether the Pods of a Pod template contain modules.
 func isModule(t corev1.PodTemplateSpec) bool {
 	return labels.Value(t.Labels, labels.Component) == labels.Module
 }
@@ -34,7 +34,7 @@ func templateModules(t corev1.PodTemplateSpec) []events.ModuleRef {
 	return events.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules
 }
 
-// status sets the state of a rollout.
+// status sets the rollout state of a workload.
 func (row *WorkloadRow) status(rolling, paused bool) {
 	row.Paused = paused
 	switch {
@@ -51,7 +51,8 @@ func (row *WorkloadRow) status(rolling, paused bool) {
 	}
 }
 
-// strategyOf describes a strategy, with the maximum surge and unavailability of a rolling update.
+// strategyOf describes a rollout strategy, including the maximum surge and the maximum unavailability of a rolling
+// update.
 func strategyOf(strategy string, surge, unavailable *intstr.IntOrString) string {
 	var limits []string
 	if surge != nil {
@@ -126,13 +127,13 @@ func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 	return row
 }
 
-// numberOf returns the revision number of a Deployment or ReplicaSet; 0 if it has none.
+// numberOf returns the revision number of a Deployment or ReplicaSet. It returns 0 if the object has none.
 func numberOf(o metav1.Object) int {
 	n, _ := strconv.Atoi(o.GetAnnotations()[revision.Annotation]) // 0 without the annotation
 	return n
 }
 
-// workloadChanged adds a workload whose Pods have or had modules.
+// workloadChanged adds or updates a workload whose Pods contain or contained modules.
 func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,22 +152,23 @@ func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mark(kindWorkload, key)
 }
 
-// replicaSetRevision is a revision of a Deployment.
+// replicaSetRevision returns the revision that a ReplicaSet of a Deployment represents.
 func replicaSetRevision(o *appsv1.ReplicaSet) RevisionRow {
 	return RevisionRow{Workload: workloadOfRevision(o), Number: numberOf(o),
 		Hash:    o.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
 		Modules: templateModules(o.Spec.Template), Created: millis(o.CreationTimestamp.Time)}
 }
 
-// controllerRevision returns a revision of a DaemonSet or StatefulSet. Pods of a DaemonSet have the hash of the
-// revision, Pods of a StatefulSet its name.
+// controllerRevision returns the revision that a ControllerRevision of a DaemonSet or StatefulSet represents. The
+// label of a DaemonSet Pod contains the hash of the revision, and the label of a StatefulSet Pod contains the name of
+// the revision.
 func controllerRevision(o *appsv1.ControllerRevision, t corev1.PodTemplateSpec) RevisionRow {
 	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision),
 		Hash:    cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
 		Modules: templateModules(t), Created: millis(o.CreationTimestamp.Time)}
 }
 
-// templateOf returns the template in a ControllerRevision, or an empty template.
+// templateOf returns the Pod template in a ControllerRevision. It returns an empty template if there is none.
 func templateOf(o *appsv1.ControllerRevision) corev1.PodTemplateSpec {
 	var d struct {
 		Spec struct{ Template corev1.PodTemplateSpec }
@@ -175,7 +177,8 @@ func templateOf(o *appsv1.ControllerRevision) corev1.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// workloadOfRevision returns the key of the workload of a revision; empty if it has none.
+// workloadOfRevision returns the key of the workload that owns a revision. It returns an empty string if there is
+// none.
 func workloadOfRevision(o metav1.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -184,12 +187,12 @@ func workloadOfRevision(o metav1.Object) string {
 	return strings.ToLower(owner.Kind) + "/" + o.GetNamespace() + "/" + owner.Name
 }
 
-// revisionOfPod returns the Hash of the revision of a Pod with these labels.
+// revisionOfPod returns the Hash of the Pod's revision, which it reads from the labels of the Pod.
 func revisionOfPod(of map[string]string) string {
 	return cmp.Or(of[appsv1.DefaultDeploymentUniqueLabelKey], of[appsv1.ControllerRevisionHashLabelKey])
 }
 
-// revisionChanged adds a revision of a workload whose Pods have modules.
+// revisionChanged adds or updates a revision of a workload whose Pods contain modules.
 func (w *boardState) revisionChanged(name string, row RevisionRow, module, gone bool) {
 	if row.Workload == "" || !module {
 		return
@@ -210,7 +213,8 @@ func (w *boardState) revisionChanged(name string, row RevisionRow, module, gone 
 	}
 }
 
-// newest returns the highest revision number of a workload; 0 if unknown. w.mu is held.
+// newest returns the highest revision number of a workload. It returns 0 if the number is unknown. The caller must
+// hold w.mu.
 func (w *boardState) newest(workload string) (number int) {
 	for _, r := range w.revisions {
 		if r.Workload == workload {

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/cmd/fakebase/app"
 )
 
-// version is set by the linker.
+// version is the version of the fakebase binary. The linker sets it.
 var version = "dev"
 
 func main() {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Options of a Container.
+// Options configures a Container.
 type Options struct {
-	// Activation is the activation rule. Default: ActivateDefault.
+	// Activation is the rule for a version that starts while another version is active. Default: ActivateDefault.
 	Activation Activation
-	// KeepFailed keeps a biz that failed to start, in the state Broken, like
+	// KeepFailed keeps a biz that failed to start in the container, in the state Broken, like
 	// sofa.ark.auto.uninstall.when.failed.enable=false. Default: the biz is removed.
 	KeepFailed bool
-	// KeepUnstoppable keeps a biz that failed to stop, in the state Broken, like
+	// KeepUnstoppable keeps a biz that failed to stop in the container, in the state Broken, like
 	// sofa.ark.remove.biz.instance.when.stop.failed.enable=false. Default: the biz is removed.
 	KeepUnstoppable bool
-	// Observe is called with each change, in order. Default: none.
+	// Observe is called for each state change, in order. Default: no function is called.
 	Observe func(StateChange)
 }
 
-// Container has the registered biz of one process. It is not safe for concurrent use.
+// Container holds the registered biz of one base process. It is not safe for concurrent use.
 type Container struct {
 	opts Options
 	biz  map[string]*Biz
@@ -33,7 +33,7 @@ func NewContainer(opts Options) *Container {
 	return &Container{opts: opts, biz: map[string]*Biz{}}
 }
 
-// Register adds a biz in the state Resolved. It returns ErrRegistered if a biz with this identity is registered.
+// Register adds a biz in the state Resolved. It returns ErrRegistered if a biz with the same identity is registered.
 func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 	id := spec.ID()
 	if c.biz[id] != nil {
@@ -46,7 +46,7 @@ func (c *Container) Register(spec Spec, origin Origin, now time.Time) error {
 	return nil
 }
 
-// Started completes a successful start. The activation rule decides which version is active.
+// Started completes the successful start of a biz. The activation rule decides which version is active.
 func (c *Container) Started(id string, now time.Time) error {
 	b, err := c.find(id, "starting", Resolved)
 	if err != nil {
@@ -65,8 +65,8 @@ func (c *Container) Started(id string, now time.Time) error {
 	return nil
 }
 
-// StartFailed completes a failed start. The biz becomes Broken, and is then removed unless KeepFailed is set. trace is
-// the stack trace.
+// StartFailed completes the failed start of a biz. The biz becomes Broken, and is then removed unless KeepFailed is
+// set. trace is the Java stack trace.
 func (c *Container) StartFailed(id, trace string, now time.Time) error {
 	b, err := c.find(id, "failing", Resolved)
 	if err != nil {
@@ -79,7 +79,8 @@ func (c *Container) StartFailed(id, trace string, now time.Time) error {
 	return nil
 }
 
-// Stopping begins an uninstallation. An active biz is deactivated. Stopping returns ErrState while the biz is starting.
+// Stopping begins to uninstall a biz. An active biz is deactivated first. Stopping returns ErrState while the biz is
+// starting.
 func (c *Container) Stopping(id string, now time.Time) error {
 	b, err := c.find(id, "stopping", Activated, Deactivated, Broken)
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *Container) Stopping(id string, now time.Time) error {
 	return nil
 }
 
-// Stopped completes an uninstallation and removes the biz.
+// Stopped completes the uninstallation of a biz and removes the biz.
 func (c *Container) Stopped(id string, now time.Time) error {
 	b, err := c.find(id, "removing", Deactivated, Broken)
 	if err != nil {
@@ -101,8 +102,8 @@ func (c *Container) Stopped(id string, now time.Time) error {
 	return nil
 }
 
-// StopFailed completes an uninstallation whose stop handler has failed. The biz becomes Broken, and is then removed
-// unless KeepUnstoppable is set.
+// StopFailed completes an uninstallation in which the stop handler failed. The biz becomes Broken, and is then
+// removed unless KeepUnstoppable is set.
 func (c *Container) StopFailed(id string, now time.Time) error {
 	b, err := c.find(id, "breaking", Deactivated, Broken)
 	if err != nil {
@@ -116,8 +117,8 @@ func (c *Container) StopFailed(id string, now time.Time) error {
 	return nil
 }
 
-// Switch activates a deactivated version and deactivates the active version of the same module. It has no effect on an
-// active version, and returns ErrState in any other state.
+// Switch activates a deactivated version and deactivates the active version of the same module. It has no effect on a
+// version that is already active. It returns ErrState if the version is in any other state.
 func (c *Container) Switch(id string, now time.Time) error {
 	b, err := c.find(id, "switching to", Activated, Deactivated)
 	if err != nil || b.State == Activated {
@@ -143,7 +144,7 @@ func (c *Container) find(id, operation string, states ...State) (*Biz, error) {
 	return b, nil
 }
 
-// Get returns a copy of a biz.
+// Get returns a copy of the biz with an identity.
 func (c *Container) Get(id string) (Biz, bool) {
 	b := c.biz[id]
 	if b == nil {
@@ -152,7 +153,7 @@ func (c *Container) Get(id string) (Biz, bool) {
 	return b.clone(), true
 }
 
-// List returns copies of all biz, sorted by ascending priority and then by the order of registration.
+// List returns copies of all biz, sorted by ascending priority and then by registration order.
 func (c *Container) List() []Biz {
 	out := make([]Biz, 0, len(c.biz))
 	for _, b := range c.biz {
@@ -165,13 +166,13 @@ func (c *Container) List() []Biz {
 // Len returns the number of registered biz.
 func (c *Container) Len() int { return len(c.biz) }
 
-// Versions returns the registered biz of a name, in the order of List.
+// Versions returns all registered biz with the given name, in the order of List.
 func (c *Container) Versions(name string) []Biz {
 	return slices.DeleteFunc(c.List(), func(b Biz) bool { return b.Name != name })
 }
 
-// Serving returns the biz that serves a web context path: of the active biz with this path, the one that was activated
-// last. It returns false if there is none.
+// Serving returns the biz that serves a web context path. If several active biz have this path, it returns the one
+// that was activated last. It returns false if no active biz has this path.
 func (c *Container) Serving(path string) (Biz, bool) {
 	b := c.newestActive(func(b *Biz) bool { return b.WebContextPath == path })
 	if b == nil {
@@ -184,7 +185,7 @@ func (c *Container) active(name string) *Biz {
 	return c.newestActive(func(b *Biz) bool { return b.Name == name })
 }
 
-// newestActive returns the matching active biz that was activated last, or nil.
+// newestActive returns the matching active biz that was activated last. It returns nil if no active biz matches.
 func (c *Container) newestActive(match func(*Biz) bool) (newest *Biz) {
 	for _, b := range c.biz {
 		if b.State == Activated && match(b) && (newest == nil || b.activated > newest.activated) {
@@ -221,8 +222,8 @@ func (c *Container) observe(b *Biz, from, to State, reason Reason, message strin
 	}
 }
 
-// clone returns a copy that shares the history with b. Records are only appended, and slices.Clip makes both append to
-// different arrays.
+// clone returns a copy of b that shares its history. Records are only appended, and slices.Clip makes each append
+// allocate a new array, so the copy and b do not affect each other.
 func (b *Biz) clone() Biz {
 	out := *b
 	out.Records = slices.Clip(b.Records)

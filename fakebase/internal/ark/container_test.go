@@ -15,7 +15,7 @@ func spec(name, version string) Spec {
 	return Spec{Name: name, Version: version, Priority: 100, WebContextPath: name}
 }
 
-// change is a StateChange without the time.
+// change is a StateChange without its time.
 type change struct {
 	ID       string
 	From, To State
@@ -23,7 +23,7 @@ type change struct {
 	Message  string
 }
 
-// runOperations calls operations with a new container and returns all changes.
+// runOperations runs operations on a new container and returns all state changes.
 func runOperations(t *testing.T, o Options, operations ...func(*Container) error) ([]change, *Container) {
 	t.Helper()
 	var got []change
@@ -64,7 +64,7 @@ func switchTo(version string) func(*Container) error {
 	return func(c *Container) error { return c.Switch(ID("biz1", version), epoch) }
 }
 
-// TestStateChanges tests the state changes of protocol 5.2.
+// TestStateChanges checks the state changes that protocol 5.2 defines.
 func TestStateChanges(t *testing.T) {
 	registered := func(id string) change { return change{id, Unresolved, Resolved, Created, ""} }
 	first := []change{registered("biz1:1"), {"biz1:1", Resolved, Activated, Started, ""}}

@@ -23,10 +23,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultPriority is the priority of a biz whose manifest has none (protocol 3.6).
+// DefaultPriority is the priority of a biz whose manifest does not set one (protocol 3.6).
 const DefaultPriority = 100
 
-// Manifest has the attributes of a biz jar (protocol 9.3).
+// Manifest holds the manifest attributes of a biz jar (protocol 9.3).
 type Manifest struct {
 	Name, Version  string
 	MainClass      string
@@ -37,7 +37,7 @@ type Manifest struct {
 // ErrorKind is the reason why a jar could not be read.
 type ErrorKind int
 
-// The kinds of errors, which Java reports with different exceptions.
+// The kinds of read errors. Java reports each of them with a different exception.
 const (
 	Other       ErrorKind = iota // another I/O error
 	NotFound                     // no such file, or HTTP status 404 or 410
@@ -48,12 +48,12 @@ const (
 	NotBiz                       // a zip archive, but not a valid biz; Detail has the reason
 )
 
-// Error is the error of Read.
+// Error is the error that Read returns.
 type Error struct {
 	Kind   ErrorKind
 	Detail string
-	// Answer is a suffix for error messages: ": " and a description of the HTTP response that returned the content,
-	// such as an error page of a proxy. It is empty for a file.
+	// Answer is a suffix for error messages. It consists of ": " and a description of the HTTP response whose body
+	// was read as the jar, such as an error page of a proxy. It is empty for a local file.
 	Answer string
 	err    error
 }
@@ -73,23 +73,23 @@ func IsMalformed(err error) bool {
 	return errors.As(err, &e) && (e.Kind == NotZip || e.Kind == NotBiz)
 }
 
-// Limits of a Reader.
+// Limits configures the size limit and the timeouts of a Reader.
 type Limits struct {
-	// Size is the maximum size of a jar in bytes. Default: 256 MiB.
+	// Size is the maximum size of a jar file in bytes. Default: 256 MiB.
 	Size int64
-	// Connect is the timeout of the connection, and Total the timeout of the download. Default: 2 s and 30 s.
+	// Connect is the connection timeout. Total is the timeout of the whole download. Default: 2 s and 30 s.
 	Connect, Total time.Duration
 }
 
-// Reader reads manifests. It caches the manifests of HTTP URLs, so that many bases download a jar only once. It is safe
-// for concurrent use.
+// Reader reads the manifests of jars. It caches the manifests of HTTP URLs, so that many bases download a jar only
+// once. It is safe for concurrent use.
 type Reader struct {
 	limits Limits
 	client *http.Client
 	flight singleflight.Group
 
 	mu    sync.Mutex
-	cache map[string]Manifest // by URL
+	cache map[string]Manifest // manifests by URL
 }
 
 // NewReader returns a Reader with an empty cache.
@@ -108,8 +108,8 @@ func NewReader(l Limits) *Reader {
 	}
 }
 
-// Read reads the manifest of the jar at a file, http or https URL. Every error is an *Error. Read blocks for at most
-// Limits.Total.
+// Read reads the manifest of the jar at a file, http or https URL. Every returned error is an *Error. Read blocks for
+// at most Limits.Total.
 func (r *Reader) Read(ctx context.Context, u *url.URL) (Manifest, error) {
 	switch u.Scheme {
 	case "file":
@@ -196,7 +196,8 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	return m, err
 }
 
-// Redact returns a URL for error messages, without the credentials and the query, which may contain a signature.
+// Redact returns a URL that is safe in error messages. It removes the credentials and the query, because the query
+// may contain a signature.
 func Redact(u *url.URL) string {
 	shown := *u
 	if shown.User != nil {
@@ -212,7 +213,7 @@ func tooLarge(limit int64) error {
 	return &Error{Kind: Other, Detail: fmt.Sprintf("jar is larger than %d bytes", limit)}
 }
 
-// classify returns an *Error with the kind of an I/O error.
+// classify returns an *Error that describes an I/O error.
 func classify(err error) error {
 	var dns *net.DNSError
 	var netErr net.Error
@@ -230,7 +231,7 @@ func classify(err error) error {
 	}
 }
 
-// maxManifest is the maximum size of a manifest in bytes. Real manifests have a few kilobytes.
+// maxManifest is the maximum size of a manifest in bytes. Real manifests have a size of a few kilobytes.
 const maxManifest = 1 << 20
 
 func parse(r io.ReaderAt, size int64) (Manifest, error) {
@@ -274,7 +275,7 @@ func parse(r io.ReaderAt, size int64) (Manifest, error) {
 	return m, nil
 }
 
-// attributes returns the main attributes of a manifest, with keys in lower case. An attribute is a line "Key: value". A
+// attributes returns the main attributes of a manifest, with lower-case keys. An attribute is a line "Key: value". A
 // line that begins with a space continues the previous line.
 func attributes(text string) (map[string]string, error) {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n ", "")

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// buildJar returns a jar with a manifest; an empty manifest is omitted.
+// buildJar returns a jar with a manifest. If manifest is empty, the jar has no manifest.
 func buildJar(t *testing.T, manifest string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -99,7 +99,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkError compares an error with its kind and a part of its text. An empty text means that err must be nil.
+// checkError checks the kind of err, and that its text contains a substring. If the text is empty, err must be nil.
 func checkError(t *testing.T, err error, kind ErrorKind, text string) {
 	t.Helper()
 	if text == "" {
@@ -216,7 +216,7 @@ func TestDownloadsAreShared(t *testing.T) {
 	}
 }
 
-// FuzzParse: parse does not panic, and an accepted manifest has all required fields.
+// FuzzParse checks that parse does not panic, and that an accepted manifest has all required fields.
 func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := parse(bytes.NewReader(raw), int64(len(raw)))

@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// ErrNotConnected is returned by Publish and Subscribe between connections.
+// ErrNotConnected is returned by Publish and Subscribe while the client is not connected.
 var ErrNotConnected = errors.New("mqtt: client is not connected")
 
-// ErrTooManyInFlight is returned by Publish when MaxInFlight messages have not been acknowledged.
+// ErrTooManyInFlight is returned by Publish when MaxInFlight messages are waiting for an acknowledgement.
 var ErrTooManyInFlight = errors.New("mqtt: too many publishes in flight")
 
-// ErrRefused is wrapped by the error of a connection that the broker has refused.
+// ErrRefused is wrapped by the error of a connection attempt that the broker refused.
 var ErrRefused = errors.New("mqtt: connection refused by broker")
 
-// The defaults of paho and, for MaxInFlight, of arklet.
+// The defaults of the Paho client. The default of MaxInFlight comes from arklet.
 const (
 	// FirstPause is the delay before the first reconnect. The delay doubles up to LastPause.
 	FirstPause     = time.Second
@@ -37,18 +37,19 @@ const (
 	maxPacket = 16 << 20 // maximum size of a packet from the broker, in bytes
 )
 
-// Options of a Client. All fields except FailFirst, Username and Password are required.
+// Options configures a Client. All fields except FailFirst, Username and Password are required.
 type Options struct {
 	// Dial opens the connection to the broker.
 	Dial func(context.Context) (net.Conn, error)
-	// ClientID, Username and Password identify the client. Empty credentials are not sent.
+	// ClientID, Username and Password identify the client. The client does not send an empty user name or password.
 	ClientID, Username, Password string
-	// Speed is the time scale, at least 1. Keep-alive, delays and timeouts are divided by it.
+	// Speed is the time scale, at least 1. The keep-alive interval, delays and timeouts are divided by it.
 	Speed int
 	// FailFirst makes Run return an error if the first connection attempt fails.
 	FailFirst bool
 	// OnConnect is called after each handshake; first reports whether it is the first connection. OnMessage is called
-	// with each message, and may keep the payload. OnLost is called when a connection ends. Run calls the functions.
+	// with each message, and may keep the payload. OnLost is called when a connection ends. Run calls these
+	// functions.
 	OnConnect func(first bool)
 	OnMessage func(topic string, payload []byte)
 	OnLost    func(error)
@@ -57,20 +58,20 @@ type Options struct {
 
 func (o *Options) scaled(d time.Duration) time.Duration { return d / time.Duration(o.Speed) }
 
-// Client is an MQTT client. All methods may be called concurrently.
+// Client is an MQTT client. Its methods are safe for concurrent use.
 type Client struct {
 	opts Options
 
 	mu   sync.Mutex
-	conn *conn         // nil between connections
-	held chan struct{} // closed by Release; nil = not held
+	conn *conn         // nil while the client is not connected
+	held chan struct{} // closed by Release; nil if the connection is not held
 }
 
-// New returns a client that connects when Run is called.
+// New returns a client. The client connects when Run is called.
 func New(opts Options) *Client { return &Client{opts: opts} }
 
-// Run connects, serves the connection and reconnects until ctx ends. Then it returns nil. With FailFirst, it returns
-// the error of a failed first attempt.
+// Run connects, serves the connection and reconnects after each loss, until ctx is done. Then it returns nil. With
+// FailFirst, it returns the error of a failed first connection attempt.
 func (c *Client) Run(ctx context.Context) error {
 	firstPause := c.opts.scaled(FirstPause)
 	first, pause := true, firstPause
@@ -111,7 +112,7 @@ func (c *Client) Run(ctx context.Context) error {
 	}
 }
 
-// serve reads a connection until it ends.
+// serve reads packets from a connection until the connection ends.
 func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	c.mu.Lock()
 	if c.held != nil {
@@ -135,8 +136,8 @@ func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	return cn.read()
 }
 
-// Publish queues a message with QoS 1. It does not block on the network or wait for the acknowledgement. The payload
-// must not be changed afterwards.
+// Publish queues a message with QoS 1. It does not block on the network and does not wait for the acknowledgement.
+// The caller must not change the payload afterwards.
 func (c *Client) Publish(topic string, payload []byte) error {
 	cn := c.current()
 	if cn == nil {
@@ -148,7 +149,8 @@ func (c *Client) Publish(topic string, payload []byte) error {
 	return nil
 }
 
-// Subscribe queues a subscription to topic filters with QoS 1. If the broker refuses it, the refusal is logged.
+// Subscribe queues a subscription to topic filters with QoS 1. If the broker refuses the subscription, the client
+// logs the refusal.
 func (c *Client) Subscribe(filters ...string) error {
 	cn := c.current()
 	if cn == nil {
@@ -160,7 +162,7 @@ func (c *Client) Subscribe(filters ...string) error {
 // Connected reports whether the client is connected.
 func (c *Client) Connected() bool { return c.current() != nil }
 
-// Hold closes the connection, and prevents reconnects until Release is called.
+// Hold closes the connection and prevents reconnects until Release is called.
 func (c *Client) Hold() {
 	c.mu.Lock()
 	if c.held == nil {
@@ -173,7 +175,7 @@ func (c *Client) Hold() {
 	}
 }
 
-// Release ends a Hold. The client reconnects after the current delay.
+// Release ends a Hold. The client reconnects after the current reconnect delay.
 func (c *Client) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

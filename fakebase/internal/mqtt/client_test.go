@@ -16,14 +16,14 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// server is the broker's end of a connection. Tests read and write its packets.
+// server is the broker side of a test connection. Tests read and write its packets.
 type server struct {
 	t    *testing.T
 	conn net.Conn
-	c    *conn // decodes packets
+	c    *conn // decodes the packets that conn receives
 }
 
-// newClient returns a client and a channel with the broker's ends of its connections.
+// newClient returns a client and a channel that delivers the broker side of each of its connections.
 func newClient(t *testing.T, change func(*Options)) (*Client, <-chan *server) {
 	t.Helper()
 	connections := make(chan *server, 100)
@@ -61,7 +61,7 @@ func run(t *testing.T, c *Client) {
 	})
 }
 
-// read reads a packet, including those that only clients send: CONNECT, SUBSCRIBE and PINGREQ.
+// read reads a packet. It also decodes the packets that only clients send: CONNECT, SUBSCRIBE and PINGREQ.
 func (s *server) read() packets.Packet {
 	s.t.Helper()
 	pk, body, err := s.raw()
@@ -311,7 +311,7 @@ func TestRunErrorsAndLimits(t *testing.T) {
 	})
 }
 
-// FuzzNext: the packet reader does not panic, and does not return more data than its input.
+// FuzzNext checks that the packet reader does not panic, and does not return more data than its input contains.
 func FuzzNext(f *testing.F) {
 	for _, seed := range [][]byte{{0x20, 2, 0, 0}, {0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i'}, {0x90, 4, 0, 1, 1, 1},
 		{0x40, 2, 0, 1}, {0xd0, 0}, {0x30, 0}, {0x40, 0}, {0x34, 5, 0, 1, 'a', 0, 1}} {

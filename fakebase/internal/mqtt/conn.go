@@ -15,7 +15,8 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// readBuffer is small because a process can have thousands of connections. Larger packets bypass it.
+// readBuffer is the size of the read buffer of a connection. It is small because a process can have thousands of
+// connections. Larger packets bypass the buffer.
 const readBuffer = 512
 
 type conn struct {
@@ -28,10 +29,10 @@ type conn struct {
 
 	mu       sync.Mutex
 	closed   bool
-	out      []byte // encoded packets to write
-	writing  bool   // reports whether a writer goroutine runs
+	out      []byte // encoded packets that wait to be written
+	writing  bool   // whether a writer goroutine is running
 	nextID   uint16
-	inFlight map[uint16]struct{} // packet IDs without an acknowledgement
+	inFlight map[uint16]struct{} // IDs of packets that the broker has not acknowledged
 	timer    *time.Timer
 }
 
@@ -86,7 +87,7 @@ func (cn *conn) handshake() error {
 	return nil
 }
 
-// read handles packets until the connection ends.
+// read reads and handles packets until the connection ends.
 func (cn *conn) read() error {
 	for {
 		// A client waits here most of the time. If it waited in next, the stack would have a large packet.
@@ -200,7 +201,7 @@ func (cn *conn) subscribe(filters []string) error {
 	return cn.send(pk.SubscribeEncode)
 }
 
-// nextPacketID returns a packet ID that no unacknowledged message has.
+// nextPacketID returns a packet ID that no unacknowledged message uses.
 func (cn *conn) nextPacketID() (uint16, error) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -216,8 +217,9 @@ func (cn *conn) nextPacketID() (uint16, error) {
 	}
 }
 
-// send queues an encoded packet and starts the writer goroutine if necessary. The writer is not the reader, because a
-// client and a broker that both write would block each other. The writer ends when the queue is empty.
+// send queues an encoded packet and starts the writer goroutine if it is not running. The reader goroutine does not
+// write packets: if the client and the broker both stopped reading in order to write, they would block each other.
+// The writer goroutine ends when the queue is empty.
 func (cn *conn) send(encode func(*bytes.Buffer) error) error {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -259,8 +261,9 @@ func (cn *conn) markRead() {
 	cn.lastRead.Store(&now)
 }
 
-// startKeepAlive sends a ping when no packet has arrived for half of KeepAlive, and closes the connection after one and
-// a half KeepAlive. Packets that the client sends need no timer of their own, because the broker acknowledges them.
+// startKeepAlive starts the keep-alive timer. It sends a ping when no packet has arrived for half of KeepAlive, and
+// closes the connection when no packet has arrived for one and a half KeepAlive. Sent packets need no separate timer,
+// because the broker acknowledges them.
 func (cn *conn) startKeepAlive() {
 	cn.markRead()
 	cn.startTimer()
@@ -291,7 +294,7 @@ func (cn *conn) tick() {
 	cn.startTimer()
 }
 
-// close closes the connection. No writer starts afterwards.
+// close closes the connection. No writer goroutine starts afterwards.
 func (cn *conn) close() {
 	cn.mu.Lock()
 	cn.closed = true

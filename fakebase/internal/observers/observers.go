@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// List is a list of functions. All methods may be called concurrently. The zero value is an empty list.
+// List is a list of observer functions. Its methods are safe for concurrent use. The zero value is an empty list.
 type List[T any] struct {
 	mu        sync.RWMutex
 	functions []*func(T)
 }
 
-// Add adds a function until remove is called. The function is not called after remove has returned. It must return
-// quickly, must be safe for concurrent use unless calls of Notify are serialized, and must not call methods of the
-// list.
+// Add adds an observer function, which is called until remove is called. The function is not called after remove has
+// returned. It must return quickly and must not call methods of the list. It must be safe for concurrent use unless
+// the calls of Notify are serialized.
 func (l *List[T]) Add(f func(T)) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -26,7 +26,7 @@ func (l *List[T]) Add(f func(T)) (remove func()) {
 	}
 }
 
-// Notify calls all functions with a value.
+// Notify calls all functions of the list with a value.
 func (l *List[T]) Notify(value T) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

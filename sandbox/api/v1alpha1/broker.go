@@ -13,15 +13,15 @@ import (
 
 // BrokerAddress is the parsed URL of a broker.
 type BrokerAddress struct {
-	// Addr is host:port.
+	// Addr is the broker address in the form host:port.
 	Addr string
 	// TLS reports whether the broker uses TLS.
 	TLS bool
-	// Username is empty if the URL has no user name.
+	// Username is the user name in the URL. It is empty if the URL has none.
 	Username string
 }
 
-// brokerSchemes are the URL schemes that MQTT clients accept, each with its default port.
+// brokerSchemes maps the URL schemes that MQTT clients accept to their default ports.
 var brokerSchemes = map[string]struct {
 	tls  bool
 	port int
@@ -30,7 +30,7 @@ var brokerSchemes = map[string]struct {
 	"mqtts": {true, 8883}, "ssl": {true, 8883}, "tls": {true, 8883},
 }
 
-// ParseBrokerURL parses the URL of a broker. The error is one sentence and never contains a password.
+// ParseBrokerURL parses a broker URL. The error is one sentence and never contains a password.
 func ParseBrokerURL(text string) (BrokerAddress, error) {
 	u, err := url.Parse(text)
 	if err != nil { // the text of err may contain a password
@@ -57,7 +57,7 @@ func ParseBrokerURL(text string) (BrokerAddress, error) {
 		Username: u.User.Username()}, nil
 }
 
-// moveUser moves the user name from the URL to the field Username.
+// moveUser moves the user name from the broker URL to the field Username.
 func moveUser(b *Broker) {
 	at, err := ParseBrokerURL(b.URL)
 	if err != nil || at.Username == "" || b.Username != "" && b.Username != at.Username {

@@ -32,8 +32,8 @@ func TestParseBrokerURL(t *testing.T) {
 	}
 }
 
-// TestDefaultsWithExternalBroker checks that the environment has no default on a shared broker, and that the user name
-// is moved from the URL to its field.
+// TestDefaultsWithExternalBroker checks that the environment name has no default if an external broker is used, and
+// that the user name is moved from the broker URL to the field Username.
 func TestDefaultsWithExternalBroker(t *testing.T) {
 	s := &v1alpha1.Sandbox{}
 	s.Spec.Broker.URL = "mqtts://me@broker.example"

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ownVariables are the variables that the sandbox sets for the bundled controller.
+// ownVariables lists the environment variables that the sandbox sets for the bundled controller.
 var ownVariables = []string{
 	"KUBECONFIG", "ENV", "TIME_SCALE", "BASE_NETWORKS", "METRICS_ADDR", "HEALTH_ADDR", "ENABLE_MQTT_TUNNEL",
 	"MQTT_BROKER", "MQTT_PORT",
@@ -26,8 +26,8 @@ var ownVariables = []string{
 	"KUBELET_CLIENT_CA",
 }
 
-// ControllerValues are the values for the templates of a custom controller. The comment of Controller.Command describes
-// them.
+// ControllerValues holds the values that the templates of a custom controller can use. The comment of
+// Controller.Command describes them.
 type ControllerValues struct {
 	Kubeconfig     string
 	BrokerHost     string
@@ -49,25 +49,25 @@ type ControllerValues struct {
 	Speed          int
 }
 
-// ControllerProcess is one process of a custom controller, after the evaluation of its templates.
+// ControllerProcess describes how to start one process of a custom controller. Its templates have been evaluated.
 type ControllerProcess struct {
-	// Path is the program, and Args are its arguments.
+	// Path is the path of the binary. Args are its arguments.
 	Path string
 	Args []string
-	// Env has environment variables, in addition to those of the daemon.
+	// Env lists environment variables to set in addition to the environment variables of the daemon.
 	Env map[string]string
 	// Dir is the absolute path of the working directory.
 	Dir string
-	// Files has the content of the files in the directory ControllerValues.Files, by name.
+	// Files holds the content of the files in the directory ControllerValues.Files, by file name.
 	Files map[string]string
-	// ReadyURL answers 200 if the controller is ready, and ReadyLog matches a line of its output. If both are empty,
-	// the controller is ready when its process runs.
+	// ReadyURL responds with status 200 when the controller is ready. ReadyLog matches an output line that the
+	// controller prints when it is ready. If both are empty, the controller is ready as soon as its process runs.
 	ReadyURL string
 	ReadyLog *regexp.Regexp
 }
 
-// Process evaluates the templates of a controller with a Command. It returns no error for a controller that Validate
-// accepts.
+// Process evaluates the templates of a controller that has a Command. It returns no error for a controller that
+// Validate accepts.
 func (c *Controller) Process(values ControllerValues) (*ControllerProcess, error) {
 	process, errs := c.process(values, field.NewPath("spec", "controller"))
 	return process, errs.ToAggregate()
@@ -129,7 +129,7 @@ var (
 	noValue       = regexp.MustCompile(`can't evaluate field (\w+) in type v1alpha1\.ControllerValues`)
 )
 
-// templateProblem returns why a template cannot be executed.
+// templateProblem returns the reason why a template cannot be executed.
 func templateProblem(err error) string {
 	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
 		var names []string
@@ -141,7 +141,7 @@ func templateProblem(err error) string {
 	return "is not a valid template: " + templatePlace.ReplaceAllString(err.Error(), "")
 }
 
-// sampleValues has all values, like a sandbox whose broker uses TLS.
+// sampleValues sets all values, as for a sandbox whose broker uses TLS.
 var sampleValues = ControllerValues{
 	Kubeconfig: "/kubeconfig", BrokerHost: "127.0.0.1", BrokerPort: 8883, BrokerUser: "user",
 	BrokerPassword: "password", BrokerCA: "/ca.crt",
@@ -150,8 +150,9 @@ var sampleValues = ControllerValues{
 	Name:       "module-controller", Index: 1, Replicas: 1, Files: "/files", Gateway: "http://127.0.0.1:8080", Speed: 1,
 }
 
-// Unmet returns an error for each need of a scenario that a custom controller does not meet: more replicas than it has,
-// or an environment variable that is not in its Env. It returns nil for the bundled controller, which meets all needs.
+// Unmet returns an error for each requirement of a scenario that a custom controller does not meet: the scenario
+// needs more replicas than the controller has, or sets an environment variable that is not in the controller's Env.
+// It returns nil for the bundled controller, which meets all requirements.
 func (c *Controller) Unmet(needs *ControllerNeeds) error {
 	if needs == nil || len(c.Command) == 0 {
 		return nil
@@ -227,7 +228,7 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	}
 }
 
-// ownVariables reports variables that the sandbox sets for the bundled controller.
+// ownVariables reports variables in Env that the sandbox itself sets for the bundled controller.
 func (v *validator) ownVariables(env map[string]string, path *field.Path) {
 	for _, name := range ownVariables {
 		if _, is := env[name]; is {

@@ -89,7 +89,8 @@ func TestReadyLogOfCustomController(t *testing.T) {
 	}
 }
 
-// TestCompleteIsIdempotent checks that Complete does not change a complete configuration, which the daemon gets.
+// TestCompleteIsIdempotent checks that Complete does not change a configuration that is already complete, such as the
+// configuration that the daemon receives.
 func TestCompleteIsIdempotent(t *testing.T) {
 	c := command(t, commandFile)
 	s := &v1alpha1.Sandbox{Spec: v1alpha1.Spec{Controller: *c}}

@@ -10,17 +10,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Origins maps fields to the line or the flag that has set them, for error messages. The zero value is empty.
+// Origins maps each field to the file line or the flag that has set it. Error messages show the line or flag. The
+// zero value is empty.
 type Origins struct {
 	file  string
 	doc   *strictyaml.Document
-	flags map[string]string // flag that has set the field, by field path
-	offer map[string]string // flag that can set the field, by field path
+	flags map[string]string // flag that has set a field, by field path
+	offer map[string]string // flag that can set a field, by field path
 }
 
 // Decode parses a configuration file strictly: an unknown field, a duplicate field and a value of the wrong type are
-// errors. The error lists all of them. The configuration has all fields that could be parsed, so that Complete can
-// report further problems. Decode does not set defaults.
+// errors. The returned error lists all of them. The returned configuration contains all fields that could be parsed,
+// so that Complete can report further problems. Decode does not set defaults.
 func Decode(file string, data []byte) (*Sandbox, *Origins, error) {
 	s := &Sandbox{}
 	doc, problems := strictyaml.Decode(file, data, s)
@@ -37,9 +38,9 @@ func checkType(file string, t metav1.TypeMeta, kind string, problems strictyaml.
 			Detail: "the file has no type; begin it with apiVersion: " + APIVersion + " and kind: " + kind}}
 }
 
-// DecodeScenario parses a scenario file strictly, like Decode. A string that is one expression, ${{ … }}, is valid for
-// a field of any type; the document lists all expressions. The scenario has all fields that could be parsed.
-// DecodeScenario does not set defaults.
+// DecodeScenario parses a scenario file strictly, like Decode. A string that consists of one expression, ${{ … }}, is
+// valid for a field of any type. The returned document lists all expressions, and the scenario contains all fields
+// that could be parsed. DecodeScenario does not set defaults.
 func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *strictyaml.Document, strictyaml.Problems) {
 	s := &Scenario{}
 	doc, problems := source.Decode(s, strictyaml.Options{Expression: HasExpression})
@@ -49,7 +50,7 @@ func DecodeScenario(file string, source *strictyaml.Source) (*Scenario, *stricty
 // HasExpression reports whether a string contains an expression.
 func HasExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// SetFlag records that a flag, such as --bases, has set a field.
+// SetFlag records that a command-line flag, such as --bases, has set a field.
 func (o *Origins) SetFlag(field, flag string) {
 	if o.flags == nil {
 		o.flags = map[string]string{}
@@ -57,8 +58,8 @@ func (o *Origins) SetFlag(field, flag string) {
 	o.flags[field] = flag
 }
 
-// SuggestFlag records the flag of a field that is not set. Without a file, problems of the field are reported with the
-// flag.
+// SuggestFlag records the flag that can set a field. If there is no file and the field is not set, problems of the
+// field are reported with the name of this flag.
 func (o *Origins) SuggestFlag(field, flag string) {
 	if o.offer == nil {
 		o.offer = map[string]string{}
@@ -66,15 +67,15 @@ func (o *Origins) SuggestFlag(field, flag string) {
 	o.offer[field] = flag
 }
 
-// IsSet reports whether the file or a flag has set a field.
+// IsSet reports whether the configuration file or a flag has set a field.
 func (o *Origins) IsSet(field string) bool {
 	_, flag := o.flags[field]
 	return flag || o.doc.Has(field)
 }
 
-// Complete sets the defaults and validates. It makes the working directory of a custom controller absolute, relative to
-// the directory of the file. The error lists every problem with its line or flag, after the problems of decodeErr,
-// which is the error of Decode.
+// Complete sets the defaults of a configuration and validates it. A relative working directory of a custom controller
+// is resolved against the directory of the file. The error lists the problems in decodeErr, the error of Decode, and
+// then every other problem with its line or flag.
 func Complete(s *Sandbox, origins *Origins, decodeErr error) error {
 	SetDefaults(s)
 	problems, _ := decodeErr.(strictyaml.Problems) //nolint:errorlint // Decode returns it unwrapped.

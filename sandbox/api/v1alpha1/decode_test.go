@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestInvalidFiles compares the errors of each testdata/bad/x.yaml with x.txt.
+// TestInvalidFiles decodes each testdata/bad/x.yaml and compares the errors with x.txt.
 func TestInvalidFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -105,7 +105,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestDefaultLocation checks that the location of the controller has no default if it depends on the machine.
+// TestDefaultLocation checks that Complete sets no default for the controller location if the default depends on the
+// machine.
 func TestDefaultLocation(t *testing.T) {
 	for provider, want := range map[v1alpha1.Provider]v1alpha1.Location{
 		v1alpha1.ProviderAuto: "", v1alpha1.ProviderKind: "", v1alpha1.ProviderEmbedded: v1alpha1.LocationHost,
@@ -214,8 +215,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzFault checks that an accepted fault is equal after it is encoded and decoded, and that faults of connections have
-// a limited duration.
+// FuzzFault checks that an accepted fault stays the same when it is encoded and decoded, and that connection faults
+// (targets api and mqtt) have a limited duration.
 func FuzzFault(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, target string) {
 		to := v1alpha1.FaultTarget(target)

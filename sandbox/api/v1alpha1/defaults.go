@@ -10,7 +10,7 @@ import (
 // DefaultName is the default name of a sandbox.
 const DefaultName = "koup"
 
-// SetDefaults sets the default of every field that is not set.
+// SetDefaults sets the default value of every field that is not set.
 func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, Kind)
@@ -54,11 +54,12 @@ func SetDefaults(s *Sandbox) {
 	}
 }
 
-// waitForThousand is the additional time for a thousand bases: four times the time that they need on two CPUs.
+// waitForThousand is the time that is added to the default of wait for each thousand bases. It is four times the time
+// that a thousand bases need to become ready on two CPUs.
 const waitForThousand = 15 * time.Second
 
-// waitForExistingThousand is the additional time in an existing cluster whose kube-controller-manager removes the taint
-// not-ready. It frees 9 Nodes a second.
+// waitForExistingThousand is the time that is added for each thousand bases in an existing cluster. The
+// kube-controller-manager of such a cluster removes the not-ready taint from about 9 Nodes per second.
 const waitForExistingThousand = 4 * time.Minute
 
 func def[T comparable](field *T, value T) {

@@ -14,172 +14,177 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// FaultTarget is the part of the system that a fault affects.
+// FaultTarget is the part of the system in which a fault is injected.
 type FaultTarget string
 
-// The targets of faults.
+// The fault targets.
 const (
-	// TargetBase is the process of a base.
+	// TargetBase selects the process of a base.
 	TargetBase FaultTarget = "base"
-	// TargetAPI is the connections of controllers to the Kubernetes API.
+	// TargetAPI selects the connections between controllers and the Kubernetes API.
 	TargetAPI FaultTarget = "api"
-	// TargetMQTT is the connections of controllers or bases to the broker.
+	// TargetMQTT selects the connections between the broker and the controllers or bases.
 	TargetMQTT FaultTarget = "mqtt"
 )
 
-// FaultTargets lists the targets.
+// FaultTargets lists all fault targets.
 var FaultTargets = []FaultTarget{TargetBase, TargetAPI, TargetMQTT}
 
-// The kinds of faults of the targets api and mqtt. Package fault has the kinds of bases. Kinds that are marked (state)
-// stay in effect until they end. They do not accept skip, count and probability.
+// The fault kinds for the targets api and mqtt. Package fault defines the fault kinds for the target base. A fault of
+// a kind that is marked (state) stays in effect until it ends. Such a kind does not accept skip, count and
+// probability.
 const (
-	// APIHoldWatch delays the events of watches until the fault ends, and then delivers them in order. Watches of other
-	// resources are not affected (state).
+	// APIHoldWatch delays the watch events of a resource until the fault ends, and then delivers them in order.
+	// Watches of other resources are not affected (state).
 	APIHoldWatch fault.Kind = "holdWatch"
-	// APICutWatch ends the open watches. With relist, the next watch of each resource is answered with 410 Gone, so
-	// that the controller lists again.
+	// APICutWatch closes the open watches. With relist, the API proxy answers the next watch of each resource with
+	// 410 Gone, so that the controller lists the resource again.
 	APICutWatch fault.Kind = "cutWatch"
-	// APIRefuse answers a request with the status 409, 429 or 500, and does not forward it to the API server.
+	// APIRefuse answers a request with status 409, 429 or 500, and does not forward the request to the API server.
 	APIRefuse fault.Kind = "refuse"
-	// APILoseAnswer closes the connection after the API server has executed a write, instead of returning its answer.
+	// APILoseAnswer closes the connection after the API server has executed a write, so that the controller does not
+	// receive the response.
 	APILoseAnswer fault.Kind = "loseAnswer"
-	// APIKillBefore kills the controller before a write, which does not reach the API server.
+	// APIKillBefore kills the controller before a write reaches the API server. The write is not executed.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller after the API server has executed a write, before the controller has the
-	// answer.
+	// APIKillAfter kills the controller after the API server has executed a write, before the controller receives the
+	// response.
 	APIKillAfter fault.Kind = "killAfter"
-	// APIDelay delays requests by the time in delay.
+	// APIDelay delays requests by the duration in delay.
 	APIDelay fault.Kind = "delay"
-	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set. A restarted
-	// client can get such lists from an API server that lags. The client gets later changes from its watch, unless
-	// holdWatch delays them (state).
+	// APIOldList answers list requests with resourceVersion=0 with the objects that existed when the fault was set. A
+	// restarted client can receive such lists from an API server that lags behind. The client receives later changes
+	// from its watch, unless holdWatch delays them (state).
 	APIOldList fault.Kind = "oldList"
-	// APIBlackHole forwards nothing in either direction. Connections stay open, and new ones are accepted. The data is
-	// delivered when the fault ends (state).
+	// APIBlackHole forwards no data in either direction. Connections stay open, and new connections are accepted. The
+	// data is delivered when the fault ends (state).
 	APIBlackHole fault.Kind = "blackHole"
-	// APILoseEvents drops the events of watches, which violates the contract of the API server (state).
+	// APILoseEvents drops watch events, which violates the contract of the API server (state).
 	APILoseEvents fault.Kind = "loseEvents"
-	// APIDoubleEvents delivers the events of watches twice, which violates the contract of the API server (state).
+	// APIDoubleEvents delivers each watch event twice, which violates the contract of the API server (state).
 	APIDoubleEvents fault.Kind = "doubleEvents"
 	// APIReorderEvents delivers every second event of a watch before the previous event, which violates the contract of
 	// the API server (state).
 	APIReorderEvents fault.Kind = "reorderEvents"
 
-	// MQTTCut closes connections, and refuses new ones (state).
+	// MQTTCut closes connections and refuses new connections (state).
 	MQTTCut fault.Kind = "cut"
 	// MQTTHalfOpen drops all packets while the connection stays open. A connection that has lost packets is closed when
 	// the fault ends (state).
 	MQTTHalfOpen fault.Kind = "halfOpen"
 	// MQTTHold delays all packets until the fault ends, and then delivers them in order (state).
 	MQTTHold fault.Kind = "hold"
-	// MQTTDelay delays all packets by the time in delay, and keeps their order (state).
+	// MQTTDelay delays all packets by the duration in delay, and keeps their order (state).
 	MQTTDelay fault.Kind = "delay"
 	// MQTTDuplicate delivers a message a second time, marked as a duplicate, before it is acknowledged.
 	MQTTDuplicate fault.Kind = "duplicate"
-	// MQTTReorder delivers a message after the next message of another topic, or after one second. MQTT only guarantees
-	// the order of the messages of one topic.
+	// MQTTReorder delivers a message after the next message with a different topic, or after one second. MQTT
+	// guarantees the order of messages only within one topic.
 	MQTTReorder fault.Kind = "reorder"
-	// MQTTKillBefore kills the controller before a message, which is not delivered.
+	// MQTTKillBefore kills the controller before a message is delivered. The message is not delivered.
 	MQTTKillBefore fault.Kind = "killBefore"
 	// MQTTKillAfter kills the controller after a message was delivered.
 	MQTTKillAfter fault.Kind = "killAfter"
-	// MQTTNote counts messages and delivers them unchanged. A step can await them.
+	// MQTTNote counts messages and delivers them unchanged. A step can wait for these messages with await.
 	MQTTNote fault.Kind = "note"
 )
 
-// Direction is a direction of a connection to the broker.
+// Direction is the direction of a message on a broker connection.
 type Direction string
 
-// The directions.
+// The message directions.
 const (
 	ToBroker       Direction = "toBroker"
 	FromBroker     Direction = "fromBroker"
 	BothDirections Direction = "both"
 )
 
-// Fault is a fault. Its target and its kind determine which fields are allowed. Times of the target base are divided by
-// the speed of the sandbox; times of the targets api and mqtt are not.
+// Fault describes a fault to inject. Its target and its kind determine which fields are allowed. Times of faults of
+// the target base are divided by the speed of the sandbox; times of faults of the targets api and mqtt are not.
 type Fault struct {
-	// ID identifies the fault in events, and in clear and await. Default: KIND-N.
+	// ID identifies the fault in events, and in the fields clear and await of steps. Default: KIND-N.
 	ID string `json:"id,omitempty"`
-	// Kind is the kind of the fault. Each target has its own kinds.
+	// Kind is the kind of the fault. Each target has different kinds.
 	Kind fault.Kind `json:"kind" need:"set a kind; see: koupsandbox scenario explain fault"`
-	// Match limits the fault to matching commands, messages or requests. Default: all.
+	// Match limits the fault to matching commands, messages or requests. Default: all of them.
 	Match FaultMatch `json:"match,omitzero"`
-	// Skip is the number of matches before the first one that can trigger the fault. Default: 0.
+	// Skip is the number of initial matches that do not trigger the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Count is the number of times that the fault is triggered before it ends. Default: no limit for bases (crash: 1)
-	// and for the kind delay of the target api; otherwise 1.
+	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target base
+	// (crash: 1) and for the kind delay of the target api; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Probability is the probability, 0 to 1, that a match triggers the fault. Default: 1.
+	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is the duration of the fault. Default: for bases, until it is cleared; for api and mqtt, 30s (maximum: 10m).
+	// For is the duration of the fault. Default: for the target base, until the fault is cleared; for api and mqtt,
+	// 30s (maximum: 10m).
 	For fault.Duration `json:"for,omitempty"`
-	// Code is the error code of the kind error of bases.
+	// Code is the error code that a base returns (kind error).
 	Code string `json:"code,omitempty"`
-	// Message replaces the exception text of the kind error of bases. "java.io.IOException: x" sets class and
-	// message; other text becomes the message of a RuntimeException.
+	// Message replaces the exception text of a base (kind error). "java.io.IOException: x" sets class and message;
+	// other text becomes the message of a RuntimeException.
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status of the kind refuse of the API: 409 (update and patch only), 429 or 500.
+	// Status is the HTTP status with which the API proxy refuses requests (kind refuse): 409 (update and patch only),
+	// 429 or 500.
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`
-	// RetryAfter is the Retry-After header of status 429, in whole seconds. Default: 1s.
+	// RetryAfter is the value of the Retry-After header in responses with status 429, in whole seconds. Default: 1s.
 	RetryAfter fault.Duration `json:"retryAfter,omitempty"`
-	// Relist makes cutWatch answer the next watch of each resource with 410 Gone. Default: false.
+	// Relist makes the API proxy answer the next watch of each resource with 410 Gone (kind cutWatch). Default:
+	// false.
 	Relist bool `json:"relist,omitempty"`
-	// Delay is the delay of the kinds latency, crash, slowLink, delay, reorder and stale.
+	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder and stale.
 	Delay fault.Delay `json:"delay,omitzero"`
-	// Period is the half period of the kind flapping. Default: 5s.
+	// Period is the half period for the kind flapping. Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
-	// Skew is the clock error of the kind clockSkew. A negative value is a slow clock.
+	// Skew is the clock error for the kind clockSkew. It is negative for a slow clock.
 	Skew fault.Duration `json:"skew,omitempty"`
-	// Restart describes how a base restarts after the kind crash. Default: the base stays stopped until a step restarts
-	// it.
+	// Restart describes how a base restarts after a crash (kind crash). Default: the base stays stopped until a step
+	// restarts it.
 	Restart *fault.Restart `json:"restart,omitempty"`
 	// Seed is the random seed for the probability and for random delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire lets the run pass even if the fault was never triggered. Kinds of bases that are a state are not
-	// triggered, and do not accept it. Default: false.
+	// MayNotFire lets the run pass even if the fault was never triggered. State kinds of the target base are not
+	// triggered, and do not accept this field. Default: false.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
-// FaultMatch selects what triggers a fault. An empty field matches everything.
+// FaultMatch selects the commands, messages or requests that trigger a fault. An empty field matches everything.
 type FaultMatch struct {
-	// Commands are the matching commands to a base, such as installBiz.
+	// Commands lists the names of matching commands to a base, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the name and the version of the matching module of a base.
+	// Biz and Version are the name and the version of the matching module on a base.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages are the last segments of the matching topics, such as installBiz, bizOperation, simpleBiz or heart. A
-	// fault of a base matches messages that the base sends; over HTTP, heartbeats match heart, and answers match
-	// response. A fault of the target mqtt matches messages with QoS 1; on connections of controllers, only messages to
-	// and from the bases of the scenario.
+	// Messages lists the last segments of the matching topics, such as installBiz, bizOperation, simpleBiz or heart.
+	// A fault of the target base matches messages that the base sends. Over HTTP, heart matches heartbeats, and
+	// response matches responses. A fault of the target mqtt matches messages with QoS 1. On controller connections,
+	// it matches only messages to and from the bases of the scenario.
 	Messages []string `json:"messages,omitempty"`
-	// Direction is the direction of the messages: toBroker, fromBroker or both. Default: toBroker for killBefore,
-	// killAfter and note; otherwise both.
+	// Direction is the direction of the matching messages: toBroker, fromBroker or both. Default: toBroker for
+	// killBefore, killAfter and note; otherwise both.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
-	// Verbs are the verbs of API requests, as in a Role. Default: all writes; for refuse with status 409, update and
-	// patch.
+	// Verbs lists the verbs of the matching API requests, as in a Role. Default: all writes; for refuse with status
+	// 409, update and patch.
 	Verbs []string `json:"verbs,omitempty"`
-	// Resource is the resource of API requests, as in a Role, such as nodes, pods or pods/status. The resource pods
-	// also matches its subresources.
+	// Resource is the resource of the matching API requests, as in a Role, such as nodes, pods or pods/status. The
+	// resource pods also matches its subresources.
 	Resource string `json:"resource,omitempty"`
-	// Namespace is the namespace of API requests. Watches and lists of all namespaces always match.
+	// Namespace is the namespace of the matching API requests. Watches and lists of all namespaces always match.
 	Namespace string `json:"namespace,omitempty"`
-	// Name is a prefix of the object name in API requests. Create requests have no name.
+	// Name is a prefix of the object name in the matching API requests. Create requests have no name.
 	Name string `json:"name,omitempty"`
 }
 
-// faultSpec describes a kind of the target api or mqtt.
+// faultSpec describes a fault kind of the target api or mqtt.
 type faultSpec struct {
-	state bool // it stays in effect until it ends
-	// reads are the allowed fields, in addition to id, kind, for and mayNotFire.
+	state bool // the fault stays in effect until it ends
+	// reads lists the fields that the kind allows, in addition to id, kind, for and mayNotFire.
 	reads string
-	// needs is a required field.
+	// needs is the name of a field that the kind requires.
 	needs     string
 	verbs     []string
-	direction Direction // the default
-	beyond    bool      // it violates the contract of the API server
-	kills     bool      // it kills a controller
+	direction Direction // default of match.direction
+	beyond    bool      // the kind violates the contract of the API server
+	kills     bool      // the kind kills a controller
 	endless   bool      // count has no default
 }
 
@@ -224,7 +229,7 @@ var faultSpecs = map[FaultTarget]map[fault.Kind]faultSpec{
 	},
 }
 
-// Kinds lists the kinds of faults of the target, sorted.
+// Kinds lists the fault kinds of the target, sorted.
 func (t FaultTarget) Kinds() []fault.Kind {
 	if t == TargetBase {
 		return fault.Kinds()
@@ -232,7 +237,7 @@ func (t FaultTarget) Kinds() []fault.Kind {
 	return slices.Sorted(maps.Keys(faultSpecs[t]))
 }
 
-// IsState reports whether faults of the kind stay in effect until they end, instead of acting on single messages or
+// IsState reports whether faults of the kind stay in effect until they end, rather than acting on single messages or
 // requests.
 func (t FaultTarget) IsState(k fault.Kind) bool {
 	if t == TargetBase {
@@ -247,22 +252,23 @@ func (t FaultTarget) Kills(k fault.Kind) bool { return faultSpecs[t][k].kills }
 // BeyondContract reports whether faults of the kind violate the contract of the API server.
 func (t FaultTarget) BeyondContract(k fault.Kind) bool { return faultSpecs[t][k].beyond }
 
-// Observed reports whether a run can detect that a fault of the kind was triggered. It cannot for states of bases.
+// Observed reports whether a run can detect that a fault of the kind was triggered. It returns false for the state
+// kinds of the target base.
 func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.IsState() }
 
-// OfBase returns the fault with the fields of package fault.
+// OfBase converts the fault to a fault of package fault.
 func (f *Fault) OfBase() (out fault.Fault) {
 	convert(f, &out)
 	return out
 }
 
-// FaultOf returns a fault of package fault as a Fault.
+// FaultOf converts a fault of package fault to a Fault.
 func FaultOf(f fault.Fault) (out Fault) {
 	convert(&f, &out)
 	return out
 }
 
-// convert copies the fields with the same JSON name.
+// convert copies the fields that have the same JSON name in both types.
 func convert(from, to any) {
 	text, err := json.Marshal(from)
 	if err == nil {
@@ -278,8 +284,8 @@ const (
 	maxFaultTime     = fault.Duration(10 * time.Minute)
 )
 
-// SetFaultDefaults sets the default of every field that is not set. Package fakebase sets the defaults of faults of
-// bases.
+// SetFaultDefaults sets the default value of every field that is not set. Package fakebase sets the defaults for
+// faults of the target base.
 func SetFaultDefaults(target FaultTarget, f *Fault) {
 	spec, known := faultSpecs[target][f.Kind]
 	if !known {
@@ -301,7 +307,7 @@ func SetFaultDefaults(target FaultTarget, f *Fault) {
 	}
 }
 
-// ValidateFault returns every problem of a fault that has its defaults.
+// ValidateFault returns every problem of a fault. Call it after SetFaultDefaults.
 func ValidateFault(target FaultTarget, f *Fault) field.ErrorList {
 	v := &validator{}
 	walk(reflect.ValueOf(f), "", nil, v.value)
@@ -309,7 +315,7 @@ func ValidateFault(target FaultTarget, f *Fault) field.ErrorList {
 	return v.errs
 }
 
-// ofBases are the allowed fields for faults of bases.
+// ofBases lists the fields that are allowed in faults of the target base.
 var ofBases = func() []string {
 	names := fieldsOf(fault.Fault{})
 	for _, name := range fieldsOf(fault.Match{}) {
@@ -318,8 +324,8 @@ var ofBases = func() []string {
 	return names
 }()
 
-// fault checks a fault of a target. It skips a fault whose kind is an expression, which is checked after the
-// evaluation.
+// fault validates a fault of a target. If the kind is an expression, the fault is validated later, after the
+// expression is evaluated.
 func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	if f.Kind == "" || HasExpression(string(f.Kind)) {
 		return
@@ -362,7 +368,7 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	}
 }
 
-// unread reports fields that the kind does not read, and a missing required field.
+// unread reports fields that the kind does not use, and a required field that is missing.
 func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *field.Path) {
 	names := slices.DeleteFunc(given(f), func(name string) bool { return name == "match" })
 	for _, name := range given(&f.Match) {
@@ -385,7 +391,7 @@ func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *fie
 	}
 }
 
-// ofBase reports the problems that package fault finds.
+// ofBase reports the problems that package fault finds in a fault of the target base.
 func (v *validator) ofBase(f *Fault, at *field.Path) {
 	of := f.OfBase()
 	err := of.Validate()
@@ -413,7 +419,7 @@ func parts(err error) []error {
 	return nil
 }
 
-// below appends a path with dots.
+// below appends a dotted path.
 func below(at *field.Path, path string) *field.Path {
 	first, rest, more := strings.Cut(path, ".")
 	if more {

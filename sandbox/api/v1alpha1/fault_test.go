@@ -21,8 +21,8 @@ func seconds(n int) fault.Duration { return fault.Duration(n) * fault.Duration(t
 
 func later(n int) fault.Delay { return fault.Delay{Min: seconds(n)} }
 
-// TestFaultDefaults checks that faults of connections have a limited duration, and that status 409 applies to updates
-// and patches only.
+// TestFaultDefaults checks that connection faults (targets api and mqtt) have a limited duration by default, and that
+// status 409 applies only to updates and patches.
 func TestFaultDefaults(t *testing.T) {
 	writes := []string{"create", "update", "patch", "delete", "deletecollection"}
 	match := func(verbs ...string) v1alpha1.FaultMatch { return v1alpha1.FaultMatch{Verbs: verbs} }
@@ -74,7 +74,7 @@ func TestFaultDefaults(t *testing.T) {
 	}
 }
 
-// TestFaultProblems checks that unsupported fields and invalid values are reported with their path.
+// TestFaultProblems checks that unsupported fields and invalid values are reported with their field paths.
 func TestFaultProblems(t *testing.T) {
 	nodes := v1alpha1.FaultMatch{Resource: "nodes"}
 	for name, c := range map[string]struct {

@@ -10,10 +10,10 @@ import (
 // Any is a value of any type.
 type Any any
 
-// Object is a Kubernetes object, or a part of one.
+// Object is a Kubernetes object, or a partial Kubernetes object.
 type Object map[string]Any
 
-// Unstructured returns the object as the type of dynamic clients.
+// Unstructured returns the object in the type that dynamic clients use.
 func (o Object) Unstructured() *unstructured.Unstructured {
 	content := make(map[string]any, len(o))
 	for k, v := range o {
@@ -22,21 +22,21 @@ func (o Object) Unstructured() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// Ref selects one object by its name, or several objects by labels.
+// Ref selects one object by name, or several objects by labels.
 type Ref struct {
 	// APIVersion and Kind are required.
 	APIVersion string `json:"apiVersion" need:"such as apps/v1"`
 	Kind       string `json:"kind" need:"such as Deployment"`
-	// Name is the name of one object. It excludes Labels.
+	// Name is the name of one object. It cannot be combined with Labels.
 	Name string `json:"name,omitempty"`
-	// Labels are labels of the objects. They exclude Name.
+	// Labels are the labels of the selected objects. They cannot be combined with Name.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Namespace is the namespace of the objects. Only wait and assert accept another namespace than the one of the run.
-	// Default: the namespace of the run.
+	// Namespace is the namespace of the objects. Only wait and assert accept a namespace other than the namespace of
+	// the run. Default: the namespace of the run.
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// object returns the kind and the name of the object, or the plural of the kind.
+// object returns the kind and the name of the object. If the Ref has no name, it returns the plural of the kind.
 func (r *Ref) object() string {
 	if r.Name != "" || len(r.Labels) == 0 {
 		return r.Kind + "/" + r.Name
@@ -57,7 +57,7 @@ func (r *Ref) refs() []Ref { return []Ref{*r} }
 
 func (r *Ref) changes() *Ref { return r }
 
-// EachObject visits an object, or the items of a List, with their field paths.
+// EachObject calls visit for an object, or for each item of a List, with its field path.
 func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, at *field.Path)) {
 	items, isList := o["items"].([]any)
 	if !isList {
@@ -69,7 +69,8 @@ func EachObject(o map[string]any, at *field.Path, visit func(o map[string]any, a
 	}
 }
 
-// ObjectProblems returns the problems of objects that have no type or no name. An object may be a List of objects.
+// ObjectProblems returns a problem for each object without apiVersion, kind or name. An object may be a List of
+// objects.
 func ObjectProblems(o Object, at *field.Path) (errs field.ErrorList) {
 	EachObject(o.Unstructured().Object, at, func(o map[string]any, at *field.Path) {
 		errs = append(errs, typeProblems(o, at)...)
@@ -95,7 +96,7 @@ func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// part checks that a part of an object names the object.
+// part checks that a partial object selects objects by a name or by labels.
 func (v *validator) part(o Object, at *field.Path) {
 	v.errs = append(v.errs, typeProblems(o.Unstructured().Object, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
@@ -106,13 +107,13 @@ func (v *validator) part(o Object, at *field.Path) {
 	}
 }
 
-// unevaluated reports whether a value contains an expression.
+// unevaluated reports whether a value still contains an expression.
 func unevaluated(value any) bool {
 	text, ok := value.(string)
 	return ok && HasExpression(text)
 }
 
-// The number of objects that a Ref selects.
+// The number of objects that a Ref must select.
 const (
 	oneObject      = false
 	severalObjects = true
@@ -132,7 +133,7 @@ func (v *validator) ref(r *Ref, at *field.Path, several bool) {
 	}
 }
 
-// workload checks that a Ref names a kind with revisions.
+// workload checks that a Ref names a kind of workload that has revisions.
 func (v *validator) workload(r *Ref, at *field.Path) {
 	if kinds := []string{"Deployment", "DaemonSet", "StatefulSet"}; r.Kind != "" && !HasExpression(r.Kind) &&
 		!slices.Contains(kinds, r.Kind) {

@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// defaultSet is the default name of a set of bases. The tag of BaseSet.Name has it too.
+// defaultSet is the default name of a set of bases. The tag of BaseSet.Name contains the same name.
 const defaultSet = "base"
 
-// SetScenarioDefaults sets the default of every field that is not set. The environment and the runtime of bases stay
-// empty if they are the ones of the sandbox.
+// SetScenarioDefaults sets the default value of every field that is not set. The environment and the runtime of bases
+// stay empty if they default to the values of the sandbox.
 func SetScenarioDefaults(s *Scenario) {
 	def(&s.APIVersion, APIVersion)
 	def(&s.Kind, ScenarioKind)

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// MaxCells is the maximum number of runs of a matrix. A larger matrix is probably a mistake.
+	// MaxCells is the maximum number of runs that a matrix may produce. A larger matrix is probably a mistake.
 	MaxCells = 200
-	// maxSetName limits the host name of a base, RUN-SET-N, which is a label value of its Node.
+	// maxSetName is the maximum length of a set name. It limits the length of the host name of a base, RUN-SET-N,
+	// because the host name is a label value of the Node.
 	maxSetName = 20
 )
 
-// ValidateScenario returns every problem of a scenario that has its defaults, each with its field path. An empty list
-// means that the scenario is valid. A string that contains an expression is accepted.
+// ValidateScenario returns every problem of a scenario, each with its field path. Call it after SetScenarioDefaults.
+// An empty list means that the scenario is valid. A string that contains an expression is accepted.
 func ValidateScenario(s *Scenario) field.ErrorList {
 	v := &validator{scenario: s, names: s.Names()}
 	v.head(&s.TypeMeta, ScenarioKind, s)
@@ -31,7 +32,7 @@ func ValidateScenario(s *Scenario) field.ErrorList {
 	return v.errs
 }
 
-// reasons reports an invalid value with the reasons of package validation.
+// reasons reports an invalid value with the reasons that package validation returns.
 func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 	if len(reasons) > 0 && !HasExpression(value) {
 		v.invalid(path, value, "%s", strings.Join(reasons, "; "))

@@ -12,40 +12,42 @@ import (
 )
 
 // The types of the fields of Action are in the files step_NAME.go. Each type implements the interfaces that it needs.
-// kind is the YAML name of the field, and at its path.
+// In their methods, kind is the YAML name of the field and at is its field path.
 type (
-	// titled returns the default name of a step. Without it, the default name is the kind.
+	// titled is implemented by actions that return a default name for their step. For other actions, the default name
+	// is the kind.
 	titled interface{ title(kind string) string }
-	// defaulted sets defaults that tags cannot describe.
+	// defaulted is implemented by actions with defaults that struct tags cannot describe.
 	defaulted interface {
 		setDefaults(s *Step, spec *ScenarioSpec)
 	}
-	// collected adds names that other steps refer to.
+	// collected is implemented by actions that define names to which other steps refer.
 	collected interface {
 		collect(n *Names, at *field.Path)
 	}
-	// validated reports mistakes that tags cannot describe.
+	// validated is implemented by actions with validation rules that struct tags cannot describe.
 	validated interface {
 		validate(v *validator, s *Step, at *field.Path)
 	}
-	// disruptive describes effects outside of the run.
+	// disruptive is implemented by actions that have effects outside of their run.
 	disruptive interface{ disrupts() disruption }
-	// referring returns the objects that the step refers to.
+	// referring is implemented by actions that refer to objects. It returns these objects.
 	referring interface{ refs() []Ref }
-	// changing returns the object that the step changes. Types that embed Ref implement it.
+	// changing is implemented by actions that change an object. It returns this object. Types that embed Ref
+	// implement it.
 	changing interface{ changes() *Ref }
-	// timed divides its times by the speed of the sandbox.
+	// timed is implemented by actions whose durations are divided by the speed of the sandbox.
 	timed interface{ atSpeed(speed time.Duration) }
 )
 
-// disruption describes the effects of a step outside of its run.
+// disruption describes the effects that a step has outside of its run.
 type disruption struct {
 	sandbox bool // the step affects all scenarios that run at the same time
-	proxy   bool // the step needs the API proxy
+	proxy   bool // the step requires the API proxy
 }
 
-// Get returns the name in YAML of the field that is set, and its value. It returns the first one if several are set,
-// and "" if none is.
+// Get returns the YAML name and the value of the field that is set. If several fields are set, it returns the first
+// one. If no field is set, it returns an empty name.
 func (a *Action) Get() (kind string, value any) {
 	v := reflect.ValueOf(a).Elem()
 	if set := given(a); len(set) > 0 {
@@ -55,7 +57,7 @@ func (a *Action) Get() (kind string, value any) {
 	return "", nil
 }
 
-// Kind returns the name in YAML of the field that is set.
+// Kind returns the YAML name of the field that is set.
 func (a *Action) Kind() string {
 	kind, _ := a.Get()
 	return kind
@@ -82,7 +84,7 @@ func (a *Action) Refs() []Ref {
 	return nil
 }
 
-// Changes returns the object that the step changes, and nil if it refers to no object.
+// Changes returns the object that the step changes. It returns nil if the step does not change an object.
 func (a *Action) Changes() *Ref {
 	_, value := a.Get()
 	if x, ok := value.(changing); ok {
@@ -99,7 +101,7 @@ func (a *Action) Inner() []Step {
 	return a.Steps
 }
 
-// given returns the names in YAML of the fields of a struct that are set, in the order of the type.
+// given returns the YAML names of the struct fields that are set, in the order of the struct type.
 func given(of any) []string {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	var names []string
@@ -112,7 +114,7 @@ func given(of any) []string {
 	return names
 }
 
-// fieldsOf returns the names in YAML of all fields of a struct.
+// fieldsOf returns the YAML names of all fields of a struct.
 func fieldsOf(of any) []string {
 	t := reflect.Indirect(reflect.ValueOf(of)).Type()
 	names := make([]string, t.NumField())
@@ -127,7 +129,8 @@ func yamlName(f reflect.StructField) string {
 	return name
 }
 
-// EachStep calls visit for every step of the scenario in the order of the file, and for a group before its steps.
+// EachStep calls visit for every step of the scenario in the order of the file. It visits a group before the steps of
+// the group.
 func (s *Scenario) EachStep(visit func(path *field.Path, step *Step)) {
 	spec := field.NewPath("spec")
 	eachStep(s.Spec.Steps, spec.Child("steps"), visit)
@@ -143,8 +146,8 @@ func eachStep(steps []Step, at *field.Path, visit func(*field.Path, *Step)) {
 	}
 }
 
-// EachCondition calls visit for every field that is a CEL expression as a whole, such as spec.steps[2].assert.cel. Text
-// is empty if the field is not set.
+// EachCondition calls visit for every field whose whole value is a CEL expression, such as spec.steps[2].assert.cel.
+// The text is empty if the field is not set.
 func (s *Scenario) EachCondition(visit func(path *field.Path, text string)) {
 	walk(reflect.ValueOf(&s.Spec), "", field.NewPath("spec"),
 		func(f reflect.Value, tag reflect.StructTag, at *field.Path) {
@@ -154,7 +157,8 @@ func (s *Scenario) EachCondition(visit func(path *field.Path, text string)) {
 		})
 }
 
-// DivideTimes divides the times that steps spend by the speed of a sandbox. Timeouts stay as they are.
+// DivideTimes divides the durations in steps, such as sleep.for, by the speed of a sandbox. It does not change
+// timeouts.
 func (s *Scenario) DivideTimes(speed int) {
 	s.EachStep(func(_ *field.Path, step *Step) {
 		if _, value := step.Get(); value != nil {
@@ -165,19 +169,19 @@ func (s *Scenario) DivideTimes(speed int) {
 	})
 }
 
-// Names are the names in a scenario that steps refer to.
+// Names holds the names that a scenario defines and to which steps refer.
 type Names struct {
-	// Sets has the first definition of each set of bases.
+	// Sets maps the name of each set of bases to the first definition of the set.
 	Sets map[string]*BaseSet
-	// Streams and Outputs have the field that each name is defined in.
+	// Streams and Outputs map each stream name and output name to the field that defines it.
 	Streams, Outputs map[string]*field.Path
-	// Faults has the IDs of faults.
+	// Faults holds the fault IDs that the scenario defines.
 	Faults map[string]bool
 
 	duplicates field.ErrorList
 }
 
-// Names returns the names of the scenario.
+// Names returns the names that the scenario defines.
 func (s *Scenario) Names() *Names {
 	n := &Names{Sets: map[string]*BaseSet{}, Streams: map[string]*field.Path{}, Outputs: map[string]*field.Path{},
 		Faults: map[string]bool{}}
@@ -217,7 +221,7 @@ func (n *Names) unique(names map[string]*field.Path, at *field.Path, name string
 	names[name] = at
 }
 
-// setStepDefaults sets the defaults of a step that depend on its fields or on the spec.
+// setStepDefaults sets the step defaults that depend on other fields of the step or on the spec.
 func setStepDefaults(step *Step, spec *ScenarioSpec) {
 	_, value := step.Get()
 	if x, ok := value.(defaulted); ok {
@@ -228,7 +232,7 @@ func setStepDefaults(step *Step, spec *ScenarioSpec) {
 	}
 }
 
-// nameSteps names the steps without a name. Names are unique within the list.
+// nameSteps gives a name to each step that has none. The names are unique within the list of steps.
 func nameSteps(steps []Step) {
 	var names []string
 	for _, step := range steps {
@@ -257,7 +261,7 @@ func defaultName(step *Step) string {
 	return kind
 }
 
-// short returns a text as one line of at most 60 characters.
+// short shortens a text to one line of at most 60 characters.
 func short(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if letters := []rune(text); len(letters) > 60 {

@@ -6,25 +6,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Apply creates or updates objects in the namespace of the run. A node selector binds module Pods, and the Pod
-// templates of any kind of object, to the bases of the run.
+// Apply creates or updates objects in the namespace of the run. It adds a node selector to module Pods and to the
+// module Pod templates of objects of any kind, so that the Pods are scheduled only to the bases of the run.
 type Apply struct {
-	// File is the path of a file with manifests, relative to the scenario. The manifests can contain expressions. It
-	// excludes Resource.
+	// File is the path of a manifest file, relative to the scenario. The manifests can contain expressions. File
+	// cannot be combined with Resource.
 	File string `json:"file,omitempty" jsonschema:"oneof_required=file"`
-	// Resource is the object. It excludes File.
+	// Resource is the object to apply. It cannot be combined with File.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
-	// Vars are additional values for expressions in File, as vars.NAME. Default: none.
+	// Vars holds additional variables for expressions in File, as vars.NAME. Default: none.
 	Vars map[string]Any `json:"vars,omitempty" check:"identifier"`
-	// Refused is a part of the error with which the API server must refuse the objects. Default: it must accept them.
+	// Refused is a substring of the error with which the API server is expected to reject the objects. Default: the
+	// API server must accept the objects.
 	Refused      string `json:"refused,omitempty"`
 	ReleaseCheck `json:",inline"`
 }
 
-// ReleaseCheck is a setting of steps that can change the Pod template of a workload.
+// ReleaseCheck is a setting that is shared by all steps that can change the Pod template of a workload.
 type ReleaseCheck struct {
-	// MayChangeNothing lets the run pass even if the new template changes nothing on any base, as after kubectl rollout
-	// restart. Default: false.
+	// MayChangeNothing lets the run pass even if the new Pod template changes nothing on any base, as after kubectl
+	// rollout restart. Default: false.
 	MayChangeNothing bool `json:"mayChangeNothing,omitempty"`
 }
 

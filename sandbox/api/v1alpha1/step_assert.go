@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Assert waits until objects match or an expression is true: exactly one of Resource and CEL is set.
+// Assert waits until objects match or an expression is true. Exactly one of Resource and CEL is set.
 type Assert struct {
-	// Resource is a part of an object. Each of its fields must be equal in the object that its apiVersion, kind and
-	// name select; lists must contain its elements in the same order. Without a name, at least one object with its
-	// labels must match.
+	// Resource is a partial object. An object matches if it has the same apiVersion, kind and name, and equal values
+	// for all given fields; lists must contain the given elements in the same order. Without a name, at least one
+	// object with the given labels must match.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`
 	// CEL is a boolean expression. It can use bases, traffic, the nodes of the run's bases, and the objects in the
 	// namespace of the run: pods, deployments, replicasets, daemonsets, statefulsets, services, endpointslices and
@@ -20,7 +20,7 @@ type Assert struct {
 	CEL string `json:"cel,omitempty" jsonschema:"oneof_required=cel" check:"cel"`
 	// Absent requires that no object matches Resource. Default: false.
 	Absent bool `json:"absent,omitempty"`
-	// For is the time for which the condition must hold.
+	// For is how long the condition must hold.
 	For *metav1.Duration `json:"for,omitempty" jsonschema:"default=0s" check:"notNegative"`
 }
 
@@ -34,7 +34,7 @@ func (a *Assert) title(string) string {
 	return "assert " + a.Resource.title()
 }
 
-// Of returns the objects that the resource selects.
+// Of returns a reference to the objects that the resource selects.
 func (a *Assert) Of() Ref {
 	u := a.Resource.Unstructured()
 	r := Ref{APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Name: u.GetName(), Namespace: u.GetNamespace()}

@@ -11,55 +11,56 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// BaseNames selects bases: SET selects all bases of a set, SET-N one base, and * all bases of the run. A step fails if
-// a name selects no base.
+// BaseNames selects bases by name: SET selects all bases of a set, SET-N selects one base, and * selects all bases of
+// the run. A step fails if a name selects no base.
 type BaseNames []string
 
-// BaseAction changes bases or their Nodes: exactly one field is set. The step ends when the controller has reported the
-// result: Nodes are Ready, or Nodes or Pods are removed.
+// BaseAction changes bases or their Nodes. Exactly one field is set. The step ends when the controller has reported
+// the result: Nodes are Ready, or Nodes or Pods are removed.
 type BaseAction struct {
-	// Add adds Count bases to a set. If no set has this name, Add defines it.
+	// Add adds Count bases to a set. If no set has this name, Add defines the set.
 	Add *BaseSet `json:"add,omitempty" jsonschema:"oneof_required=add"`
-	// Remove kills bases, like kill -9.
+	// Remove kills the processes of bases, like kill -9.
 	Remove BaseNames `json:"remove,omitempty" jsonschema:"oneof_required=remove"`
 	// Restart stops the processes of bases and starts them again.
 	Restart *BaseRestart `json:"restart,omitempty" jsonschema:"oneof_required=restart"`
-	// Upgrade replaces the bases of a set by bases of another version.
+	// Upgrade replaces the bases of a set with bases of another version.
 	Upgrade *BaseUpgrade `json:"upgrade,omitempty" jsonschema:"oneof_required=upgrade"`
 	// Cordon marks the Nodes of bases as unschedulable, like kubectl cordon.
 	Cordon BaseNames `json:"cordon,omitempty" jsonschema:"oneof_required=cordon"`
-	// Drain cordons the Nodes of bases and evicts their Pods, except Pods of DaemonSets, like kubectl drain. It waits
+	// Drain cordons the Nodes of bases and evicts their Pods, except DaemonSet Pods, like kubectl drain. It waits
 	// until the evicted Pods no longer exist.
 	Drain *BaseDrain `json:"drain,omitempty" jsonschema:"oneof_required=drain"`
-	// Uncordon marks the Nodes of bases as schedulable, after cordon or drain.
+	// Uncordon marks the Nodes of bases as schedulable again, after cordon or drain.
 	Uncordon BaseNames `json:"uncordon,omitempty" jsonschema:"oneof_required=uncordon"`
 }
 
 // BaseDrain drains the Nodes of bases.
 type BaseDrain struct {
-	// Bases are the bases whose Nodes are drained.
+	// Bases selects the bases whose Nodes are drained.
 	Bases BaseNames `json:"bases"`
-	// NoWait ends the step when all evictions are accepted. Default: false.
+	// NoWait ends the step as soon as all evictions are accepted. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
 }
 
 // BaseRestart restarts bases.
 type BaseRestart struct {
-	// Bases are the bases to restart.
+	// Bases selects the bases to restart.
 	Bases BaseNames `json:"bases"`
 	// NewIdentity gives each base a new identity, like a new container. Default: false.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
-// BaseUpgrade replaces the bases of a set by bases of another version, like a release of the base application.
+// BaseUpgrade replaces the bases of a set with bases of another version, like a release of the base application.
 type BaseUpgrade struct {
-	// Set is the name of the set.
+	// Set is the name of the set of bases.
 	Set string `json:"set" need:"set the name of a set of bases"`
 	// Version is the version of the new bases.
 	Version string `json:"version" need:"set the version of the new bases" check:"nodeLabel"`
 	// Batch is the number of bases that are replaced at the same time.
 	Batch *int `json:"batch,omitempty" jsonschema:"minimum=1,maximum=10000,default=1"`
-	// OldFirst stops the old bases of a batch before the new bases start. Default: false, the new bases start first.
+	// OldFirst stops the old bases of a batch before the new bases start. Default: false; the new bases start before
+	// the old bases stop.
 	OldFirst bool `json:"oldFirst,omitempty"`
 }
 
@@ -83,8 +84,8 @@ func (b *BaseAction) title(string) string {
 	return "base"
 }
 
-// inheritSets sets the fields of added bases that are not set to the values of their set, except for the count. The
-// first step that adds bases to an unknown set defines the set.
+// inheritSets copies the settings of a set, except for the count, to the unset fields of bases that a step adds to
+// the set. The first step that adds bases to an unknown set defines the set.
 func inheritSets(s *Scenario) {
 	sets := map[string]*BaseSet{}
 	for i := range s.Spec.Bases {
@@ -146,7 +147,7 @@ func (b *BaseAction) validate(v *validator, _ *Step, at *field.Path) {
 	}
 }
 
-// added checks bases that a step adds. Only the first definition of a set has settings.
+// added validates the bases that a step adds. Only the first definition of a set may contain settings.
 func (v *validator) added(b *BaseSet, at *field.Path) {
 	if b.Count != nil && *b.Count == 0 {
 		v.invalid(at.Child("count"), 0, "must be between 1 and %d", MaxBases)
@@ -165,7 +166,7 @@ func (v *validator) added(b *BaseSet, at *field.Path) {
 
 var baseOfSet = regexp.MustCompile(`^(.+)-[1-9][0-9]*$`)
 
-// bases checks names of bases: SET, SET-N or *.
+// bases validates base names of the form SET, SET-N or *.
 func (v *validator) bases(names BaseNames, at *field.Path) {
 	if len(names) == 0 {
 		v.add(field.Required(at, "select bases: SET for all bases of a set, SET-N for one base, or * for all"))

@@ -2,11 +2,12 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// ComponentAction changes the state of a component.
+// ComponentAction kills, pauses, resumes, restarts or starts a component.
 type ComponentAction struct {
-	// Do is kill (SIGKILL), pause (SIGSTOP), resume, restart, or start, which starts a killed component.
+	// Do is the action: kill (SIGKILL), pause (SIGSTOP), resume, restart, or start. The action start starts a killed
+	// component.
 	Do string `json:"do" jsonschema:"enum=kill,enum=pause,enum=resume,enum=restart,enum=start" need:"set kill, pause, resume, restart or start"`
-	// Replica is the number of the controller replica, starting at 1. Default: 1.
+	// Replica is the number of the controller replica that the action affects, starting at 1. Default: 1.
 	Replica *int `json:"replica,omitempty"`
 }
 

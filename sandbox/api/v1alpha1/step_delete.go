@@ -8,11 +8,12 @@ import (
 // Delete deletes objects.
 type Delete struct {
 	Ref `json:",inline"`
-	// GracePeriod is the grace period of the deletion. Default: the grace period of the objects.
+	// GracePeriod is the grace period of the deletion. Default: the grace period that each object defines.
 	GracePeriod *metav1.Duration `json:"gracePeriod,omitempty" check:"notNegative"`
-	// NoWait ends the step before the objects are removed. Default: false.
+	// NoWait ends the step without waiting until the objects are removed. Default: false.
 	NoWait bool `json:"noWait,omitempty"`
-	// IgnoreNotFound lets the step succeed if no object exists, like --ignore-not-found of kubectl. Default: false.
+	// IgnoreNotFound lets the step succeed if no object exists, like kubectl delete --ignore-not-found. Default:
+	// false.
 	IgnoreNotFound bool `json:"ignoreNotFound,omitempty"`
 }
 

@@ -8,37 +8,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// FaultAction sets, clears or awaits faults: exactly one field is set. Faults of the targets api and mqtt are cleared
+// FaultAction sets, clears or awaits faults. Exactly one field is set. Faults of the targets api and mqtt are cleared
 // after the last step.
 type FaultAction struct {
 	// Set sets a fault.
 	Set *FaultSet `json:"set,omitempty" jsonschema:"oneof_required=set"`
-	// Clear ends the matching faults of the scenario.
+	// Clear ends the faults of the scenario that match the selector.
 	Clear *FaultSelector `json:"clear,omitempty" jsonschema:"oneof_required=clear"`
-	// Await waits until the matching faults of the scenario have ended, because their count or their time is reached.
+	// Await waits until the faults of the scenario that match the selector have ended, because their count or their
+	// duration is reached.
 	Await *FaultSelector `json:"await,omitempty" jsonschema:"oneof_required=await"`
 }
 
 // FaultSet sets a fault.
 type FaultSet struct {
-	// Target is the target of the fault: base, api (connections of controllers to the Kubernetes API), or mqtt
-	// (connections to the broker).
+	// Target is the target of the fault: base, api (connections between controllers and the Kubernetes API), or mqtt
+	// (broker connections).
 	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt,default=base"`
-	// Bases are the affected bases. The target base requires it. Default for mqtt: none, the fault affects controllers.
+	// Bases selects the affected bases. It is required for the target base. Default for mqtt: none; the fault affects
+	// the connections of controllers.
 	Bases BaseNames `json:"bases,omitempty"`
-	// Replica is the number of the affected controller replica, starting at 1, for api and mqtt. Default: all replicas.
+	// Replica is the number of the affected controller replica, starting at 1. It applies to the targets api and
+	// mqtt. Default: all replicas.
 	Replica *int `json:"replica,omitempty"`
-	// Fault is the fault: kind, match, count and so on. See koupsandbox scenario explain fault.
+	// Fault describes the fault: kind, match, count and so on. See koupsandbox scenario explain fault.
 	Fault Fault `json:"fault"`
 }
 
-// FaultSelector selects faults that match all of its fields.
+// FaultSelector selects the faults that match all of its fields.
 type FaultSelector struct {
-	// Target is the target of the faults. Default: all targets.
+	// Target selects faults by their target. Default: all targets.
 	Target FaultTarget `json:"target,omitempty" jsonschema:"enum=base,enum=api,enum=mqtt"`
-	// Bases are the affected bases. Default: all bases and controllers.
+	// Bases selects faults by the bases that they affect. Default: all bases and controllers.
 	Bases BaseNames `json:"bases,omitempty"`
-	// IDs are the IDs of the faults. Default: all.
+	// IDs selects faults by their IDs. Default: all IDs.
 	IDs []string `json:"ids,omitempty"`
 }
 

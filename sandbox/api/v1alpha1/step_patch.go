@@ -11,17 +11,18 @@ import (
 type Patch struct {
 	Ref          `json:",inline"`
 	ReleaseCheck `json:",inline"`
-	// Type is merge, strategic or json. Default: strategic, and merge for custom resources.
+	// Type is the patch type: merge, strategic or json. Default: strategic, and merge for custom resources.
 	Type string `json:"type,omitempty" jsonschema:"enum=merge,enum=strategic,enum=json"`
-	// Patch is the patch: a list of operations for the type json, otherwise a part of the object.
+	// Patch is the content of the patch: a list of operations for the type json, otherwise a partial object.
 	Patch Any `json:"patch"`
-	// Refused is a part of the error with which the API server must refuse the patch. Default: it must accept it.
+	// Refused is a substring of the error with which the API server is expected to reject the patch. Default: the API
+	// server must accept the patch.
 	Refused string `json:"refused,omitempty"`
 }
 
 func (p *Patch) title(string) string { return "patch " + p.object() }
 
-// setDefaults sets the patch type: strategic for built-in kinds, and merge for custom resources.
+// setDefaults sets the default patch type: strategic for built-in kinds, and merge for custom resources.
 func (p *Patch) setDefaults(*Step, *ScenarioSpec) {
 	gv, err := schema.ParseGroupVersion(p.APIVersion)
 	if err == nil && strings.Contains(gv.Group, ".") && !strings.HasSuffix(gv.Group, ".k8s.io") {

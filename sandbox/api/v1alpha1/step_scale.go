@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Scale sets the replicas of a workload.
+// Scale sets the number of replicas of a workload.
 type Scale struct {
 	Ref `json:",inline"`
-	// Replicas is the number of replicas. It can be an expression.
+	// Replicas is the number of replicas. It can be a CEL expression.
 	Replicas Any `json:"replicas"`
 }
 

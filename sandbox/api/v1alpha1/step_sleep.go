@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Sleep waits for a time, or until an expression is true. It also succeeds if the expression stays false.
+// Sleep waits for a fixed time, or until an expression is true. It also succeeds if the expression stays false.
 type Sleep struct {
-	// For is the maximum time.
+	// For is the maximum duration of the sleep.
 	For metav1.Duration `json:"for" check:"positive"`
 	// OrUntil is a CEL expression, as in assert.cel, that ends the sleep when it is true. Default: none.
 	OrUntil string `json:"orUntil,omitempty" check:"cel"`
-	// Reason is the reason why the step cannot wait for a condition instead.
+	// Reason explains why the step cannot wait for a condition instead.
 	Reason string `json:"reason" need:"give the reason for a sleep; waiting for a condition is faster and more reliable"`
 }
 

@@ -6,57 +6,57 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TrafficAction starts or stops a stream of requests: exactly one field is set.
+// TrafficAction starts or stops a stream of requests. Exactly one field is set.
 type TrafficAction struct {
 	Start *Traffic     `json:"start,omitempty" jsonschema:"oneof_required=start"`
 	Stop  *TrafficStop `json:"stop,omitempty" jsonschema:"oneof_required=stop"`
 }
 
-// Via is the path of requests to a module.
+// Via is the route that requests take to a module.
 type Via string
 
-// The paths.
+// The routes to a module.
 const (
-	// ViaService sends requests to a Service. An endpoint is selected as kube-proxy does.
+	// ViaService sends requests to a Service. An endpoint is selected in the same way as kube-proxy selects it.
 	ViaService Via = "service"
-	// ViaBases sends requests to all bases in turn, independent of the state of their Pods, like a load balancer in
+	// ViaBases sends requests to all bases in turn, regardless of the state of their Pods, like a load balancer in
 	// front of the base application.
 	ViaBases Via = "bases"
 )
 
-// Traffic is a stream of requests to a module at a fixed rate. Requests do not wait for the answers to earlier
-// requests.
+// Traffic starts a stream of requests to a module at a fixed rate. A request is sent even if earlier requests have
+// not been answered.
 type Traffic struct {
-	// Name is the name of the stream, in expressions traffic.NAME.
+	// Name is the name of the stream, which expressions use as traffic.NAME.
 	Name string `json:"name,omitempty" jsonschema:"default=traffic" check:"identifier"`
-	// Via is the path of the requests: service or bases.
+	// Via is the route of the requests: service or bases.
 	Via Via `json:"via,omitempty" jsonschema:"enum=service,enum=bases,default=service"`
-	// Service is the name of the Service, for via: service.
+	// Service is the name of the Service to which requests are sent (via: service).
 	Service string `json:"service,omitempty"`
-	// Port is the name or the number of a port of the Service. Default: its first port.
+	// Port is the name or the number of a Service port. Default: the first port of the Service.
 	Port string `json:"port,omitempty"`
-	// Bases are the bases that get requests, for via: bases. Bases that start to match later are included. Default: all
-	// bases of the run.
+	// Bases selects the bases to which requests are sent (via: bases). Bases that match the selection later are
+	// included. Default: all bases of the run.
 	Bases BaseNames `json:"bases,omitempty"`
-	// Module is the name of the module, which is the first segment of the URL path.
+	// Module is the name of the module. It is the first segment of the URL path.
 	Module string `json:"module" need:"set the name of the module"`
-	// Rate is the number of requests per second, 1 to 5000.
+	// Rate is the number of requests per second, from 1 to 5000.
 	Rate *int `json:"rate,omitempty" jsonschema:"minimum=1,maximum=5000,default=100"`
-	// Timeout is the timeout of a request.
+	// Timeout is the timeout of each request.
 	Timeout *metav1.Duration `json:"timeout,omitempty" jsonschema:"default=2s" check:"positive"`
-	// Reuse sends requests over persistent connections, like clients with a connection pool. Default: false, a new
-	// connection for each request, so that each request uses the current endpoints.
+	// Reuse sends requests over persistent connections, like a client with a connection pool. Default: false; each
+	// request opens a new connection, so that it uses the current endpoints.
 	Reuse bool `json:"reuse,omitempty"`
-	// Versions are the versions of the module that may answer. Answers of other versions count as wrongVersion.
-	// Default: all.
+	// Versions lists the module versions that are allowed to answer. Answers of other versions are counted as
+	// wrongVersion. Default: all versions.
 	Versions []string `json:"versions,omitempty" need:"set the version"`
-	// Judge is a CEL expression that must be true when the stream ends. It can use the numbers of requests by result:
-	// sent, ok, lost, noEndpoint, refused, reset, notFound, unavailable, timeout, wrongVersion and other. In addition,
-	// at least one request must have been sent.
+	// Judge is a CEL expression that must be true when the stream ends. It can use the number of requests for each
+	// result: sent, ok, lost, noEndpoint, refused, reset, notFound, unavailable, timeout, wrongVersion and other. In
+	// addition, at least one request must have been sent.
 	Judge string `json:"judge,omitempty" jsonschema:"default=lost == 0" need:"set the condition, in CEL" check:"cel"`
 }
 
-// TrafficStop stops a stream and waits for the answers to its open requests.
+// TrafficStop stops a stream and waits for the answers to its in-flight requests.
 type TrafficStop struct {
 	// Name is the name of the stream.
 	Name string `json:"name,omitempty" jsonschema:"default=traffic"`

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// stepList is the list that a step is in.
+// stepList identifies the list that contains a step.
 type stepList int
 
 const (
@@ -55,7 +55,7 @@ func (v *validator) step(s *Step, at *field.Path, list stepList) {
 	v.steps(s.Parallel, at.Child("parallel"), inParallel)
 }
 
-// exactlyOne checks that one field of a struct is set.
+// exactlyOne checks that exactly one field of a struct is set.
 func (v *validator) exactlyOne(of any, at *field.Path, rule string) bool {
 	switch set := given(of); len(set) {
 	case 1:

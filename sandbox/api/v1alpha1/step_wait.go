@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Wait waits for a condition: exactly one field is set.
+// Wait waits for a condition. Exactly one field is set.
 type Wait struct {
 	// Rollout waits until the rollout of a Deployment, DaemonSet or StatefulSet is complete, like kubectl rollout
 	// status.
@@ -16,9 +16,9 @@ type Wait struct {
 	Ready *Ref `json:"ready,omitempty" jsonschema:"oneof_required=ready"`
 	// Gone waits until none of the objects exist.
 	Gone *Ref `json:"gone,omitempty" jsonschema:"oneof_required=gone"`
-	// Quiet waits until the controllers have written nothing except Leases for this time.
+	// Quiet is a duration. The step waits until the controllers have written nothing except Leases for this duration.
 	Quiet *metav1.Duration `json:"quiet,omitempty" jsonschema:"oneof_required=quiet" check:"positive"`
-	// Step waits until a background step has ended.
+	// Step is the name of a background step. The wait ends when this step has ended.
 	Step string `json:"step,omitempty" jsonschema:"oneof_required=step"`
 }
 

@@ -25,7 +25,7 @@ import (
 //
 // Defaults that depend on other fields, and rules about several fields, are code.
 
-// schemaTag returns the values of a keyword in the jsonschema tag.
+// schemaTag returns the values that the jsonschema tag of a field sets for a keyword.
 func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
 	for part := range strings.SplitSeq(tag.Get("jsonschema"), ",") {
 		if value, found := strings.CutPrefix(part, keyword+"="); found {
@@ -35,7 +35,7 @@ func schemaTag(tag reflect.StructTag, keyword string) (values []string) {
 	return values
 }
 
-// walk visits a value and its fields at any depth, with the tag and the path of each field.
+// walk calls visit for a value and for its fields at any depth, with the tag and the path of each field.
 func walk(of reflect.Value, tag reflect.StructTag, at *field.Path,
 	visit func(of reflect.Value, tag reflect.StructTag, at *field.Path)) {
 	visit(of, tag, at)
@@ -55,7 +55,7 @@ func walk(of reflect.Value, tag reflect.StructTag, at *field.Path,
 	}
 }
 
-// setDefaults sets empty fields to the default in their tag.
+// setDefaults sets each empty field to the default value in its tag.
 func setDefaults(of reflect.Value) {
 	walk(of, "", nil, func(f reflect.Value, tag reflect.StructTag, _ *field.Path) {
 		if value := schemaTag(tag, "default"); value != nil && f.IsZero() {
@@ -64,7 +64,7 @@ func setDefaults(of reflect.Value) {
 	})
 }
 
-// setTo sets a field to the text of a tag. A test covers every tag.
+// setTo parses the text of a tag and sets a field to the result. A test covers every tag.
 func setTo(f reflect.Value, text string) {
 	if f.Kind() == reflect.Pointer {
 		f.Set(reflect.New(f.Type().Elem()))
@@ -86,12 +86,13 @@ func setTo(f reflect.Value, text string) {
 }
 
 type validator struct {
-	// scenario is the scenario that is validated, whose texts can contain expressions; nil for a configuration.
+	// scenario is the scenario that is validated, whose strings can contain expressions. It is nil if a configuration
+	// is validated.
 	scenario *Scenario
 	errs     field.ErrorList
 
-	names    *Names   // of the scenario
-	waitable []string // background steps so far
+	names    *Names   // names that the scenario defines
+	waitable []string // background steps for which later steps can wait
 }
 
 func (v *validator) add(e *field.Error) { v.errs = append(v.errs, e) }
@@ -100,7 +101,7 @@ func (v *validator) invalid(path *field.Path, value any, format string, args ...
 	v.add(field.Invalid(path, value, fmt.Sprintf(format, args...)))
 }
 
-// forbid reports a field that must not be set.
+// forbid reports an error for a field that must not be set.
 func (v *validator) forbid(path *field.Path, format string, args ...any) {
 	v.add(field.Forbidden(path, fmt.Sprintf(format, args...)))
 }
@@ -113,10 +114,10 @@ func (v *validator) need(path *field.Path, value, what string) bool {
 	return true
 }
 
-// open reports whether a text contains an expression that is not evaluated yet.
+// open reports whether a text contains an expression that has not been evaluated yet.
 func (v *validator) open(text string) bool { return v.scenario != nil && HasExpression(text) }
 
-// check reports a text that fails the named check.
+// check reports an error if a text fails the named check.
 func (v *validator) check(path *field.Path, text, name string) {
 	if v.open(text) {
 		return
@@ -126,7 +127,7 @@ func (v *validator) check(path *field.Path, text, name string) {
 	}
 }
 
-// value checks a value by the tag of its field.
+// value validates a value with the rules in the tag of its field.
 func (v *validator) value(value reflect.Value, tag reflect.StructTag, at *field.Path) {
 	need, check := tag.Get("need"), tag.Get("check")
 	pointer := value.Kind() == reflect.Pointer
@@ -206,10 +207,11 @@ var (
 	numbered   = regexp.MustCompile(`-[0-9]+$`)
 )
 
-// LabelValue is the fix for invalid label values in messages.
+// LabelValue describes a valid label value. Error messages for invalid label values contain it.
 const LabelValue = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 
-// checks returns the problem of a text by the name of the check, or "".
+// checks maps the name of each check to a function. The function returns the problem of a text, or an empty string if
+// the text is valid.
 var checks = map[string]func(text string) string{
 	"label": func(text string) string { return dnsLabel(text, validation.DNS1123LabelMaxLength) },
 	"set": func(text string) string {

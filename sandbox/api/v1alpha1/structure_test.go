@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTags checks that each tag is valid: the check exists, the default has the type of the field, and limits are
-// numbers.
+// TestTags checks that each struct tag is valid: the named check exists, the default value has the type of the field,
+// and limits are numbers.
 func TestTags(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var visit func(of reflect.Type)
@@ -52,7 +52,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreValid validates the defaults in the tags by the other tags.
+// TestDefaultsAreValid checks that the default in each tag satisfies the other rules in the tag.
 func TestDefaultsAreValid(t *testing.T) {
 	count := 0
 	s := &Scenario{Spec: ScenarioSpec{Bases: []BaseSet{{Count: &count}},

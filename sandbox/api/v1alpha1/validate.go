@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Validate returns every problem of a configuration that has its defaults, each with its field path. An empty list
-// means that the configuration is valid.
+// Validate returns every problem of a configuration, each with its field path. Call it after SetDefaults. An empty
+// list means that the configuration is valid.
 func Validate(s *Sandbox) field.ErrorList {
 	v := &validator{}
 	v.head(&s.TypeMeta, Kind, s)
@@ -25,7 +25,7 @@ func Validate(s *Sandbox) field.ErrorList {
 	return v.errs
 }
 
-// head checks the type of a file, and all fields by their tags.
+// head validates apiVersion and kind of a file, and validates all fields with the rules in their tags.
 func (v *validator) head(t *metav1.TypeMeta, kind string, file any) {
 	if t.APIVersion != APIVersion {
 		v.add(field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{APIVersion}))
@@ -36,7 +36,7 @@ func (v *validator) head(t *metav1.TypeMeta, kind string, file any) {
 	walk(reflect.ValueOf(file), "", nil, v.value)
 }
 
-// provider checks fields that only some providers support.
+// provider validates the fields that only some providers support.
 func (v *validator) provider(s *Spec, path *field.Path) {
 	cluster, kind, bases := path.Child("cluster"), path.Child("kind"), path.Child("bases")
 	switch {
@@ -74,7 +74,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 	}
 }
 
-// pods checks fields that only the runtime cluster supports.
+// pods validates the fields that only the runtime cluster supports.
 func (v *validator) pods(s *Spec, bases *field.Path) {
 	if s.Bases.Runtime != RuntimeCluster {
 		for _, name := range given(
@@ -106,7 +106,7 @@ const noBrokerHere = "Pods of an existing cluster cannot reach a broker on this 
 	"broker that they " +
 	"and this machine reach"
 
-// ValidateName returns an error, in one sentence, for a name that is not valid for a sandbox.
+// ValidateName returns a one-sentence error if a name is not a valid sandbox name.
 func ValidateName(name string) error {
 	if problem := checks["label"](name); problem != "" {
 		return fmt.Errorf("%s", problem)

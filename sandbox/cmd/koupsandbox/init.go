@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// runAsInit is the init process of a container: it runs the command line in a child process, forwards signals to the
-// child, and reaps orphaned processes. It blocks until the child exits, and returns the exit status of the child. The
-// container runtime kills the remaining processes.
+// runAsInit makes this process the init process of a container. It runs the command line in a child process, forwards
+// signals to the child, and reaps orphaned processes. It blocks until the child exits, and returns the exit status of
+// the child. The container runtime kills the remaining processes.
 func runAsInit() int {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)

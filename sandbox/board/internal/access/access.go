@@ -20,7 +20,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Policy is the content security policy: only files of this server, and no inline code.
+// Policy is the content security policy. It allows only files from this server, and no inline code.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"font-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -28,16 +28,16 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 const (
 	// sessionTime is the lifetime of a session.
 	sessionTime = 12 * time.Hour
-	// maxSessions is the maximum number of sessions. If it is reached, the oldest session of the user with the
+	// maxSessions is the maximum number of sessions. If the limit is reached, the oldest session of the user with the
 	// most sessions is removed.
 	maxSessions = 100
-	// maxToken limits the size of a request for a session.
+	// maxToken is the maximum size of a login request.
 	maxToken = 16 << 10
 )
 
-// DeniedError is returned by Tokens for an invalid token, or a token whose user has no permission.
+// DeniedError is the error that Tokens returns for an invalid token, or for a token whose user has no permission.
 type DeniedError struct {
-	// Message is shown to the user.
+	// Message is the error message that is shown to the user.
 	Message string
 }
 
@@ -52,30 +52,31 @@ func isDenied(err error) bool {
 	return errors.As(err, &d)
 }
 
-// Tokens validates tokens.
+// Tokens is the interface that validates login tokens.
 type Tokens interface {
-	// Exchange returns the user of a token. A *DeniedError is shown to the user.
+	// Exchange validates a token and returns its user. If the error is a *DeniedError, its message is shown to the
+	// user.
 	Exchange(ctx context.Context, token string) (user string, err error)
-	// Check returns an error if a session that was started with the token must end. It is called for every
-	// request.
+	// Check returns an error if a session that was started with the token must end. It is called for every request.
 	Check(ctx context.Context, token string) error
 }
 
-// Options of a Guard.
+// Options configures a Guard.
 type Options struct {
-	// Tokens validates the tokens of new sessions. Required.
+	// Tokens validates the tokens with which users start sessions. Required.
 	Tokens Tokens
-	// Port of the server. It is part of the cookie name, because browsers share cookies between ports.
+	// Port is the port of the server. The cookie name contains it, because browsers share cookies between ports.
 	// Required.
 	Port int
-	// Hosts are allowed host names without a port, in addition to the names of this machine. Default: none. If
-	// there are any, the port may differ from Port, as behind a Service or kubectl port-forward.
+	// Hosts lists host names without a port to allow in addition to the names of this machine. Default: none. If
+	// Hosts is set, the port in the Host header may differ from Port, as it does behind a Service or kubectl
+	// port-forward.
 	Hosts []string
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// Guard protects a server. Its methods may be called concurrently.
+// Guard controls the access to a server. Its methods are safe for concurrent use.
 type Guard struct {
 	o        Options
 	attempts attempts
@@ -102,13 +103,13 @@ func (g *Guard) Cookie() string { return "koupboard-" + strconv.Itoa(g.o.Port) }
 
 type userKey struct{}
 
-// User returns the user of a request that Data has accepted.
+// User returns the user of a request that the handler of Data has accepted.
 func User(ctx context.Context) string {
 	user, _ := ctx.Value(userKey{}).(string)
 	return user
 }
 
-// Public serves public files to requests with an allowed Host.
+// Public returns a handler that serves public files. It accepts only requests with an allowed Host header.
 func (g *Guard) Public(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		harden(w.Header())
@@ -120,7 +121,7 @@ func (g *Guard) Public(next http.Handler) http.Handler {
 	})
 }
 
-// Data serves private data to requests with a session.
+// Data returns a handler that serves private data. It accepts only requests with a session.
 func (g *Guard) Data(next http.Handler) http.Handler {
 	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -136,8 +137,8 @@ func (g *Guard) Data(next http.Handler) http.Handler {
 	}))
 }
 
-// Check returns the user of the session of a request, or a *DeniedError if the session is missing or must end.
-// Handlers of long responses call it periodically.
+// Check returns the user of the session to which a request belongs. It returns a *DeniedError if the request has no
+// session or the session must end. Handlers of long-running responses call Check periodically.
 func (g *Guard) Check(r *http.Request) (user string, err error) {
 	s, ok := g.session(r)
 	if !ok {
@@ -146,7 +147,7 @@ func (g *Guard) Check(r *http.Request) (user string, err error) {
 	return s.user, g.o.Tokens.Check(r.Context(), s.token)
 }
 
-// Begin returns the handler that exchanges a token for a session cookie: POST {"token": "..."}.
+// Begin returns the login handler. It exchanges a token for a session cookie: POST {"token": "..."}.
 func (g *Guard) Begin() http.Handler {
 	return g.Public(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -223,7 +224,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 	return s, ok
 }
 
-// checkOrigin rejects requests for other host names, and from pages of other origins.
+// checkOrigin rejects requests for host names that are not allowed, and requests from pages of other origins.
 func (g *Guard) checkOrigin(r *http.Request) error {
 	if !g.isOurs(r.Host) {
 		return fmt.Errorf("the board is not available at %q; open the address that it has printed", r.Host)
@@ -243,13 +244,13 @@ func (g *Guard) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// navigates reports whether a user opens the page, for example by a link on another site.
+// navigates reports whether a request opens the page in the browser, for example through a link on another site.
 func navigates(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		!strings.HasPrefix(r.URL.Path, "/api/")
 }
 
-// isOurs reports whether the Host header names the board.
+// isOurs reports whether the Host header contains a host name of the board.
 func (g *Guard) isOurs(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -282,7 +283,7 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// Deny writes an error response in JSON.
+// Deny writes an error response in JSON format.
 func Deny(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// attemptBurst is the maximum burst of sign-in attempts from one address, and attemptsPerSecond the
-	// sustained rate.
+	// attemptBurst is the maximum number of login attempts in a burst from one address. attemptsPerSecond is the
+	// maximum sustained rate of login attempts.
 	attemptBurst      = 10
 	attemptsPerSecond = 1
-	// maxAddresses is the number of stored addresses above which those with a full burst left are removed.
+	// maxAddresses is the number of stored addresses above which addresses without recent attempts are removed.
 	maxAddresses = 1000
 )
 
-// attempts limits how often an address can present a token: each attempt may cost requests to the Kubernetes API.
+// attempts limits the rate of login attempts from each address, because each attempt can cause requests to the
+// Kubernetes API.
 type attempts struct {
 	mu        sync.Mutex
 	addresses map[netip.Prefix]*rate.Limiter
@@ -44,7 +45,8 @@ func (a *attempts) allow(r *http.Request, now time.Time) bool {
 	return limiter.AllowN(now, 1)
 }
 
-// network returns the IPv4 address of a client, or the /64 prefix of its IPv6 address.
+// network returns the address by which login attempts are counted: the IPv4 address of a client, or the /64 prefix of
+// its IPv6 address.
 func network(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Once has a token that can be used once. After its use, it generates the next token. A user who can read the
-// output of the process can open the page, but an address from a browser history does not work again.
+// Once implements Tokens with a token that can be used only once. After each use, it generates the next token. A user
+// who can read the output of the process can open the page, but a URL from a browser history does not work again.
 type Once struct {
 	user string
 	next func(token string)
@@ -17,8 +17,8 @@ type Once struct {
 	token string
 }
 
-// NewOnce generates the first token, with 130 random bits. next is called with each token, and with the first
-// one before NewOnce returns.
+// NewOnce returns a Once and generates its first token, with 130 random bits. The function next is called with each
+// new token. It is called with the first token before NewOnce returns.
 func NewOnce(user string, next func(token string)) *Once {
 	o := &Once{user: user, next: next}
 	o.renew()
@@ -30,7 +30,7 @@ func (o *Once) renew() {
 	o.next(o.token)
 }
 
-// Exchange accepts the current token and replaces it.
+// Exchange implements Tokens. It accepts only the current token, and replaces the token after its use.
 func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,5 +43,5 @@ func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	return o.user, nil
 }
 
-// Check allows every session.
+// Check implements Tokens. It accepts every session.
 func (o *Once) Check(context.Context, string) error { return nil }

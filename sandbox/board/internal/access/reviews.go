@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// reviewEvery is how long the result of a review is used. A revoked token works until then.
+	// reviewEvery is how long the result of a token review is cached. A revoked token remains valid until the cached
+	// result expires.
 	reviewEvery = time.Minute
 	// reviewTime is the timeout of one request to the API server.
 	reviewTime = 10 * time.Second
 )
 
-// shown are the resources that the page shows. A user must have permission to list them in all namespaces.
+// shown lists the resources that the page shows. A user must have permission to list them in all namespaces.
 var shown = []authorizationv1.ResourceAttributes{
 	{Verb: "list", Resource: "nodes"},
 	{Verb: "list", Resource: "pods"},
@@ -29,11 +30,11 @@ var shown = []authorizationv1.ResourceAttributes{
 	{Verb: "list", Group: "apps", Resource: "deployments"},
 }
 
-// Reviews validates tokens with the Kubernetes API server. The token of a user is valid while the API server
-// accepts it and its user has permission to list the resources that the page shows.
+// Reviews implements Tokens with the Kubernetes API server. A token is valid while the API server accepts it and its
+// user has permission to list the resources that the page shows.
 type Reviews struct {
 	client kubernetes.Interface
-	known  *cache.Expiring // reviews, by the hash of the token
+	known  *cache.Expiring // results of token reviews, by the hash of the token
 }
 
 type review struct {
@@ -41,12 +42,13 @@ type review struct {
 	err  error
 }
 
-// NewReviews returns Reviews that use a client with permission to create TokenReviews and SubjectAccessReviews.
+// NewReviews returns a Reviews. The client must have permission to create TokenReviews and SubjectAccessReviews.
 func NewReviews(client kubernetes.Interface, clock clock.Clock) *Reviews {
 	return &Reviews{client: client, known: cache.NewExpiringWithClock(clock)}
 }
 
-// Exchange reviews a token.
+// Exchange implements Tokens. It validates the token with a TokenReview, checks the permissions of its user, and
+// caches the result for Check.
 func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	answer := r.ask(ctx, token)
 	if answer.err == nil || isDenied(answer.err) {
@@ -55,7 +57,8 @@ func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	return answer.user, answer.err
 }
 
-// Check reviews the token again after a minute.
+// Check implements Tokens. It uses the cached result of the last review, and reviews the token again after
+// reviewEvery.
 func (r *Reviews) Check(ctx context.Context, token string) error {
 	if answer, known := r.known.Get(sha256.Sum256([]byte(token))); known {
 		return answer.(review).err //nolint:forcetypeassert // it has only reviews

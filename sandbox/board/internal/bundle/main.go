@@ -72,7 +72,7 @@ var preact = map[string]string{
 	"preact/jsx-runtime": "./internal/bundle/preact/jsxRuntime.mjs",
 }
 
-// reportPage is the script of the report page.
+// reportPage is the path of the script for the report page.
 const reportPage = "../scenario/report/page/page.js"
 
 func bundle(dir string) (map[string][]byte, error) {
@@ -87,8 +87,8 @@ func bundle(dir string) (map[string][]byte, error) {
 	})
 }
 
-// reportScript returns the script of the report page. Identifiers are not minified, because the report's tests use
-// them.
+// reportScript returns the script for the report page. It does not minify identifiers, because the tests of the
+// report use them.
 func reportScript(dir string) ([]byte, error) {
 	files, err := build(dir, api.BuildOptions{
 		EntryPointsAdvanced: []api.EntryPoint{{InputPath: "web/src/report/main.ts", OutputPath: "page"}},

@@ -15,9 +15,9 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// typescript converts the types of a Go file to TypeScript, without comments, followed by the types of other
-// packages that they use. Structs become interfaces, and types with constants become unions of string literals.
-// root is the directory of the module.
+// typescript converts the types in a Go file to TypeScript, without comments. It appends the types from other
+// packages that these types use. Structs become interfaces, and types with constants become unions of string
+// literals. root is the root directory of the Go module.
 func typescript(root, name string, source []byte) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *writer) imported(dir string, names []string) error {
 	return nil
 }
 
-// declarations adds the types of a file with one of the names; nil = all types.
+// declarations adds the types in a file that have one of the names. If names is nil, it adds all types.
 func (w *writer) declarations(file *ast.File, names []string) {
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -73,8 +73,8 @@ func (w *writer) declarations(file *ast.File, names []string) {
 
 type writer struct {
 	text   strings.Builder
-	values map[string][]string // values of types with constants
-	used   map[string][]string // types of other packages that are used, by package
+	values map[string][]string // constant values by type name
+	used   map[string][]string // names of the types that are used from other packages, by package
 	err    error
 }
 

@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// Options of a Feed.
+// Options configures a Feed.
 type Options struct {
-	// Epoch identifies this run of the server. Required.
+	// Epoch identifies one run of the server. Required.
 	Epoch string
-	// KeepFor and KeepBytes limit the history by age and by compressed size. Default: unlimited.
+	// KeepFor and KeepBytes limit the age and the compressed size of the history. Default: unlimited.
 	KeepFor   time.Duration
 	KeepBytes int64
-	// ChunkFor is the maximum duration of a chunk of history, and ChunkBytes the uncompressed size at which it
-	// is closed. Default: one minute, and 4 MiB.
+	// ChunkFor is the maximum duration of a history chunk. ChunkBytes is the uncompressed size at which a chunk is
+	// closed. Default: one minute, and 4 MiB.
 	ChunkFor   time.Duration
 	ChunkBytes int
-	// Log is the number of newest log entries that a new subscriber gets. Default: 300.
+	// Log is the maximum number of log entries in the snapshot for a new subscriber. The snapshot contains the newest
+	// entries. Default: 300.
 	Log int
-	// Waiting is the maximum number of queued messages of a subscriber. Default: 256.
+	// Waiting is the maximum number of messages in the queue of a subscriber. Default: 256.
 	Waiting int
 }
 
-// Feed is a set of rows with its history. Its methods may be called concurrently.
+// Feed holds the current rows and their history. Its methods are safe for concurrent use.
 type Feed struct {
 	o Options
 
@@ -42,24 +43,25 @@ type Feed struct {
 
 type tables map[string]map[string]json.RawMessage
 
-// Update has changes of rows.
+// Update describes changes of rows.
 type Update struct {
-	// Set has new and changed rows by kind and key, Del the keys of deleted rows by kind, and Log new log
+	// Set holds new and changed rows, by kind and key. Del lists the keys of deleted rows, by kind. Log lists new log
 	// entries.
 	Set map[string]map[string]any
 	Del map[string][]string
 	Log []any
 }
 
-// Message is one message to a subscriber.
+// Message is a message that is sent to a subscriber.
 type Message struct {
-	// Event is snapshot or changes.
+	// Event is the type of the message: snapshot or changes.
 	Event string
 	Seq   int64
 	Data  []byte
 }
 
-// snapshot and changes have the JSON form of board.Snapshot and board.Changes. Their rows are encoded.
+// snapshot and changes have the same JSON form as board.Snapshot and board.Changes. Their rows are already encoded as
+// JSON.
 type snapshot struct {
 	Seq    int64             `json:"seq"`
 	Time   int64             `json:"time"`
@@ -83,9 +85,9 @@ func New(o Options) *Feed {
 	return &Feed{o: o, rows: tables{}, subs: map[*Subscriber]struct{}{}}
 }
 
-// Put applies changes, stores them and sends them to subscribers. It ignores rows that are unchanged, and
-// deleted rows that do not exist. If no change remains, it sends nothing. now must not be before the time of
-// the previous Put.
+// Put applies changes to the rows, stores the changes in the history and sends them to subscribers. It ignores rows
+// that are unchanged, and deleted rows that do not exist. If no changes remain, it sends nothing. now must not be
+// earlier than the time of the previous Put.
 func (f *Feed) Put(now time.Time, u Update) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,7 +127,8 @@ func (f *Feed) Put(now time.Time, u Update) error {
 	return f.commit(c)
 }
 
-// commit numbers, stores and publishes changes. f.mu is held.
+// commit assigns a sequence number to changes, stores the changes and sends them to subscribers. The caller must hold
+// f.mu.
 func (f *Feed) commit(c changes) error {
 	if f.history.full(c.Time, f.o) {
 		if err := f.history.begin(f.snapshot(c.Time), f.o); err != nil {
@@ -173,7 +176,7 @@ func put(t *tables, kind, key string, row json.RawMessage) {
 	(*t)[kind][key] = row
 }
 
-// snapshot returns all rows with a time. f.mu is held.
+// snapshot returns a snapshot of all rows, with the given time. The caller must hold f.mu.
 func (f *Feed) snapshot(at int64) snapshot {
 	return snapshot{Seq: f.seq, Time: at, Epoch: f.o.Epoch, Tables: f.rows}
 }
@@ -184,8 +187,8 @@ type Subscriber struct {
 	messages chan Message
 }
 
-// Subscribe returns a snapshot with the newest log entries, and a Subscriber that receives all later changes.
-// The caller closes it.
+// Subscribe returns a snapshot that contains the newest log entries, and a Subscriber that receives all later
+// changes. The caller must close the Subscriber.
 func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +203,8 @@ func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	return Message{"snapshot", f.seq, data}, s, nil
 }
 
-// Messages returns the channel of changes. It is closed if the subscriber is too slow, or by Close.
+// Messages returns the channel that delivers the changes. The channel is closed if the subscriber is too slow, or
+// when Close is called.
 func (s *Subscriber) Messages() <-chan Message { return s.messages }
 
 // Close ends the subscription. It may be called several times.
@@ -210,7 +214,7 @@ func (s *Subscriber) Close() {
 	s.feed.remove(s)
 }
 
-// remove ends a subscription. f.mu is held.
+// remove ends a subscription. The caller must hold f.mu.
 func (f *Feed) remove(s *Subscriber) {
 	if _, there := f.subs[s]; there {
 		delete(f.subs, s)

@@ -16,7 +16,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// rows builds an Update that sets rows of one kind.
+// rows returns an Update that sets rows of one kind.
 func rows(pairs ...string) map[string]map[string]any {
 	set := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -32,7 +32,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// drain returns the messages that wait.
+// drain returns all messages in the queue of a subscriber.
 func drain(s *Subscriber) (all []string) {
 	for {
 		select {
@@ -93,7 +93,7 @@ func TestSlowSubscriberIsRemovedWithoutBlocking(t *testing.T) {
 	}
 }
 
-// lines reads a chunk.
+// lines returns the decoded lines of a chunk.
 func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	t.Helper()
 	content, compressed, ok := f.Chunk(id)
@@ -115,8 +115,8 @@ func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	return all
 }
 
-// Each time in the history, restored from the snapshot of a chunk and the changes after it, is as
-// it was seen live.
+// TestHistoryEqualsLiveState restores each point in time from the snapshot of a chunk and the changes that follow it.
+// The restored state must be equal to the state that a live subscriber received.
 func TestHistoryEqualsLiveState(t *testing.T) {
 	f := New(Options{Epoch: "e", ChunkFor: 5 * time.Second, ChunkBytes: 2000})
 	live := map[int64]string{}

@@ -7,33 +7,35 @@ import (
 	"fmt"
 )
 
-// Chunk describes a chunk of history, for GET /api/history/ID: JSON lines, a snapshot and then changes.
+// Chunk describes a history chunk, which GET /api/history/ID returns. A chunk consists of JSON lines: a snapshot,
+// followed by changes.
 type Chunk struct {
 	ID int64 `json:"id"`
-	// First and Last are the Seq of its snapshot and of its last change; From and To are their times.
+	// First and Last are the Seq of the snapshot and of the last change in the chunk. From and To are the times of
+	// this snapshot and this change.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	From  int64 `json:"from"`
 	To    int64 `json:"to"`
-	// Bytes is the approximate compressed size.
+	// Bytes is the approximate compressed size of the chunk.
 	Bytes int64 `json:"bytes"`
 	// Closed reports whether the chunk is complete.
 	Closed bool `json:"closed"`
 }
 
-// chunk holds lines of JSON, which are compressed when the chunk is closed.
+// chunk holds JSON lines. The lines are compressed when the chunk is closed.
 type chunk struct {
 	Chunk
 	content []byte
 }
 
-// history has chunks, oldest first. Only the last one grows.
+// history holds the chunks, oldest first. Only the last chunk grows.
 type history struct {
 	ids    int64
 	chunks []*chunk
 }
 
-// full reports whether changes at a time need a new chunk.
+// full reports whether changes at the time now must go into a new chunk.
 func (h *history) full(now int64, o Options) bool {
 	if len(h.chunks) == 0 {
 		return true
@@ -42,8 +44,8 @@ func (h *history) full(now int64, o Options) bool {
 	return now-last.From >= o.ChunkFor.Milliseconds() || len(last.content) >= o.ChunkBytes
 }
 
-// begin closes the last chunk and starts a new one with a snapshot. It deletes chunks beyond the limits of age
-// and size.
+// begin closes the last chunk and starts a new chunk with a snapshot. It deletes old chunks that exceed the limits of
+// age and size.
 func (h *history) begin(all snapshot, o Options) error {
 	if n := len(h.chunks); n > 0 {
 		if err := h.chunks[n-1].close(); err != nil {
@@ -62,7 +64,7 @@ func (h *history) begin(all snapshot, o Options) error {
 	return nil
 }
 
-// forget deletes the oldest chunks, but never the last one.
+// forget deletes the oldest chunks that exceed the limits, but never the last chunk.
 func (h *history) forget(now int64, o Options) {
 	var bytes int64
 	for _, c := range h.chunks {
@@ -88,7 +90,7 @@ func (c *chunk) add(seq, now int64, line []byte) {
 	c.Last, c.To, c.Bytes = seq, now, int64(len(c.content))
 }
 
-// close compresses the chunk.
+// close compresses the content of the chunk and marks the chunk as closed.
 func (c *chunk) close() error {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // fast, because it blocks all other messages
@@ -105,7 +107,7 @@ func (c *chunk) close() error {
 	return nil
 }
 
-// Chunks lists the stored chunks, oldest first.
+// Chunks returns descriptions of the stored chunks, oldest first.
 func (f *Feed) Chunks() []Chunk {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,8 +118,8 @@ func (f *Feed) Chunks() []Chunk {
 	return list
 }
 
-// Chunk returns the lines of a chunk, compressed with gzip if the chunk is closed. It returns false if the
-// chunk was deleted.
+// Chunk returns the JSON lines of a chunk. If the chunk is closed, the lines are compressed with gzip. Chunk returns
+// false if the chunk was deleted.
 func (f *Feed) Chunk(id int64) (content []byte, compressed, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// needed has example values of the fields that each kind of fault requires.
+// needed holds example values for the fields that each fault kind requires.
 var needed = map[any]map[string]any{
 	"error":         {"code": "User.DiskFull"},
 	"latency":       {"delay": map[string]any{"min": "1s"}},

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// addFault replaces the definition of a fault by one that lists the kinds of each target. dir and bases are the
-// directories of the types and of package fault.
+// addFault replaces the schema definition of a fault with a definition that lists the fault kinds of each target. dir
+// is the directory of the API types, and bases is the directory of package fault.
 func addFault(s *jsonschema.Schema, dir, bases string) error {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, DoNotReference: true, Mapper: mapScenario}
 	for _, of := range []string{dir, bases} {

@@ -17,24 +17,24 @@ import (
 )
 
 const (
-	// File is the name of the schema of configuration files, in the directory of the types.
+	// File is the file name of the JSON schema for configuration files, in the directory of the API types.
 	File = "sandbox.schema.json"
-	// ScenarioFile is the name of the schema of scenario files.
+	// ScenarioFile is the file name of the JSON schema for scenario files.
 	ScenarioFile = "scenario.schema.json"
 )
 
-// Files has the function that generates each file.
+// Files maps the name of each schema file to the function that generates it.
 var Files = map[string]func(dir string) ([]byte, error){File: Generate, ScenarioFile: GenerateScenario}
 
 const (
 	typesPackage = "github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
-	// expression matches a string that is one expression, which is valid for a field of any type.
+	// expression matches a string that consists of one expression. Such a string is valid for a field of any type.
 	expression = `^\s*\$\{\{[\s\S]*\}\}\s*$`
 	duration   = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
-// Generate returns the JSON schema of configuration files. The descriptions are the comments in the Go files of dir,
-// which is the directory of the types.
+// Generate returns the JSON schema for configuration files. The descriptions in the schema are the comments in the Go
+// files of dir, the directory of the API types.
 func Generate(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, DoNotReference: true, Mapper: durations}
 	if err := comments(r, dir); err != nil {
@@ -44,8 +44,8 @@ func Generate(dir string) ([]byte, error) {
 	return finish(s, File, v1alpha1.Kind)
 }
 
-// GenerateScenario returns the JSON schema of scenario files, like Generate. Numbers, booleans, times and lists can
-// also be expressions.
+// GenerateScenario returns the JSON schema for scenario files, like Generate. The schema also allows expressions for
+// numbers, booleans, durations and lists.
 func GenerateScenario(dir string) ([]byte, error) {
 	r := &jsonschema.Reflector{ExpandedStruct: true, Anonymous: true, Mapper: mapScenario}
 	if err := comments(r, dir); err != nil {
@@ -113,7 +113,7 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 	return durations(t)
 }
 
-// share copies the comment of a field to the next field if it has none and the comment names it.
+// share copies the comment of a field to the next field if the next field has no comment and the comment names it.
 func share(s *jsonschema.Schema) {
 	before := ""
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
@@ -136,7 +136,7 @@ func describeDefaults(s *jsonschema.Schema) {
 	}
 }
 
-// loosen allows an expression in every property that is not a string.
+// loosen changes the schema to allow an expression in every property that is not a string.
 func loosen(s *jsonschema.Schema) {
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -155,7 +155,7 @@ func loosen(s *jsonschema.Schema) {
 	}
 }
 
-// either allows the schema or an expression.
+// either returns a schema that accepts either values of the given schema or an expression.
 func either(s *jsonschema.Schema) *jsonschema.Schema {
 	described := &jsonschema.Schema{Description: s.Description, Default: s.Default,
 		AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}

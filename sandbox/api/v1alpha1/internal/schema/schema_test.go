@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFaultFieldAcceptsExpression checks a field that scenarios/base-crash.yaml sets by an expression.
+// TestFaultFieldAcceptsExpression checks that the schema accepts an expression for a fault field that is not a
+// string. scenarios/base-crash.yaml contains such a field.
 func TestFaultFieldAcceptsExpression(t *testing.T) {
 	text, err := GenerateScenario("../..")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficAgent returns the hidden command that a daemon starts on a node or in a Pod of a cluster. The daemon
-// controls the agent through its standard streams. The agent ends when they are closed.
+// trafficAgent returns the hidden command that the daemon starts on a node or in a Pod of a cluster. The daemon
+// controls the agent through the agent's standard streams. The agent ends when the streams are closed.
 func (s *commands) trafficAgent() *cli.Command {
 	return &cli.Command{
 		Name:   agent.Command,

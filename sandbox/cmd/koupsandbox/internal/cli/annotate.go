@@ -9,7 +9,8 @@ import (
 
 const annotateFlag = "github"
 
-// newAnnotateFlag returns the flag for annotations. GitHub Actions sets GITHUB_ACTIONS, which enables it.
+// newAnnotateFlag returns the flag that enables annotations. The environment variable GITHUB_ACTIONS, which GitHub
+// Actions sets, also enables them.
 func newAnnotateFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: annotateFlag, Usage: "print annotations of files for GitHub Actions on standard error",
 		Category: outputCategory, EnvVars: []string{"GITHUB_ACTIONS"}}

@@ -20,7 +20,7 @@ spec:
   tolerations: [{operator: Exists}]
 `
 
-// In GitHub Actions, each finding is also an annotation of its file.
+// TestAnnotations checks that, in GitHub Actions, each finding is also printed as an annotation of its file.
 func TestAnnotations(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{"bad.yaml": badScenario, "pod.yaml": badManifest} {

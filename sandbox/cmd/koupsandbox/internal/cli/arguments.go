@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// reorder moves the flags of a command in front of its arguments, and global flags in front of the command, as
-// urfave/cli requires. Words after -- are not moved. path is the command with its parents, including the name of the
-// binary.
+// reorder moves the flags of a command in front of its arguments, and global flags in front of the command, because
+// urfave/cli requires this order. It does not move words after --. The result path is the command with its parents,
+// including the name of the binary.
 func reorder(app *cli.App, line []string) (reordered, path []string) {
 	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
@@ -53,7 +53,7 @@ func reorder(app *cli.App, line []string) (reordered, path []string) {
 	return slices.Concat(binary, global, commandWords, flags, arguments, rest), path
 }
 
-// helpCommand returns the command that prints the help for a usage error.
+// helpCommand returns the help command that the message of a usage error suggests.
 func helpCommand(path []string, err usageError) string {
 	var scenario scenarioError
 	switch {
@@ -69,7 +69,7 @@ func helpCommand(path []string, err usageError) string {
 // completionFlag is the flag with which completion scripts request completions.
 const completionFlag = "--generate-bash-completion"
 
-// findCommand returns the command with a name or alias, or nil.
+// findCommand returns the command with a name or alias. It returns nil if there is none.
 func findCommand(commands []*cli.Command, word string) *cli.Command {
 	i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(word) })
 	if i < 0 {
@@ -78,13 +78,13 @@ func findCommand(commands []*cli.Command, word string) *cli.Command {
 	return commands[i]
 }
 
-// takesValue reports whether the word after a flag is the value of the flag.
+// takesValue reports whether the word that follows a flag is the value of the flag.
 func takesValue(known []cli.Flag, word string) bool {
 	d, ok := flagNamed(known, strings.TrimLeft(word, "-")).(cli.DocGenerationFlag)
 	return ok && d.TakesValue()
 }
 
-// flagNamed returns the flag with a name or alias, or nil.
+// flagNamed returns the flag with a name or alias. It returns nil if there is none.
 func flagNamed(known []cli.Flag, name string) cli.Flag {
 	i := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	if i < 0 {
@@ -95,7 +95,8 @@ func flagNamed(known []cli.Flag, name string) cli.Flag {
 
 func flagsOf(c *cli.Context) []cli.Flag { return slices.Concat(c.App.Flags, c.Command.Flags) }
 
-// unknownCommand returns the error for a word that is not one of the commands of parent, with a suggestion.
+// unknownCommand returns the error for a word that is not a subcommand of parent. The error suggests a similar
+// command.
 func unknownCommand(commands []*cli.Command, parent, word string) error {
 	var names []string
 	for _, c := range commands {
@@ -124,11 +125,11 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usageError{fmt.Errorf("unknown flag %s%s", dashed(name), plain.DidYouMean(dashed(name), names))}
 }
 
-// valueErrors matches the errors of urfave/cli and of package flag for a value that cannot be parsed.
+// valueErrors matches the errors that urfave/cli and package flag return for a value that cannot be parsed.
 var valueErrors = regexp.MustCompile(
 	`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
 
-// invalidValue rewrites an error of urfave/cli for a missing or invalid value of a flag. It returns other errors
+// invalidValue rewrites an error of urfave/cli about a missing or invalid flag value. It returns all other errors
 // unchanged.
 func invalidValue(c *cli.Context, err error) error {
 	if name, lacks := strings.CutPrefix(err.Error(), "flag needs an argument: -"); lacks {

@@ -101,7 +101,8 @@ func (s *commands) printBases(bases []control.Base, wide bool) {
 	}
 }
 
-// baseProblem returns why a base is not running, and a fix. It returns the empty string for a base that runs or starts.
+// baseProblem returns the reason why a base is not running, and a fix. It returns empty strings for a base that is
+// running or starting.
 func baseProblem(b control.Base) string {
 	switch state := b.State(); {
 	case b.Reason != "":

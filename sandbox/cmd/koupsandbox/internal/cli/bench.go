@@ -116,7 +116,7 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	return s.finishBench(r, err)
 }
 
-// benchSizes loads the scenarios once for each number of bases.
+// benchSizes loads the benchmark scenarios once for each number of bases.
 func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err error) {
 	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
@@ -151,7 +151,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	return sizes, nil
 }
 
-// benchCounts parses numbers of bases and sorts them. It returns nil for an empty text.
+// benchCounts parses a list of base counts and sorts it. It returns nil for an empty text.
 func benchCounts(text string) (counts []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -171,7 +171,7 @@ func benchCounts(text string) (counts []int, err error) {
 	return counts, nil
 }
 
-// benchProgress reports each run on standard error.
+// benchProgress prints the progress of each run to standard error.
 func (s *commands) benchProgress(o *bench.Options) {
 	all := 0
 	for _, size := range o.Sizes {
@@ -232,7 +232,8 @@ func (s *commands) watchBench(c *cli.Context, paths []string) error {
 	})
 }
 
-// finishBench prints the comparison and returns the error of the command. The results are already on standard output.
+// finishBench prints the comparison with the baseline and returns the error of the command. The results have already
+// been printed to standard output.
 func (s *commands) finishBench(r *bench.Report, err error) error {
 	if r == nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Invalid arguments are rejected before the first run.
+// TestBenchRejectsInvalidArguments checks that invalid arguments are rejected before the first run.
 func TestBenchRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{

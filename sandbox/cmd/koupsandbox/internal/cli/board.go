@@ -218,8 +218,8 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	return b.Start(c.Context)
 }
 
-// openBoard prints the URL, and opens it in a browser. It returns the path of the redirect file in dir,
-// or the empty string if no browser was opened.
+// openBoard prints the URL of the web UI and opens the URL in a browser. It returns the path of the redirect file in
+// dir. It returns an empty string if no browser was opened.
 func (s *commands) openBoard(c *cli.Context, dir, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
 		_ = s.printAs(formatJSON, map[string]string{"url": url}) // a map of strings can be encoded
@@ -240,10 +240,10 @@ func (s *commands) openBoard(c *cli.Context, dir, url string) (redirect string) 
 const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</title>` +
 	`<meta http-equiv="refresh" content="0; url=%s">`
 
-// openBrowser opens the address in a browser, if this machine has a desktop. The address contains a token, and
-// every local user can read the arguments of a process. So openBrowser gives the browser a file that redirects
-// to the address. Only this user can read the file. It is in dir, or in the directory for temporary files if
-// dir is empty.
+// openBrowser opens the address in a browser if this machine has a desktop. The address contains a token, and every
+// local user can read the arguments of a process. Therefore, openBrowser gives the browser a file that redirects to
+// the address. Only the current user can read the file. The file is created in dir, or in the directory for temporary
+// files if dir is empty.
 func openBrowser(ctx context.Context, dir, url string) (redirect string, err error) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// The token of the web UI is not in the arguments of a process. It is in a file that only the user can read. Each call
-// replaces the file.
+// TestOpenBrowser checks that the token of the web UI is not in the arguments of a process. It must be in a file that
+// only the user can read, and each call must replace the file.
 func TestOpenBrowser(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	pipe := filepath.Join(bin, "pipe")

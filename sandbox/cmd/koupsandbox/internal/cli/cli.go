@@ -26,43 +26,46 @@ const (
 	exitUsage   = 2
 )
 
-// Streams are the standard streams of a command, and the properties of its terminal and user.
+// Streams holds the standard streams of a command, and the properties of the terminal and the user.
 type Streams struct {
-	// Out receives results, Err receives progress and errors. Required.
+	// Out receives the results. Err receives progress and error messages. Required.
 	Out, Err io.Writer
-	// In is the standard input. Default: none; full-screen commands and the path - are unavailable.
+	// In is the standard input. Default: none; then full-screen commands and the path - are not available.
 	In io.Reader
-	// Terminal reports whether Err is a terminal, which shows progress in place. Width is its width in columns; 0
-	// means 80.
+	// Terminal reports whether Err is a terminal. On a terminal, progress is shown in place. Width is the width of
+	// the terminal in columns; 0 means 80.
 	Terminal bool
 	Width    int
-	// Screen reports whether In and Out are a terminal, which full-screen commands require.
+	// Screen reports whether both In and Out are a terminal. Full-screen commands require this.
 	Screen bool
-	// Color enables colours on Out.
+	// Color enables colors on Out.
 	Color bool
-	// Language of the explanations of why, lint and doctor, without --language. Default: English.
+	// Language is the default language for the explanations of why, lint and doctor. The flag --language overrides
+	// it. Default: English.
 	Language language.Language
-	// UserHome is the home directory of the user. Without --home, state is kept in its subdirectory .koupsandbox.
+	// UserHome is the home directory of the user. If --home is not set, state is stored in the subdirectory
+	// .koupsandbox of this directory.
 	UserHome string
-	// Executable is the path of this binary, which up starts as the daemon.
+	// Executable is the path of this binary. The command up starts it as the daemon.
 	Executable string
 }
 
-// usageError is an error in the command line, or in a file that the command line names. The exit status is 2.
+// usageError is an error in the command line, or in a file that the command line names. It sets exit status 2.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// scenarioError is an error in a scenario file. Its message refers to scenario explain instead of --help.
+// scenarioError is an error in a scenario file. The error message suggests scenario explain instead of --help.
 type scenarioError struct{ error }
 
 func (e scenarioError) Unwrap() error { return e.error }
 
-// errFailed ends a command with exit status 1 and without an error message, because the command printed its result.
+// errFailed ends a command with exit status 1 and without an error message. It is returned if the command has already
+// printed its result.
 var errFailed = errors.New("failed")
 
-// Run runs a command line and returns its exit status. args[0] is the name of the binary. Run blocks until the command
-// ends. Cancelling ctx stops the command, as Ctrl-C does.
+// Run runs a command line and returns its exit status. args[0] is the name of the binary. Run blocks until the
+// command ends. Canceling ctx stops the command, like Ctrl-C.
 func Run(ctx context.Context, s Streams, args []string) int {
 	app := newApp(s, args)
 	line, path := reorder(app, args)
@@ -84,7 +87,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return exitFailure
 }
 
-// errorHint returns a fix for common operating system errors, or the empty string.
+// errorHint returns a fix for common operating system errors. It returns an empty string for other errors.
 func errorHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -98,8 +101,8 @@ func errorHint(err error) string {
 	}
 }
 
-// printf prints text for users, and ignores write errors. It escapes control characters, because the text can come from
-// bases, Pods and clusters.
+// printf prints text for users and ignores write errors. It escapes control characters, because the text can contain
+// data from bases, Pods and clusters.
 func printf(w io.Writer, format string, args ...any) {
 	write(w, plain.Lines(fmt.Sprintf(format, args...)))
 }
@@ -116,7 +119,7 @@ const (
 	appName    = "koupsandbox"
 )
 
-// App returns the command line without running it, for the generated reference.
+// App returns the command-line application without running it. The generated command reference is based on it.
 func App() *cli.App { return newApp(Streams{UserHome: "~"}, nil) }
 
 func newApp(s Streams, args []string) *cli.App {
@@ -162,7 +165,7 @@ controller. All servers listen on 127.0.0.1. The state of each sandbox is in one
 	return app
 }
 
-// setUsageErrors sets the error handlers of commands and of their subcommands.
+// setUsageErrors sets the usage error handlers of commands and their subcommands.
 func setUsageErrors(list []*cli.Command) {
 	for _, command := range list {
 		command.OnUsageError = onUsageError
@@ -181,7 +184,7 @@ func setUsageErrors(list []*cli.Command) {
 
 type commands struct {
 	Streams
-	args []string // the command line
+	args []string // words of the command line
 }
 
 // onCommandLine reports whether the command line contains a flag. Unlike cli.Context.IsSet, it ignores environment
@@ -198,7 +201,8 @@ func sandboxNameFlag() *cli.StringFlag {
 		EnvVars: []string{"KOUPSANDBOX_NAME"}, Value: v1alpha1.DefaultName, Category: sandboxCategory}
 }
 
-// newEngineFlag returns the flag for the container engine. kind reads the second environment variable, too.
+// newEngineFlag returns the flag that selects the container engine. The flag also reads the environment variable that
+// kind uses.
 func newEngineFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine of the provider kind: docker or podman",
 		DefaultText: "the first one that responds", Category: clusterCategory,
@@ -213,8 +217,8 @@ func homeDir(c *cli.Context) (string, error) {
 	return path, nil
 }
 
-// sandboxTarget returns the home directory and the sandbox name of a command. It fails if another user owns the state
-// of the sandbox.
+// sandboxTarget returns the home directory and the sandbox name to which a command applies. It fails if another user
+// owns the state of the sandbox.
 func sandboxTarget(c *cli.Context) (home, name string, err error) {
 	name = c.String(nameFlag)
 	if err := v1alpha1.ValidateName(name); err != nil {
@@ -227,8 +231,8 @@ func sandboxTarget(c *cli.Context) (home, name string, err error) {
 	return home, name, err
 }
 
-// withArgs returns the action of a command with least to most arguments. A negative most is no limit. expected
-// describes the arguments in the error message.
+// withArgs returns the action of a command that takes from least to most arguments. If most is negative, the number
+// of arguments is unlimited. expected describes the arguments in the error message.
 func withArgs(least, most int, expected string, do func(*cli.Context, []string) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		list := c.Args().Slice()
@@ -239,12 +243,12 @@ func withArgs(least, most int, expected string, do func(*cli.Context, []string) 
 	}
 }
 
-// noArgs returns the action of a command without arguments.
+// noArgs returns the action of a command that takes no arguments.
 func noArgs(do func(*cli.Context) error) cli.ActionFunc {
 	return withArgs(0, 0, "no arguments", func(c *cli.Context, _ []string) error { return do(c) })
 }
 
-// inSandboxWithArgs returns the action of a command that needs a running sandbox. See withArgs for the parameters.
+// inSandboxWithArgs returns the action of a command that requires a running sandbox. See withArgs for the parameters.
 func inSandboxWithArgs(least, most int, expected string,
 	do func(*cli.Context, *sandbox.Sandbox, []string) error) cli.ActionFunc {
 	return withArgs(least, most, expected, func(c *cli.Context, list []string) error {

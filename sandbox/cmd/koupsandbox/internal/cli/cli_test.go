@@ -18,14 +18,14 @@ import (
 
 var update = flag.Bool("update", false, "update the golden files")
 
-// result is the exit status and the output of a command.
+// result holds the exit status and the output of a command.
 type result struct {
 	Code     int
 	Out, Err string
 }
 
-// expect checks the exit status, and the end of the output and words in it: of standard output for status 0,
-// otherwise of standard error. The other stream must be empty.
+// expect checks the exit status, and checks that the output has the given end and contains the given words. It checks
+// standard output for status 0, and otherwise standard error. The other stream must be empty.
 func (r result) expect(t *testing.T, code int, end, words string) {
 	t.Helper()
 	text, other := r.Err, r.Out
@@ -39,13 +39,13 @@ func (r result) expect(t *testing.T, code int, end, words string) {
 	check.ContainsWords(t, text, words)
 }
 
-// run runs a command line. In the arguments and in the output, HOME stands for the directory home.
+// run runs a command line. In the arguments and in the output, HOME is a placeholder for the directory home.
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
 	return runWith(t, home, nil, arguments...)
 }
 
-// runWith is run with environment variables.
+// runWith runs a command line like run, with environment variables.
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES",
@@ -95,7 +95,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Invalid command lines print one error message, and start nothing.
+// TestInvalidCommandLines checks that an invalid command line prints one error message and does not start anything.
 func TestInvalidCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args  []string
@@ -191,7 +191,7 @@ func TestLogs(t *testing.T) {
 	run(t, home, "logs", "scheduler").expect(t, 1, "\n", `"koup" "scheduler" broker, empty, etcd, long`)
 }
 
-// logs --follow prints new lines until Ctrl-C.
+// TestLogsFollow checks that logs --follow prints new lines until Ctrl-C.
 func TestLogsFollow(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
@@ -258,7 +258,8 @@ func TestDoctorReportsMissingBinaries(t *testing.T) {
 	}
 }
 
-// seeHelp returns the last line of the error message for an invalid command line.
+// seeHelp returns the last line of the error message for an invalid command line. This line suggests the help
+// command.
 func seeHelp(command string) string {
 	if command == "" {
 		return "\nsee: koupsandbox help\n"

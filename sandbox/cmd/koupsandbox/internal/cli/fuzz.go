@@ -92,7 +92,7 @@ func (s *commands) runFuzz(c *cli.Context) error {
 	return nil
 }
 
-// fuzzProgress returns a function that prints failures immediately, and the progress every 10 seconds.
+// fuzzProgress returns a function that prints each failure immediately, and the progress every 10 seconds.
 func (s *commands) fuzzProgress() func(fuzz.Progress) {
 	lastPrinted, failures := time.Now(), 0
 	return func(p fuzz.Progress) {
@@ -158,7 +158,8 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	return o.Complete(), nil
 }
 
-// fuzzConfig reads the configuration of sandboxes from a file. An empty name stands for the default configuration.
+// fuzzConfig reads the sandbox configuration from a file. If the file name is empty, it starts from the default
+// configuration. It sets the speed from --speed, and one base, because fuzz schedules define their own bases.
 func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	config, _, err := configFrom(c, file, nil)
 	if err != nil {

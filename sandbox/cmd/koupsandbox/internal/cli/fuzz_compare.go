@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// compareFuzz runs the same schedules with two configurations.
+// compareFuzz runs the same fuzz schedules with two configurations.
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	if c.IsSet("shrink") {
 		return usageError{errors.New(
@@ -41,7 +41,7 @@ func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	return errors.Join(err, s.printResult(c, r, func(bool) { s.printComparison(r, options.Corpus) }))
 }
 
-// printComparison prints the results of the schedules with both configurations.
+// printComparison prints the results of each fuzz schedule with both configurations.
 func (s *commands) printComparison(r *fuzz.Comparison, corpus string) {
 	printf(s.Out, "%s with each configuration in %s; seed %d\n\n", plain.Count(r.Schedules, "schedule"),
 		r.Elapsed.Round(time.Second),

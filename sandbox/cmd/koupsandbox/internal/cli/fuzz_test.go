@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// Invalid arguments are reported before a sandbox is created.
+// TestFuzzRejectsInvalidArguments checks that invalid arguments are reported before a sandbox is created.
 func TestFuzzRejectsInvalidArguments(t *testing.T) {
 	for line, want := range map[string]string{
 		"--only releases":                    `"releases"`,

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Categories of flags in the help of commands.
+// The categories of flags in the help of commands.
 const (
 	basesCategory      = "BASES"
 	boardCategory      = "WEB UI"
@@ -21,7 +21,8 @@ const (
 	sandboxCategory    = "SANDBOX"
 )
 
-// describe returns the description of a command: the text, if there is any, and command lines as examples.
+// describe returns the description of a command. It consists of the text, if it is not empty, and of command lines as
+// examples.
 func describe(text string, examples ...string) string {
 	if text != "" {
 		text += "\n\n"
@@ -29,15 +30,15 @@ func describe(text string, examples ...string) string {
 	return text + "Examples:\n  " + strings.Join(examples, "\n  ")
 }
 
-// urfaveFlagHelp renders a flag as urfave/cli does by default.
+// urfaveFlagHelp is the default urfave/cli function that renders the help of a flag.
 var urfaveFlagHelp = cli.FlagStringer
 
-// valuePrefix matches the placeholder in front of a usage.
+// valuePrefix matches the placeholder at the start of a usage text.
 var valuePrefix = regexp.MustCompile("\t[A-Z][A-Z0-9=:_]*: ")
 
-// flagHelp renders a flag for the help. A usage is written as "`NAME`: name of the sandbox": urfave/cli takes the
-// placeholder from it, and flagHelp removes the placeholder from the text. It also removes the default of boolean
-// flags.
+// flagHelp renders the help of a flag. A usage text has the form "`NAME`: name of the sandbox". urfave/cli reads the
+// placeholder from this text, and flagHelp removes the placeholder from the rendered text. It also removes the
+// default value of boolean flags.
 func flagHelp(f cli.Flag) string {
 	text := valuePrefix.ReplaceAllString(urfaveFlagHelp(f), "\t")
 	return strings.Replace(text, " (default: false)", "", 1)

@@ -18,7 +18,8 @@ var (
 	exampleWord = regexp.MustCompile(`'[^']*'|\S+`)
 )
 
-// Each command has a summary, flags in categories, and at least two examples that are valid command lines.
+// TestHelpIsComplete checks that each command has a summary, flags in categories, and at least two examples that are
+// valid command lines.
 func TestHelpIsComplete(t *testing.T) {
 	home := t.TempDir()
 	t.Chdir(home)

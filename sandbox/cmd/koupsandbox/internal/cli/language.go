@@ -16,7 +16,7 @@ func newLanguageFlag() *cli.StringFlag {
 		DefaultText: "zh if LC_ALL, LC_MESSAGES or LANG is Chinese, otherwise en"}
 }
 
-// languageOf returns the language of explanations. JSON and YAML are in English.
+// languageOf returns the language in which explanations are printed. JSON and YAML output is always in English.
 func (s *commands) languageOf(c *cli.Context) (language.Language, error) {
 	l := s.Language
 	if name := c.String(languageFlag); name != "" {
@@ -32,7 +32,7 @@ func (s *commands) languageOf(c *cli.Context) (language.Language, error) {
 	return l, nil
 }
 
-// columns returns the width of a text in a terminal, where a Chinese character has two columns.
+// columns returns the width of a text in a terminal. A Chinese character is two columns wide.
 func columns(text string) (n int) {
 	for _, r := range text {
 		n++

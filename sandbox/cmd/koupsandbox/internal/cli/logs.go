@@ -70,7 +70,7 @@ func (s *commands) logs() *cli.Command {
 	}
 }
 
-// logNames returns the components that have a log file.
+// logNames returns the names of the components that have a log file.
 func logNames(dir state.Dir) ([]string, error) {
 	files, err := os.ReadDir(dir.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +88,8 @@ func logNames(dir state.Dir) ([]string, error) {
 	return names, nil
 }
 
-// printLog prints the last lines of a file, or all lines if tail is negative. If follow is true, it blocks until ctx
-// ends and prints the lines that are added.
+// printLog prints the last lines of a log file, or all lines if tail is negative. If follow is true, it also prints
+// new lines, and blocks until ctx is done.
 func (s *commands) printLog(ctx context.Context, path string, tail int, follow bool) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *commands) printLog(ctx context.Context, path string, tail int, follow b
 	}
 }
 
-// lastLines returns the offset of the last count lines.
+// lastLines returns the offset at which the last count lines of a file begin.
 func lastLines(f io.Reader, count int) (int64, error) {
 	starts := []int64{0}
 	for lines := bufio.NewReader(f); ; {

@@ -21,7 +21,8 @@ const (
 	formatYAML = "yaml"
 )
 
-// newOutputFlag returns the flag for the format of a result: text, which is the default, or one of others.
+// newOutputFlag returns the flag that selects the output format: text, which is the default, or one of the formats in
+// others.
 func newOutputFlag(others ...string) *cli.StringFlag {
 	formats := slices.Concat([]string{formatText}, others)
 	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formatText,
@@ -39,7 +40,7 @@ func newQuietFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only failures", Category: outputCategory}
 }
 
-// printResult prints a result in the format of --output. It calls printText for text.
+// printResult prints a result in the format that --output selects. It calls printText for the format text.
 func (s *commands) printResult(c *cli.Context, result any, printText func(wide bool)) error {
 	switch format := c.String(outputFlag); format {
 	case formatJSON, formatYAML:
@@ -62,7 +63,8 @@ func (s *commands) printAs(format string, value any) error {
 	return nil
 }
 
-// table writes rows of cells, each on one line. The first row is the header. Control characters in cells are escaped.
+// table prints rows of cells, each row on one line. The first row is the header. It escapes control characters in the
+// cells.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// serveDaemon runs a fake daemon of the sandbox koup with an answer for each path.
+// serveDaemon runs a fake daemon for the sandbox koup. The daemon has one answer for each URL path.
 func serveDaemon(t *testing.T, home string, answers map[string]any) {
 	t.Helper()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")
@@ -39,7 +39,8 @@ func serveDaemon(t *testing.T, home string, answers map[string]any) {
 	t.Cleanup(server.Close)
 }
 
-// Versions, names and reasons come from bases, Pods and clusters. Control characters in them are escaped.
+// TestControlCharactersAreEscaped checks that control characters are escaped in versions, names and reasons, because
+// these texts come from bases, Pods and clusters.
 func TestControlCharactersAreEscaped(t *testing.T) {
 	const evil = "1\x1b[2J\u009b3\u202e\t4\n5"
 	home := t.TempDir()
@@ -76,7 +77,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	}
 }
 
-// base list prints a fix for each base that is not running.
+// TestBaseListPrintsFixes checks that base list prints a fix for each base that is not running.
 func TestBaseListPrintsFixes(t *testing.T) {
 	home := t.TempDir()
 	serveDaemon(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running},

@@ -67,7 +67,7 @@ func newSelectorFlag() *cli.StringFlag {
 			"group=rollout,name!=rolling-update; the label name is the name of the scenario", Category: runsCategory}
 }
 
-// scenarioFilter returns the filter of --selector, or nil if the flag is not set.
+// scenarioFilter returns the filter that --selector sets. It returns nil if the flag is not set.
 func scenarioFilter(c *cli.Context) (func(name string, of map[string]string) bool, error) {
 	text := c.String("selector")
 	if text == "" {
@@ -84,7 +84,7 @@ func scenarioFilter(c *cli.Context) (func(name string, of map[string]string) boo
 	}, nil
 }
 
-// loadScenarios reads scenarios. Its errors are usage errors.
+// loadScenarios reads scenarios from files. Its errors are usage errors.
 func loadScenarios(paths []string, o source.Options) ([]*source.Scenario, error) {
 	scenarios, err := source.Load(paths, o)
 	if err != nil {
@@ -99,7 +99,8 @@ type scenarioSummary struct {
 	Description string            `json:"description"`
 	Source      string            `json:"source,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Runs are the names of the matrix cells. Without a matrix, there is one cell with an empty name.
+	// Runs lists the names of the runs, one for each combination of matrix values. Without a matrix, it contains one
+	// empty name.
 	Runs      []string `json:"runs"`
 	Exclusive bool     `json:"exclusive"`
 }
@@ -160,7 +161,7 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 	return nil
 }
 
-// createFile writes a new file. It returns fs.ErrExist if the file exists.
+// createFile creates and writes a file. It returns fs.ErrExist if the file already exists.
 func createFile(path string, text []byte) error {
 	//nolint:gosec // a file in the user's repository
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

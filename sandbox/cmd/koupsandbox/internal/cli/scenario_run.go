@@ -135,8 +135,8 @@ func (s *commands) printPlan(scenarios []*source.Scenario, repeat int) error {
 	return nil
 }
 
-// checkNeedsUp returns an error if the command line has settings of a new sandbox without --up. It ignores environment
-// variables, because other commands use them, too.
+// checkNeedsUp returns an error if the command line contains settings for a new sandbox but not --up. It ignores
+// settings in environment variables, because other commands use them, too.
 func (s *commands) checkNeedsUp(c *cli.Context) error {
 	for _, flag := range flagsOfSettings(settings()) {
 		if name := flag.Names()[0]; s.onCommandLine(name) && !c.Bool("up") {
@@ -147,7 +147,8 @@ func (s *commands) checkNeedsUp(c *cli.Context) error {
 	return nil
 }
 
-// sandboxFor returns the sandbox for scenarios, and a function that stops the sandbox if sandboxFor has created it.
+// sandboxFor returns the sandbox in which scenarios run. It also returns a function that stops the sandbox if
+// sandboxFor has created it.
 func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sandbox.Sandbox, func() error, error) {
 	keepRunning := func() error { return nil }
 	if !c.Bool("up") {
@@ -194,7 +195,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 	}, nil
 }
 
-// upFlags returns the flags that create the same sandbox again, or nil without --up.
+// upFlags returns the flags with which another command creates the same sandbox again. It returns nil without --up.
 func upFlags(c *cli.Context) []string {
 	if !c.Bool("up") {
 		return nil
@@ -208,7 +209,7 @@ func upFlags(c *cli.Context) []string {
 	return words
 }
 
-// setSpeed sets the time scale that scenarios require, unless the user has set one.
+// setSpeed sets the time scale that the scenarios require, unless the user has set a time scale.
 func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
 	required := 0
 	for _, s := range scenarios {
@@ -228,8 +229,8 @@ func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scen
 	return nil
 }
 
-// checkRunning returns an error if a running sandbox has another provider than the one requested, because results can
-// differ between providers. It prints a note if other settings are ignored.
+// checkRunning returns an error if the provider of the running sandbox differs from the requested provider, because
+// results can differ between providers. It prints a note if other settings are ignored.
 func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {
@@ -283,7 +284,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 	return r, err
 }
 
-// report writes the requested reports, also after Ctrl-C. It returns nil if r is nil.
+// report writes the requested reports. It also writes them after Ctrl-C. It does nothing and returns nil if r is nil.
 func (s *commands) report(c *cli.Context, r *scenario.Report, format string) error {
 	if r == nil {
 		return nil
@@ -309,7 +310,7 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	return errs
 }
 
-// requestLog writes the requests of all runs as lines of JSON. After a write error, it ignores further requests.
+// requestLog writes the requests of all runs as JSON lines. After a write error, it ignores further requests.
 type requestLog struct {
 	file *os.File
 	w    *bufio.Writer
@@ -347,7 +348,7 @@ type statusLine struct {
 	on    bool
 	width int
 	ended int
-	steps map[string]string // the last step of each run, by namespace
+	steps map[string]string // last step of each run, by namespace
 }
 
 func (l *statusLine) event(e scenario.ProgressEvent) {

@@ -24,7 +24,8 @@ spec:
     - assert: {cel: "pods.al(p, true)"}
 `
 
-// All errors of a scenario are reported with line numbers, and nothing is started.
+// TestInvalidScenario checks that all errors in a scenario are reported with line numbers, and that nothing is
+// started.
 func TestInvalidScenario(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
@@ -46,7 +47,7 @@ func TestInvalidScenario(t *testing.T) {
 	}
 }
 
-// The scenario template is valid without changes.
+// TestNewScenario checks that the scenario template is valid without changes.
 func TestNewScenario(t *testing.T) {
 	home := t.TempDir()
 	want := result{0, "HOME/my-first.yaml\n\nRun it with: koupsandbox scenario run --up HOME/my-first.yaml\n", ""}
@@ -83,8 +84,8 @@ func TestNewScenario(t *testing.T) {
 	run(t, home, "scenario", "run", "HOME/my-first.yaml").expect(t, 2, seeHelp("scenario run"), `"koup" --up`)
 }
 
-// Without --up, settings on the command line are rejected. Settings in environment variables are ignored, because other
-// commands use them.
+// TestSettingsRequireUp checks that sandbox settings on the command line are rejected without --up. Settings in
+// environment variables must be ignored, because other commands use them.
 func TestSettingsRequireUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
@@ -182,7 +183,8 @@ spec:
 	}
 }
 
-// Lint reports what it did not check, and fails if there is nothing to check.
+// TestLintWithoutInput checks that lint reports what it did not check, and that it fails if there is nothing to
+// check.
 func TestLintWithoutInput(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
@@ -214,8 +216,8 @@ func TestLintWithoutInput(t *testing.T) {
 	}
 }
 
-// Lint of a directory reads regular files only: a symbolic link without a target does not end it, and reading a
-// pipe would block.
+// TestLintIrregularFiles checks that lint of a directory reads only regular files. A symbolic link without a target
+// must not stop lint, and lint must not read a pipe, because reading it would block.
 func TestLintIrregularFiles(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.Symlink("missing", filepath.Join(home, "a.yaml")))

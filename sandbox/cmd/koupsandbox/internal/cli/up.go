@@ -41,8 +41,8 @@ override the configuration file of --config.`,
 
 func (s *commands) runUp(c *cli.Context) error { return s.bringUp(c, nil) }
 
-// bringUp creates or reconciles the sandbox of the flags and the configuration file. presets sets defaults of the
-// command; it can be nil.
+// bringUp creates or reconciles the sandbox that the flags and the configuration file describe. presets sets defaults
+// of the command; it can be nil.
 func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	config, keepBases, err := configFrom(c, c.String("config"), presets)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.San
 	return sandbox.Up(c.Context, o)
 }
 
-// printUp prints a summary of the sandbox and the next commands to run.
+// printUp prints a summary of the sandbox and suggests the next commands to run.
 func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	status := up.Result.Status
 	switch {
@@ -160,8 +160,8 @@ func (s *commands) down() *cli.Command {
 	}
 }
 
-// endForeground stops the sandbox of up --foreground and removes its state. It ignores the cancellation of the
-// command's context, because Ctrl-C is the normal way to end the command.
+// endForeground stops the sandbox of up --foreground and removes its state. It continues if the context of the
+// command is canceled, because Ctrl-C is the normal way to end the command.
 func endForeground(c *cli.Context, home, name string, err error) error {
 	ctx := context.WithoutCancel(c.Context)
 	_, downErr := sandbox.Down(ctx, sandbox.DownOptions{Home: home, Name: name})

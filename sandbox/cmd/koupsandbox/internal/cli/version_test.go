@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// Later versions read the files of the first version (docs/en/reference/versions.md). Do not change these files.
+// TestFilesOfFirstVersionAreValid checks that this version reads the files of the first version, as
+// docs/en/reference/versions.md guarantees. Do not change these files.
 func TestFilesOfFirstVersionAreValid(t *testing.T) {
 	const dir = "testdata/first-version"
 	if diff := cmp.Diff(result{0, "", ""}, run(t, t.TempDir(), "scenario", "lint", dir+"/scenarios")); diff != "" {

@@ -45,7 +45,7 @@ Exit status: 0 if there is an answer.`,
 	}
 }
 
-// clusterFlags returns the flags that select a cluster. namespaceUsage describes the flag --namespace.
+// clusterFlags returns the flags that select a cluster. namespaceUsage is the usage text of the flag --namespace.
 func clusterFlags(namespaceUsage string) []cli.Flag {
 	return []cli.Flag{
 		sandboxNameFlag(),
@@ -88,7 +88,7 @@ func (s *commands) runWhy(c *cli.Context, list []string) error {
 	return s.printResult(c, answer, func(bool) { s.printAnswer(l, answer) })
 }
 
-// clusterClient returns a client of the cluster that clusterFlags select, and the namespace.
+// clusterClient returns a client for the cluster that the flags of clusterFlags select, and the selected namespace.
 func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, error) {
 	config, err := s.clientConfig(c)
 	if err != nil {
@@ -111,8 +111,8 @@ func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, 
 	return client, namespace, nil
 }
 
-// clientConfig returns the kubeconfig of --kubeconfig, the kubeconfig of kubectl with the context of --context, or the
-// kubeconfig of the sandbox.
+// clientConfig returns the client configuration for the selected cluster. It uses the kubeconfig of --kubeconfig, the
+// default kubeconfig of kubectl with the context of --context, or the kubeconfig of the sandbox.
 func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.String(contextFlag)}
 	load := func(path string) clientcmd.ClientConfig {
@@ -142,12 +142,14 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 
 const kubectlPlugin = "kubectl-koupsandbox"
 
-// isKubectlPlugin reports whether the binary runs as a kubectl plugin, which uses the cluster of kubectl by default.
+// isKubectlPlugin reports whether the binary runs as a kubectl plugin. A plugin uses the current cluster of kubectl
+// by default.
 func (s *commands) isKubectlPlugin() bool {
 	return len(s.args) > 0 && filepath.Base(s.args[0]) == kubectlPlugin
 }
 
-// targetNamespace returns the namespace of --namespace, or else of the context.
+// targetNamespace returns the namespace that --namespace selects. Without the flag, it returns the namespace of the
+// kubeconfig context.
 func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
 	raw, err := config.RawConfig()
 	if err != nil {
@@ -167,14 +169,14 @@ func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, err
 	return cmp.Or(namespace, "default"), nil
 }
 
-// The texts around an answer. Each has the reason or the sentence as {text}.
+// The texts around an explanation. Words in braces are placeholders.
 var (
 	textSentence = language.Text{EN: "{text}.", ZH: "{text}。"}
 	textReason   = language.Text{EN: "{reason} of {target}", ZH: "{target} 的情形：{reason}"}
 	textBecause  = language.Text{EN: "{reason}, because of {because}", ZH: "{reason}，起因于 {because}"}
 )
 
-// printAnswer prints the cause, the fix, the reason, and the evidence.
+// printAnswer prints an explanation: the cause, the fix, the reason, and the evidence.
 func (s *commands) printAnswer(l language.Language, a why.Answer) {
 	mark := "✗"
 	if a.Ready {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// apiServer runs a fake API server with one Pod. It returns the path of a kubeconfig with two contexts.
+// apiServer runs a fake API server with one Pod. It returns the path of a kubeconfig file with two contexts.
 func apiServer(t *testing.T) string {
 	t.Helper()
 	answers := map[string]string{
@@ -47,7 +47,8 @@ func apiServer(t *testing.T) string {
 	return file
 }
 
-// why queries any cluster, without a sandbox. Control characters from the cluster are escaped.
+// TestWhy checks that why queries any cluster without a sandbox, and that it escapes control characters that come
+// from the cluster.
 func TestWhy(t *testing.T) {
 	file := apiServer(t)
 	r := run(t, t.TempDir(), "why", "biz1", "--kubeconfig", file)
@@ -75,7 +76,7 @@ ModuleLabelMissing of pod/biz1
 	}
 }
 
-// As a plugin it asks the cluster that kubectl asks.
+// TestWhyAsPlugin checks that why, as a kubectl plugin, queries the cluster that kubectl uses.
 func TestWhyAsPlugin(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t))
 	var out, errs bytes.Buffer
@@ -86,7 +87,8 @@ func TestWhyAsPlugin(t *testing.T) {
 	}
 }
 
-// lint --live compares a manifest with any cluster. This cluster has the Pod and no bases.
+// TestLintLive checks that lint --live compares a manifest with any cluster. The test cluster contains one Pod and no
+// bases.
 func TestLintLive(t *testing.T) {
 	file, manifest := apiServer(t), filepath.Join(t.TempDir(), "biz1.yaml")
 	write := func(text string) {
@@ -126,7 +128,7 @@ func TestLintLive(t *testing.T) {
 	r.expect(t, 2, seeHelp("scenario lint"), "scenarios")
 }
 
-// Invalid command lines print one error message.
+// TestWhyErrors checks that an invalid command line prints one error message.
 func TestWhyErrors(t *testing.T) {
 	file := apiServer(t)
 	for _, tc := range []struct {
