@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Describe returns the kind of the event, its base or other subject, and a description.
+// Describe returns the kind of the event, its subject (such as the base), and a description.
 func (e Event) Describe() (kind, subject, text string) {
 	switch {
 	case e.Base != nil:
@@ -45,7 +45,7 @@ func (e Event) Describe() (kind, subject, text string) {
 	return "synced", "", "the current state is complete; changes follow"
 }
 
-// String returns the description, without further lines such as those of a stack trace.
+// String returns the description without its further lines, such as the lines of a stack trace.
 func (e Event) String() string {
 	kind, subject, text := e.Describe()
 	text, _, _ = strings.Cut(text, "\n")
@@ -78,7 +78,7 @@ const (
 	RouteAgent = "agent"
 	// RouteKubeProxy: kube-proxy selects an endpoint.
 	RouteKubeProxy = "kube-proxy"
-	// RouteBases: there is no selection; requests go to each base in turn.
+	// RouteBases: the stream sends requests to each base in turn. No endpoint is selected.
 	RouteBases = "bases"
 )
 

@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// ownershipFile is the file in the state directory that records that the sandbox has created, or was creating, the
-	// cluster.
+	// ownershipFile is a file in the state directory. It records that the sandbox has created the cluster or started
+	// to create it.
 	ownershipFile = "kind.json"
-	// answerTimeout limits the check of the ownership marker.
+	// answerTimeout is the timeout of the check of the ownership marker.
 	answerTimeout = 5 * time.Second
-	// startTimeout limits the check of the ownership marker after the containers were started.
+	// startTimeout is the timeout of the check of the ownership marker after the containers of the cluster were
+	// started.
 	startTimeout = 45 * time.Second
 )
 
@@ -32,7 +33,7 @@ const (
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete reports whether the cluster has the ownership marker. Otherwise it is an incomplete cluster.
+	// Complete reports whether the ownership marker was set. If it is false, the cluster is incomplete.
 	Complete bool `json:"complete"`
 }
 
@@ -47,7 +48,7 @@ func (p *Provider) writeOwnership(complete bool) error {
 	return nil
 }
 
-// readOwnership returns the record about the cluster in the state directory, or nil.
+// readOwnership returns the content of ownershipFile in the state directory, or nil if the file does not exist.
 func (p *Provider) readOwnership() (*ownership, error) {
 	text, err := os.ReadFile(filepath.Join(p.o.Dir, ownershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
