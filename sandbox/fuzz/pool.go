@@ -39,7 +39,7 @@ type pool struct {
 
 type box struct {
 	name string
-	room *semaphore.Weighted // free room, at most maxConcurrent
+	room *semaphore.Weighted // semaphore with the size maxConcurrent
 
 	load int64 // room that running and waiting schedules use; guarded by the mutex of the pool
 

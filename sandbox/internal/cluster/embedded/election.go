@@ -27,7 +27,7 @@ type componentSet struct {
 	c *ControlPlane
 
 	mu        sync.Mutex
-	downSince map[string]time.Time // time at which each process was stopped or paused; running processes have no entry
+	downSince map[string]time.Time // when each process was stopped or paused; running processes have no entry
 }
 
 // electedComponents are the components that use leader election in a real cluster.

@@ -65,11 +65,11 @@ func localImage(ctx context.Context, e *engine.Engine) (image string, err error)
 // podmanHost is the registry that podman adds to image names without a registry.
 const podmanHost = "localhost/"
 
-// firstPresent returns the first of the images that the engine has, or an empty string. An image for another
-// architecture is an error.
+// firstPresent returns the first of the images that the engine has, or the empty string. It returns an error if the
+// image is for another architecture.
 //
-// Podman finds local images by their short names, but kind looks for short names on docker.io. So for podman, the full
-// name is returned.
+// For podman, it returns the full image name: podman finds local images by their short names, but kind would look for
+// a short name on docker.io.
 func firstPresent(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)

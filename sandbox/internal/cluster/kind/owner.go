@@ -67,8 +67,9 @@ func (p *Provider) readOwnership() (*ownership, error) {
 	return &o, nil
 }
 
-// checkOwner checks an existing cluster with the name. It adopts a cluster of this sandbox, deletes an incomplete one
-// that an earlier up left, and returns an error for any other cluster, which it does not change.
+// checkOwner checks the existing cluster with the name of this sandbox's cluster, if there is one. It adopts the
+// cluster if it belongs to this sandbox, and deletes it if an earlier up left it incomplete. For any other cluster,
+// it returns an error and does not change the cluster.
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -112,7 +113,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 	}
 }
 
-// markProblem returns a clause that states why the ownership marker was not found.
+// markProblem returns a clause that describes why the ownership marker was not found.
 func (p *Provider) markProblem(err error) string {
 	if err == nil {
 		return "it has no ownership marker"
@@ -121,8 +122,8 @@ func (p *Provider) markProblem(err error) string {
 	return "it does not answer"
 }
 
-// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster answers,
-// at most for limit. It is read-only.
+// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster
+// responds or limit has passed. It is read-only.
 func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
@@ -158,8 +159,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// CleanUp deletes the cluster of a sandbox whose daemon has ended, if the state directory or the ownership marker shows
-// that the cluster belongs to the sandbox. Without an engine there is no cluster.
+// CleanUp deletes the cluster of a sandbox whose daemon is not running. The state directory or the ownership marker
+// must show that the cluster belongs to the sandbox. Without a container engine, CleanUp assumes that there is no
+// cluster.
 func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
