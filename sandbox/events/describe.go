@@ -74,15 +74,16 @@ func transition[S ~string](from, to S) string {
 const (
 	// RouteGateway: the gateway of the sandbox selects an endpoint of the Service.
 	RouteGateway = "gateway"
-	// RouteAgent: an agent in the cluster selects an endpoint, like the gateway.
+	// RouteAgent: an agent in the cluster selects an endpoint of the Service, in the same way as the gateway.
 	RouteAgent = "agent"
-	// RouteKubeProxy: kube-proxy selects an endpoint.
+	// RouteKubeProxy: kube-proxy selects an endpoint of the Service.
 	RouteKubeProxy = "kube-proxy"
 	// RouteBases: the stream sends requests to each base in turn. No endpoint is selected.
 	RouteBases = "bases"
 )
 
-// RoutePhrase returns a phrase for the route of requests, such as "through the gateway". It is empty for RouteBases.
+// RoutePhrase returns a phrase that describes the route of requests, such as "through the gateway". For RouteBases,
+// it returns the empty string.
 func RoutePhrase(route string) string {
 	return map[string]string{
 		RouteGateway: "through the gateway", RouteAgent: "from within the cluster",

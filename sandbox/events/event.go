@@ -29,7 +29,7 @@ type Event struct {
 	Synced bool `json:"synced,omitempty"`
 }
 
-// BaseEvent is a change of the process of a base.
+// BaseEvent is a change of a base process.
 type BaseEvent struct {
 	// Base is the host name of the base, in the form SET-N.
 	Base string `json:"base"`
@@ -38,7 +38,7 @@ type BaseEvent struct {
 	Change   BaseChange `json:"change"`
 }
 
-// ModuleEvent is a change of the state of a module on a base.
+// ModuleEvent is a state change of a module on a base.
 type ModuleEvent struct {
 	Base     string `json:"base"`
 	Identity string `json:"identity,omitempty"`
@@ -64,7 +64,7 @@ type CommandEvent struct {
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 }
 
-// PodEvent is a Pod that was written or deleted.
+// PodEvent reports that a Pod was written or deleted.
 type PodEvent struct {
 	// Base is the host name of the base that the Pod's Node represents; empty if the base is unknown.
 	Base string `json:"base,omitempty"`
@@ -77,7 +77,7 @@ type EndpointsEvent struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// NodeEvent is a Node that was created or deleted, or whose readiness changed.
+// NodeEvent reports that a Node was created or deleted, or that its readiness changed.
 type NodeEvent struct {
 	Name     string `json:"name"`
 	Base     string `json:"base,omitempty"`
@@ -87,14 +87,14 @@ type NodeEvent struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// ComponentEvent is a change of the process of a component: the controller, the broker or the API server.
+// ComponentEvent is a change of a component process, such as the controller, the broker or the API server.
 type ComponentEvent struct {
 	Name    string         `json:"name"`
 	State   ComponentState `json:"state"`
 	Message string         `json:"message,omitempty"`
 }
 
-// FaultEvent is a fault that was set, triggered or cleared.
+// FaultEvent reports that a fault was set, triggered or cleared.
 type FaultEvent struct {
 	Target v1alpha1.FaultTarget `json:"target"`
 	// Base is the base on which the fault acts; empty if the fault does not act on a single base.
@@ -105,14 +105,14 @@ type FaultEvent struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// StepEvent is a step of a scenario that began or ended.
+// StepEvent reports that a step of a scenario began or ended.
 type StepEvent struct {
 	Name    string    `json:"name"`
 	State   StepState `json:"state"`
 	Message string    `json:"message,omitempty"`
 }
 
-// RequestEvent is a lost request.
+// RequestEvent reports a lost request.
 type RequestEvent struct {
 	Stream string `json:"stream"`
 	Base   string `json:"base,omitempty"`
@@ -168,12 +168,12 @@ const (
 // Absent reports whether a module in this state is absent from the base.
 func (s ModuleState) Absent() bool { return s == "" || s == ModuleStopped || s == ModuleUnresolved }
 
-// BaseChange is a change of the process of a base.
+// BaseChange is the kind of change of a base process.
 type BaseChange string
 
 // The changes of a base process.
 const (
-	// BaseAdded: the base exists, and its process has not started yet. The daemon does not report it.
+	// BaseAdded: the base exists, but its process has not started yet. The daemon does not report this change.
 	BaseAdded BaseChange = "added"
 	// BaseUp: the process has started.
 	BaseUp BaseChange = "up"
@@ -231,7 +231,7 @@ const (
 	StepErrored StepState = "errored"
 )
 
-// RequestResult is the result of a request. Every result except RequestOK is a lost request.
+// RequestResult is the result of a request. A request with any result other than RequestOK is a lost request.
 type RequestResult string
 
 // The results of a request.
@@ -301,7 +301,7 @@ func (e *FaultEvent) Key() string {
 	return e.Base + "/" + e.ID
 }
 
-// Ready returns the number of ready endpoints.
+// Ready returns the number of ready endpoints of the Service.
 func (e *EndpointsEvent) Ready() int {
 	ready := 0
 	for _, p := range e.Endpoints {

@@ -21,7 +21,7 @@ import (
 //
 // A State keeps removed bases, but no Pods, Nodes or faults that no longer exist.
 type State struct {
-	// Bases by name, including removed ones.
+	// Bases by name, including removed bases.
 	Bases Table[BaseStatus]
 	// Pods by UID, or by name if a Pod has no UID.
 	Pods Table[PodStatus]
@@ -38,8 +38,8 @@ type State struct {
 	// Steps by number.
 	Steps Table[StepStatus]
 
-	basesByNode Table[string]   // host names of bases by the names of their Nodes
-	podsByBase  Table[[]string] // keys of Pods by base
+	basesByNode Table[string]   // host names of bases by Node name
+	podsByBase  Table[[]string] // keys of Pods by the host name of their base
 	podCount    int             // number of Pods seen so far, including deleted Pods
 	unplaced    int             // number of Pods on a Node whose base is unknown
 }
@@ -276,7 +276,8 @@ func baseOf(p *PodStatus) string {
 	return p.Base
 }
 
-// PodsOn returns the Pods on a base in the order of their arrival. The State must not change during the iteration.
+// PodsOn returns the Pods on a base in the order of their first events. The State must not change during the
+// iteration.
 func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	return func(yield func(*PodStatus) bool) {
 		keys := s.podsByBase.Get(base)
@@ -367,11 +368,12 @@ type Leftover struct {
 	ModuleStatus
 }
 
-// Leftovers returns the modules on running bases that are not preinstalled and that no Pod on the base requests, sorted
-// by base, name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a
-// module requests none, because none is installed for it. A Pod that was changed in place also requests the earlier
-// version until the new version is active, because a base keeps the old version until then. Pods for which ignore
-// returns true request nothing; a nil ignore ignores none.
+// Leftovers returns the modules on running bases that are not preinstalled and that no Pod on the base requests,
+// sorted by base, name and version. A Pod that is being deleted still requests its modules. If a Pod sets no version
+// for a module, the Pod does not request the module, because no module is installed for it. A Pod that was changed in
+// place also requests the earlier version until the new version is active, because a base keeps the old version until
+// then. Pods for which ignore returns true are treated as if they requested no modules. If ignore is nil, no Pod is
+// ignored.
 func (s *State) Leftovers(ignore func(*PodStatus) bool) []Leftover {
 	type on struct {
 		base string

@@ -45,7 +45,7 @@ type BaseStatus struct {
 	// Running reports whether the process exists, Ready whether the base has started, and Connected whether the base
 	// is connected to the broker.
 	Running, Ready, Connected bool
-	// Removed reports whether the base was deleted. Late events of the base may still arrive.
+	// Removed reports whether the base was deleted. Later events of the base may still arrive.
 	Removed bool
 	// Started is the start time of the base process; zero if it is unknown.
 	Started time.Time
@@ -64,7 +64,8 @@ type ModuleStatus struct {
 	Preinstalled bool
 }
 
-// Module returns a version of a module on the base, or nil. The base may be nil.
+// Module returns the status of a module version on the base, or nil if the version is not on the base. The base may
+// be nil.
 func (b *BaseStatus) Module(ref ModuleRef) *ModuleStatus {
 	if b == nil {
 		return nil

@@ -49,7 +49,7 @@ type Status struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// Active is an Injection that was set.
+// Active is a fault that was set, with its target and its state.
 type Active = fault.Active[Injection]
 
 // Set contains the faults of the targets api and mqtt. Its mutex also guards the state of the two targets.
@@ -194,7 +194,7 @@ func (i *Injection) details() string {
 	return events.Join(" ", parts...)
 }
 
-// Selector selects faults. A fault must match all fields that are set.
+// Selector selects faults. A fault matches if it matches all fields that are set.
 type Selector struct {
 	Group  string               `json:"group,omitempty"`
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`

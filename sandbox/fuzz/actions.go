@@ -15,13 +15,13 @@ type effect uint
 const (
 	// losesRequests: requests may be lost.
 	losesRequests effect = 1 << iota
-	// leavesGap: a base may have no active version of a module for a time.
+	// leavesGap: a base may temporarily have no active version of a module.
 	leavesGap
 	// movesModules: a module may move to another base, or run on fewer bases.
 	movesModules
 	// removesSilently: a module is removed, but the base does not report the removal.
 	removesSilently
-	// delaysLists: the module lists of a base may be late.
+	// delaysLists: a base may report its module lists late.
 	delaysLists
 	// staleEndpoints: the endpoints of Services may not match the state of their Pods.
 	staleEndpoints

@@ -27,7 +27,7 @@ type Comparison struct {
 	Seed    uint64    `json:"seed"`
 	// Only contains the names of the actions that were used; empty = all actions.
 	Only []string `json:"only,omitempty"`
-	// Schedules is the number of schedules that each side has run.
+	// Schedules is the number of schedules that were run on each side.
 	Schedules int           `json:"schedules"`
 	Elapsed   time.Duration `json:"elapsed"`
 	A         Side          `json:"a"`

@@ -37,7 +37,7 @@ func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
 	}
 }
 
-// drain returns a step that drains the Nodes of bases. If the schedule has bare Pods, the step only cordons the
+// drain returns an action that drains the Nodes of bases. If the schedule has bare Pods, the action only cordons the
 // Nodes, because bare Pods are not recreated.
 func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod }) {

@@ -53,7 +53,7 @@ type Options struct {
 
 // Progress describes the progress of a run.
 type Progress struct {
-	// Schedules is the number of schedules with a result, Unclear the number of inconclusive runs.
+	// Schedules is the number of schedules with a result. Inconclusive is the number of inconclusive runs.
 	Schedules, Inconclusive int
 	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
@@ -75,7 +75,7 @@ type Result struct {
 	Actions      int           `json:"moves"`
 	Elapsed      time.Duration `json:"elapsed"`
 	Failures     []*Failure    `json:"failures"`
-	// InconclusiveReasons are the reasons of inconclusive runs.
+	// InconclusiveReasons contains the reasons of inconclusive runs.
 	InconclusiveReasons []string `json:"unjudged,omitempty"`
 	// Error is the error that ended the run; empty if there was none.
 	Error string `json:"error,omitempty"`

@@ -309,8 +309,8 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
-// TestMaxControllers checks that no schedule needs more controllers than the number of custom controllers in the
-// configuration.
+// TestMaxControllers checks the maximum number of controllers for the bundled and for a custom controller. No
+// generated schedule may need more controllers than the maximum.
 func TestMaxControllers(t *testing.T) {
 	config := &v1alpha1.Sandbox{}
 	if got := controllersOf(config); got != 0 {

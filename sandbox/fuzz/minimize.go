@@ -38,7 +38,7 @@ func (r *run) shrinkAll(ctx context.Context) error {
 	return nil
 }
 
-// shrink shrinks a failure until no simpler schedule has the same failure.
+// shrink shrinks a failure until no simpler schedule has the same failure or ShrinkFor has passed.
 func (r *run) shrink(ctx context.Context, f *Failure) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)

@@ -46,7 +46,7 @@ type box struct {
 	// A goroutine that holds all of the room may write the following fields. A goroutine that holds some of the room
 	// may read them.
 	in     *sandbox.Sandbox // nil = the sandbox must be created
-	broken atomic.Bool      // a component has exited
+	broken atomic.Bool      // whether a component has exited unexpectedly
 }
 
 func openPool(o Options) (*pool, error) {
@@ -137,13 +137,13 @@ func (p *pool) down(ctx context.Context, b *box) error {
 // forPeers contains the setting that enables peer Deployments in the bundled controller.
 var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
 
-// lostInstall is the timeout of an install whose command was lost, at any speed. It is shorter than the grace period
-// of 30 s of the Pod whose module is replaced. That period is the same at any speed.
+// lostInstall is the timeout after which an install command is treated as lost, at any speed. It must be shorter than
+// the 30 s grace period of a Pod whose module is replaced, which is also the same at any speed.
 const lostInstall = 18 * time.Second
 
-// forSettling returns the settings of the bundled controller with which schedules settle in time. Bases that were
-// upgraded while they were not observed are removed without a limit per minute, since concurrent schedules share the
-// limit. An install whose command was lost is repeated.
+// forSettling returns settings of the bundled controller with which schedules reach their final state in time. There
+// is no limit per minute for the removal of bases that were upgraded while they were not observed, because concurrent
+// schedules would share the limit. A lost install command is repeated after lostInstall.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
@@ -212,7 +212,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Re
 	return o, r, err
 }
 
-// componentExit returns the result of a schedule during which a component exited.
+// componentExit returns the result of a schedule if a component exited during its run.
 func componentExit(ended *sandbox.Component) runResult {
 	seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | ")
 	if strings.HasPrefix(ended.Name, controller) {

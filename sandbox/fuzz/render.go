@@ -390,7 +390,7 @@ func (r *renderer) rolledOut(workload int) {
 	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
 }
 
-// checkFinalState renders the checks of the final state.
+// checkFinalState renders the steps that check the final state.
 func (r *renderer) checkFinalState() {
 	for i := range r.s.Workloads {
 		r.rolledOut(i)

@@ -61,7 +61,7 @@ type Action struct {
 	Skip int `json:"skip,omitempty"`
 	// Nth is the number of the command that the trigger Commanded waits for, from 1.
 	Nth int `json:"nth,omitempty"`
-	// For is the minimum duration of a disruption.
+	// For is the minimum duration of the disruption.
 	For time.Duration `json:"for,omitempty"`
 }
 

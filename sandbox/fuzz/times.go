@@ -31,8 +31,8 @@ const (
 	// maxPodWrites is the maximum number of status updates per Pod. A controller that writes more often is stuck in a
 	// loop.
 	maxPodWrites = 100
-	// maxCommands is the maximum number of equal commands per base and version. A failing command is repeated about
-	// ten times during a schedule, with increasing delays.
+	// maxCommands is the maximum number of identical commands per base and version. A failing command is repeated
+	// about ten times during a schedule, with increasing delays.
 	maxCommands = 20
 )
 

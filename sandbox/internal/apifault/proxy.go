@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// ErrNoController is returned when a fault is set although no controller uses the proxy.
+// ErrNoController is returned if a fault is set while no controller uses the proxy.
 var ErrNoController = errors.New("no module controller uses the API proxy; create the sandbox with " +
 	"spec.controller.apiView: true, or set it in the scenario under spec.controller")
 

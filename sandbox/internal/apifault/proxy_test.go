@@ -130,7 +130,7 @@ func (f *fakeAPI) count(request string) (n int) {
 	return n
 }
 
-// rig is a controller that uses a proxy to a fake API server.
+// rig is a test setup with a controller client that connects to a fake API server through a proxy.
 type rig struct {
 	*apifault.Proxy
 	faults     *fault.Set
@@ -220,7 +220,7 @@ func (r *rig) status(id string) fault.Status {
 	return fault.Status{}
 }
 
-// waitFor waits until a condition of a fault is true.
+// waitFor waits until the status of a fault meets a condition.
 func (r *rig) waitFor(id string, condition func(fault.Status) bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {

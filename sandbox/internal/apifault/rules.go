@@ -45,7 +45,7 @@ type writes struct {
 	last  time.Time      // time of the last write to an object other than a Lease
 }
 
-// listRequest is a list request with its attributes.
+// listRequest is a recorded list request with its attributes.
 type listRequest struct {
 	request
 	original *http.Request

@@ -166,10 +166,11 @@ func (c *check) permissionError(operation string) error {
 		"another environment with --env", c.URL, user, operation, c.root)
 }
 
-// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics
-// of the environment, because other controllers may retain commands. It sends one packet for all topics: mochi
-// rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client, although
-// the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
+// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics of
+// the environment, because there may be retained commands from other controllers. It sends a single packet for all
+// topics. The reason is that mochi rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged
+// message to the client, although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause
+// such messages.
 func (c *check) subscribe(ctx context.Context) error {
 	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
 	filters := map[string]byte{}

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// External is an external broker.
+// External contains the address and the credentials of an external broker.
 type External struct {
 	// Username and Password are the broker credentials; both are empty for an anonymous client.
 	Username, Password string

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Component is the name of a Link in `status`.
+// Component is the name of the Link component in `status`.
 const Component = "broker"
 
 // Login contains the credentials of a broker user.
@@ -89,12 +89,12 @@ type Link struct {
 
 var _ supervise.ComponentSet = (*Link)(nil)
 
-// run is one run of the broker or the relay.
+// run is one run of the broker or the relay, from start to stop.
 type run struct {
 	server server
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // read after done
+	err    error // must only be read after done is closed
 }
 
 // NewLink returns a stopped link. It opens no port. With TLS, it writes the CA certificate to a file.

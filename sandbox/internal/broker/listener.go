@@ -93,7 +93,7 @@ func (l *listener) run(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// admit serves a connection in another goroutine.
+// admit starts to serve a connection in a new goroutine.
 func (l *listener) admit(conn net.Conn, memory bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

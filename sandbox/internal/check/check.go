@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Patience is the timeout of tests for an event that must happen. Only a failing test waits that long.
+// Patience is the timeout for an event that must happen in a test. Only a failing test waits that long.
 const Patience = time.Minute
 
 // poll is the time between two attempts of Eventually.

@@ -47,7 +47,7 @@ type Subject struct {
 // PEM returns the CA certificate in PEM format.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Certificate returns the CA certificate, which must not be modified.
+// Certificate returns the CA certificate. It must not be modified.
 func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
 
 // NewAuthority creates a CA with a new key. It also returns the key in PEM format. It does not write to disk.

@@ -25,8 +25,8 @@ type Client struct {
 	rpc       rpc.Client
 }
 
-// NewClient returns a client for the daemon that listens on the unix socket. It connects only to processes of
-// the current user or of root.
+// NewClient returns a client for the daemon that listens on a Unix socket. It only connects to processes of the
+// current user or of root.
 func NewClient(socket string) *Client {
 	var d net.Dialer
 	c := &Client{transport: http.Transport{

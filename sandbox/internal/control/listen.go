@@ -68,7 +68,7 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 // trusted reports whether a process of the user with ID owner trusts a process of the user with ID uid.
 func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
 
-// peerUID returns the user ID of the process at the other end of a unix socket connection.
+// peerUID returns the user ID of the process at the other end of a Unix socket connection.
 func peerUID(c net.Conn) (uid int, err error) {
 	unixConn, ok := c.(*net.UnixConn)
 	if !ok {

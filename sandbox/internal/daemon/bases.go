@@ -210,7 +210,7 @@ func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*co
 	return &running.describe([]*fleet.Member{m})[0], nil
 }
 
-// Bases lists the bases of a group, or all bases if the group is empty.
+// Bases lists the bases of a group. If the group is empty, it lists all bases.
 func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Base, error) {
 	switch running, ok := d.assembled(); {
 	case !ok:

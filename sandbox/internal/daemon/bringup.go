@@ -182,7 +182,7 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	return incluster.Load(ctx, nodes, binary, string(b.d.o.Dir))
 }
 
-// openBroker opens the broker at an address that controllers and bases can reach.
+// openBroker opens the broker link at an address that controllers and bases can reach.
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
 	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {

@@ -85,7 +85,7 @@ type Daemon struct {
 	requestStop context.CancelCauseFunc
 	// stopped is closed when the shutdown is complete.
 	stopped chan struct{}
-	stopErr error // read after stopped
+	stopErr error // must only be read after stopped is closed
 
 	mu            sync.Mutex // guards the following fields
 	phase         control.Phase

@@ -26,7 +26,7 @@ type Cluster interface {
 	// RemoveLeftovers removes the base Nodes that a killed daemon left in the cluster. In a cluster that the sandbox
 	// created, it also removes the controllers.
 	RemoveLeftovers(ctx context.Context) error
-	// AuthorizeController grants the module controller its permissions and writes its kubeconfig.
+	// AuthorizeController grants the module controller its permissions and writes the kubeconfig of the controller.
 	AuthorizeController(ctx context.Context) error
 	// CleanUp removes the controller permissions and the Nodes of the given bases from a cluster that outlives the
 	// sandbox. The bases are given by identity. Call CleanUp after the controllers have exited.

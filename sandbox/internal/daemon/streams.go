@@ -28,7 +28,7 @@ type trafficStreams struct {
 // agentTimeout is the maximum time that removed bases wait until the agent no longer sends requests to them.
 const agentTimeout = 2 * time.Second
 
-// clusterSender sends requests from within the cluster.
+// clusterSender sends the requests of streams from within the cluster.
 type clusterSender struct {
 	*agent.Remote
 	services corev1client.ServicesGetter

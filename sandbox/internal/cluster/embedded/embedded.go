@@ -275,7 +275,7 @@ func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(co
 }
 
 // moveToOtherPort stops a component and the components that connect to it, assigns new ports, and restarts the
-// components that were running.
+// components that were running before.
 func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 	affected := []string{name}
 	if name == etcd || name == apiserver {

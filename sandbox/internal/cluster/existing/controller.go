@@ -97,7 +97,7 @@ func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, ca
 	return certPEM, keyPEM, caFile, nil
 }
 
-// Properties implements daemon.Cluster. Host is the loopback address, because the API server does not connect to this
+// Properties implements daemon.Cluster. Host is the loopback address, because the API server need not reach this
 // machine. The sandbox removes all objects that it creates.
 func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Component is the name of the cluster in `status`.
+	// Component is the name of the cluster component in `status`.
 	Component = "kind-cluster"
 	// pingTimeout is the timeout of the check whether the cluster responds.
 	pingTimeout = time.Second
@@ -58,7 +58,7 @@ func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	return nodes.RemoveAll(ctx, p.client)
 }
 
-// IssueServingCert issues a certificate of the sandbox's own CA, and writes the CA certificate to caFile.
+// IssueServingCert issues a serving certificate from the CA of the sandbox, and writes the CA certificate to caFile.
 func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.dir().BrokerCA()
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {

@@ -45,7 +45,8 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	return p.connect()
 }
 
-// create creates the cluster. If that fails or ctx ends, create deletes everything except a directory with logs.
+// create creates the cluster. If the creation fails or ctx ends, create deletes everything except a directory with
+// the logs.
 func (p *Provider) create(ctx context.Context) error {
 	created := make(chan error, 1)
 	go func() {
@@ -181,8 +182,8 @@ var componentArgs = []struct{ component, flag, value string }{
 	{"scheduler", "leader-elect", "false"},
 }
 
-// restartPeriodSince is the first Kubernetes version that can limit the back-off of container restarts. A scenario may
-// kill the controller ten times.
+// restartPeriodSince is the first Kubernetes version that can limit the back-off of container restarts. The limit is
+// needed because a scenario may kill the controller ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
 // versionOf returns the Kubernetes version in an image tag, or nil.

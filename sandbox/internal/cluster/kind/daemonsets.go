@@ -49,7 +49,7 @@ func newGuard(client kubernetes.Interface, log *slog.Logger) *guard {
 	return &guard{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
-// restrictAll restricts all existing DaemonSets.
+// restrictAll keeps all existing DaemonSets off the Nodes of bases.
 func (g *guard) restrictAll(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		list, err := g.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -115,7 +115,7 @@ func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) erro
 	return nil
 }
 
-// removePods removes the Pods of a DaemonSet that are bound to Nodes of bases.
+// removePods removes the Pods of a DaemonSet that are bound to the Nodes of bases.
 func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 	bases, err := g.client.CoreV1().Nodes().List(ctx,
 		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})

@@ -40,8 +40,8 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	return nil
 }
 
-// LocalImage returns the default node image. An engine (see engine.Find) must respond, meet the requirements, and
-// already have the image. Otherwise, the error states what is missing.
+// LocalImage returns the name of the default node image. An engine (see engine.Find) must respond, meet the
+// requirements, and already have the image. Otherwise, the error states what is missing.
 func LocalImage(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {

@@ -142,7 +142,8 @@ func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, e
 	return marked, err
 }
 
-// readMark checks the ownership marker once. It writes no kubeconfig, because the cluster may belong to another owner.
+// readMark checks the ownership marker once. It does not write the kubeconfig of the cluster, because the cluster may
+// belong to another owner.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {

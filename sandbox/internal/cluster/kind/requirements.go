@@ -49,7 +49,7 @@ func checkEngine(ctx context.Context, e *engine.Engine) error {
 }
 
 const (
-	// inotifyLimit is the file with the maximum number of inotify instances per user.
+	// inotifyLimit is the path of the kernel file with the maximum number of inotify instances per user.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 	// minInotify is the minimum limit, which is enough for several clusters. The processes of one cluster use about
 	// 30 inotify instances. The processes of all clusters belong to the same user.

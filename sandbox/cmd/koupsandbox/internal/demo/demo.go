@@ -38,7 +38,7 @@ type Options struct {
 	Home string
 	// Name is the name of the demo sandbox. A sandbox with this name must not exist. Required.
 	Name string
-	// Binaries are the binaries of the sandbox. Required.
+	// Binaries are the paths of the sandbox binaries. Required.
 	Binaries sandbox.Binaries
 	// Keep keeps the sandbox with its bases and Pods running after the demo. Default: Run stops the sandbox.
 	Keep bool
@@ -52,7 +52,7 @@ type Options struct {
 	Width int
 	// Color enables terminal colours in the output.
 	Color bool
-	// Clock is the source of the time. Default: the real clock.
+	// Clock provides the current time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 

@@ -29,7 +29,7 @@ const (
 	defaultWidth, minColumnsWidth = 100, 84
 )
 
-// printer prints the events of each scenario in a column. Its methods may be called concurrently.
+// printer prints the events of each scenario in its own column. Its methods may be called concurrently.
 type printer struct {
 	out   io.Writer
 	width int // width of a column; 0 if the output has no columns

@@ -21,7 +21,8 @@ import (
 const (
 	// minDisk is the disk space of a sandbox with 1,000 bases after one hour. Most of it is used by logs.
 	minDisk = 500 << 20
-	// minMemory is the memory of the control plane (490 MB), the controller, and the daemon with a few bases.
+	// minMemory is the memory that a sandbox needs: for the control plane (490 MB), the controller, and the daemon
+	// with a few bases.
 	minMemory = 1 << 30
 	// filesWithoutBases is the number of files that the daemon opens, without files of bases that serve modules.
 	// Other bases connect through memory and need no files.
@@ -37,7 +38,7 @@ type Check struct {
 	OK   bool   `json:"ok"`
 	// Detail describes what the check found.
 	Detail string `json:"detail"`
-	// Fix is the remedy if the check failed; otherwise it is empty.
+	// Fix describes how to fix the problem if the check failed; otherwise it is empty.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -45,7 +46,7 @@ type Check struct {
 type doctor struct{ language language.Language }
 
 // Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
-// it is empty, either is accepted. The texts are in the language l.
+// it is empty, Run accepts either of them. The texts of the checks are in the language l.
 func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Binaries) []Check {
 	d := doctor{l}
 	return []Check{

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// selectors select module Pods by the current and by the deprecated label. A Pod with both labels matches only one
+// selectors select module Pods by the current and by the older label. A Pod with both labels matches only one
 // selector, so a single watch reports all changes of the Pod.
 var selectors = []string{labels.Component + "=" + labels.Module,
 	labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}

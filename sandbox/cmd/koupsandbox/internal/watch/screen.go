@@ -42,7 +42,7 @@ const keys = "q quit   space pause   ↑ ↓ scroll   ? help"
 type ScreenOptions struct {
 	// Title is the title of the screen. Default: no title.
 	Title string
-	// Clock is the source of the time. Default: the real clock.
+	// Clock is the clock that the screen uses. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -54,7 +54,7 @@ type Screen struct {
 	synced bool
 	state  events.State
 	last   map[string]events.Event // the latest event of each base
-	lost   map[string]int          // lost requests of each base
+	lost   map[string]int          // number of lost requests of each base
 	rates  []rate
 }
 
@@ -73,7 +73,7 @@ func NewScreen(o ScreenOptions) *Screen {
 	return &Screen{o: o, last: map[string]events.Event{}, lost: map[string]int{}}
 }
 
-// Observe is a sink for Follow. It always returns nil.
+// Observe updates the screen with an event. It is a sink for Follow and always returns nil.
 func (s *Screen) Observe(e events.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

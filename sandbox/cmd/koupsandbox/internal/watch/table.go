@@ -27,7 +27,7 @@ func paint(c color.Color, text string) string {
 	return lipgloss.NewStyle().Foreground(c).Render(text)
 }
 
-// names returns the names of the existing bases, sorted.
+// names returns the names of the existing bases in sorted order.
 func (s *Screen) names() []string {
 	var names []string
 	for b := range s.state.Bases.All() {
