@@ -23,10 +23,10 @@ import (
 	scheduling "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
 
-// newAPIServerCommand returns upstream's command kube-apiserver, with its flags, but for one thing: the
-// hooks that make the default roles and priority classes do not hold up /healthz, for which the
-// controller manager waits in steps of a second. Each of them sleeps for a second before it does
-// anything; here it does so while the server prepares to serve. /readyz waits for them as ever.
+// newAPIServerCommand returns the upstream kube-apiserver command with the same flags. The only difference is that
+// /healthz does not wait for the hooks that create the default roles and priority classes. The controller manager
+// polls /healthz once per second before it starts, and each of these hooks sleeps for one second first. Here, the
+// hooks run while the server prepares to serve. /readyz still waits for them.
 func newAPIServerCommand() *cobra.Command {
 	o := options.NewServerRunOptions()
 	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
@@ -104,15 +104,15 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 	return prepared.Run(ctx)
 }
 
-// hook is what runs next to a server.
+// hook is an upstream post-start hook that runs concurrently with the startup of the server.
 type hook struct {
 	name string
 	run  genericapiserver.PostStartHookFunc
 	done chan struct{}
 }
 
-// start runs a hook until it has done its work: it stops after 30 s, and on a busy machine the server may
-// not listen by then.
+// start runs a hook until it succeeds. Each attempt fails after 30 s; on a busy machine, the server may not listen by
+// then.
 func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 	for ctx.Err() == nil {
 		err := h.run(ctx)
@@ -126,7 +126,7 @@ func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 
 var errNotFinished = errors.New("not finished")
 
-// check reports whether a hook has ended.
+// check returns errNotFinished until the hook has succeeded. It is the readiness check of the hook.
 func (h *hook) check(*http.Request) error {
 	select {
 	case <-h.done:

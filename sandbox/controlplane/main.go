@@ -41,8 +41,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run carries out the command that args[0] names and returns the exit status. Only the named
-// component is constructed: the upstream commands register flags and metrics for the whole process.
+// run runs the component named by args[0] and returns the exit status. It constructs only this component, because the
+// upstream commands register flags and metrics for the whole process.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
@@ -77,5 +77,5 @@ func runCobra(command *cobra.Command, args []string) int {
 	return cli.Run(command)
 }
 
-// etcdVersion is the version of the etcd server in this file.
+// etcdVersion is the version of the etcd server in this binary.
 func etcdVersion() string { return etcdversion.Version }

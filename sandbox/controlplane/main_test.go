@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The components themselves are tested where they are started, in the sandbox's embedded cluster.
+// TestRun tests the selection of a component by name. The tests of the embedded cluster cover the components
+// themselves.
 func TestRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args           []string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Describe returns the kind of the event, its base or other subject, and a description.
+// Describe returns the kind of the event, its subject (such as the base), and a description.
 func (e Event) Describe() (kind, subject, text string) {
 	switch {
 	case e.Base != nil:
@@ -45,7 +45,7 @@ func (e Event) Describe() (kind, subject, text string) {
 	return "synced", "", "the current state is complete; changes follow"
 }
 
-// String returns the description, without further lines such as those of a stack trace.
+// String returns the description without its further lines, such as the lines of a stack trace.
 func (e Event) String() string {
 	kind, subject, text := e.Describe()
 	text, _, _ = strings.Cut(text, "\n")
@@ -74,15 +74,16 @@ func transition[S ~string](from, to S) string {
 const (
 	// RouteGateway: the gateway of the sandbox selects an endpoint of the Service.
 	RouteGateway = "gateway"
-	// RouteAgent: an agent in the cluster selects an endpoint, like the gateway.
+	// RouteAgent: an agent in the cluster selects an endpoint of the Service, in the same way as the gateway.
 	RouteAgent = "agent"
-	// RouteKubeProxy: kube-proxy selects an endpoint.
+	// RouteKubeProxy: kube-proxy selects an endpoint of the Service.
 	RouteKubeProxy = "kube-proxy"
-	// RouteBases: there is no selection; requests go to each base in turn.
+	// RouteBases: the stream sends requests to each base in turn. No endpoint is selected.
 	RouteBases = "bases"
 )
 
-// RoutePhrase returns a phrase for the route of requests, such as "through the gateway". It is empty for RouteBases.
+// RoutePhrase returns a phrase that describes the route of requests, such as "through the gateway". For RouteBases,
+// it returns the empty string.
 func RoutePhrase(route string) string {
 	return map[string]string{
 		RouteGateway: "through the gateway", RouteAgent: "from within the cluster",

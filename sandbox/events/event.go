@@ -9,10 +9,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Event is one observation. Exactly one field besides Time is set.
+// Event is one observation. Exactly one field other than Time is set.
 type Event struct {
-	// Time is when it happened. For objects of the API it is when the watch delivered the object, or an earlier time by
-	// which the object was written.
+	// Time is the time of the observation. For API objects it is the time when the watch delivered the object, or an
+	// earlier time at which the object is known to have existed.
 	Time      time.Time       `json:"time"`
 	Base      *BaseEvent      `json:"base,omitempty"`
 	Module    *ModuleEvent    `json:"module,omitempty"`
@@ -24,20 +24,21 @@ type Event struct {
 	Fault     *FaultEvent     `json:"fault,omitempty"`
 	Step      *StepEvent      `json:"step,omitempty"`
 	Request   *RequestEvent   `json:"request,omitempty"`
-	// Synced ends the events at the beginning of a stream that report the present state. Later events report changes.
+	// Synced marks the end of the initial events of a stream, which report the current state. Later events report
+	// changes.
 	Synced bool `json:"synced,omitempty"`
 }
 
-// BaseEvent is a change of the process of a base.
+// BaseEvent is a change of a base process.
 type BaseEvent struct {
-	// Base is the host name of the base: SET-N.
+	// Base is the host name of the base, in the form SET-N.
 	Base string `json:"base"`
-	// Identity of the process.
+	// Identity is the identity of the base process.
 	Identity string     `json:"identity,omitempty"`
 	Change   BaseChange `json:"change"`
 }
 
-// ModuleEvent is a change of the state of a module on a base.
+// ModuleEvent is a state change of a module on a base.
 type ModuleEvent struct {
 	Base     string `json:"base"`
 	Identity string `json:"identity,omitempty"`
@@ -48,35 +49,35 @@ type ModuleEvent struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// CommandEvent is a command that a base has answered. Successful health checks are not reported.
+// CommandEvent is a command to which a base has responded. Successful health checks are not reported.
 type CommandEvent struct {
 	Base     string `json:"base"`
 	Identity string `json:"identity,omitempty"`
-	// Name of the command.
+	// Name is the name of the command.
 	Name string `json:"name"`
-	// Module is empty for queries.
+	// Module is the module of the command; empty for queries.
 	Module ModuleRef `json:"module,omitzero"`
-	// Code is the error code of the response; empty = success.
+	// Code is the error code of the response; empty if the command succeeded.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Elapsed is the time from the command to the response.
+	// Elapsed is the time between the command and the response.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 }
 
-// PodEvent is a Pod that was written or deleted.
+// PodEvent reports that a Pod was written or deleted.
 type PodEvent struct {
-	// Base is the host name of the base of the Pod's Node; empty = unknown.
+	// Base is the host name of the base that the Pod's Node represents; empty if the base is unknown.
 	Base string `json:"base,omitempty"`
 	PodState
 }
 
-// EndpointsEvent has all endpoints of a Service, of which at least one has changed.
+// EndpointsEvent contains all endpoints of a Service after at least one of them has changed.
 type EndpointsEvent struct {
 	Service   string     `json:"service"`
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// NodeEvent is a Node that was created or deleted, or whose readiness changed.
+// NodeEvent reports that a Node was created or deleted, or that its readiness changed.
 type NodeEvent struct {
 	Name     string `json:"name"`
 	Base     string `json:"base,omitempty"`
@@ -86,17 +87,17 @@ type NodeEvent struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// ComponentEvent is a change of the process of a component: the controller, the broker or the API server.
+// ComponentEvent is a change of a component process, such as the controller, the broker or the API server.
 type ComponentEvent struct {
 	Name    string         `json:"name"`
 	State   ComponentState `json:"state"`
 	Message string         `json:"message,omitempty"`
 }
 
-// FaultEvent is a fault that was set, triggered or cleared.
+// FaultEvent reports that a fault was set, triggered or cleared.
 type FaultEvent struct {
 	Target v1alpha1.FaultTarget `json:"target"`
-	// Base is empty if the fault does not act on a single base.
+	// Base is the base on which the fault acts; empty if the fault does not act on a single base.
 	Base    string      `json:"base,omitempty"`
 	ID      string      `json:"id"`
 	Kind    fault.Kind  `json:"kind,omitempty"`
@@ -104,28 +105,28 @@ type FaultEvent struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// StepEvent is a step of a scenario that began or ended.
+// StepEvent reports that a step of a scenario began or ended.
 type StepEvent struct {
 	Name    string    `json:"name"`
 	State   StepState `json:"state"`
 	Message string    `json:"message,omitempty"`
 }
 
-// RequestEvent is a lost request.
+// RequestEvent reports a lost request.
 type RequestEvent struct {
 	Stream string `json:"stream"`
 	Base   string `json:"base,omitempty"`
-	// Module that was requested, with the version that answered.
+	// Module is the requested module, with the version that responded.
 	Module ModuleRef     `json:"module,omitzero"`
 	Result RequestResult `json:"result"`
-	// Route of the request, such as gateway or kube-proxy.
+	// Route is the route of the request, such as gateway or kube-proxy.
 	Route   string `json:"route,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Elapsed is the time from when the request was due until its result was known.
+	// Elapsed is the time between the scheduled start of the request and its result.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 }
 
-// ModuleRef names a version of a module. The version is empty for a Pod that sets none.
+// ModuleRef identifies a version of a module. Version is empty if a Pod does not set a version.
 type ModuleRef struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -144,12 +145,13 @@ type Endpoint struct {
 	Terminating bool   `json:"terminating"`
 }
 
-// ModuleState is the state of a module on a base, as arklet spells it. Empty = the module is not installed.
+// ModuleState is the state of a module on a base, in the spelling of arklet. It is empty if the module is not
+// installed.
 type ModuleState string
 
 // The states of a module.
 const (
-	// ModuleUnresolved: the module is not in the base yet, or was removed because it could not be stopped.
+	// ModuleUnresolved: the module is not yet installed on the base, or was removed because it could not be stopped.
 	ModuleUnresolved ModuleState = "UNRESOLVED"
 	// ModuleResolved: the module is being installed.
 	ModuleResolved ModuleState = "RESOLVED"
@@ -159,33 +161,33 @@ const (
 	ModuleDeactivated ModuleState = "DEACTIVATED"
 	// ModuleBroken: the installation or the uninstallation has failed.
 	ModuleBroken ModuleState = "BROKEN"
-	// ModuleStopped: the module was removed; module lists do not contain it.
+	// ModuleStopped: the module was removed. Module lists do not contain it.
 	ModuleStopped ModuleState = "STOPPED"
 )
 
-// Absent reports whether a module in this state is not installed.
+// Absent reports whether a module in this state is absent from the base.
 func (s ModuleState) Absent() bool { return s == "" || s == ModuleStopped || s == ModuleUnresolved }
 
-// BaseChange is a change of the process of a base.
+// BaseChange is the kind of change of a base process.
 type BaseChange string
 
-// The changes of a base.
+// The changes of a base process.
 const (
-	// BaseAdded: the base exists, and its process has not started yet. The daemon does not report it.
+	// BaseAdded: the base exists, but its process has not started yet. The daemon does not report this change.
 	BaseAdded BaseChange = "added"
 	// BaseUp: the process has started.
 	BaseUp BaseChange = "up"
-	// BaseReady: the base has started its own modules and accepts commands.
+	// BaseReady: the base has started its preinstalled modules and accepts commands.
 	BaseReady        BaseChange = "ready"
 	BaseConnected    BaseChange = "connected"
 	BaseDisconnected BaseChange = "disconnected"
-	// BaseDown: the process has ended.
+	// BaseDown: the process has exited.
 	BaseDown BaseChange = "down"
 	// BaseRemoved: the base was deleted.
 	BaseRemoved BaseChange = "removed"
 )
 
-// NodeState is the condition Ready of a Node. Empty = the Node does not exist.
+// NodeState is the state of a Node according to its Ready condition. It is empty if the Node does not exist.
 type NodeState string
 
 // The states of a Node.
@@ -195,7 +197,7 @@ const (
 	NodeUnknown  NodeState = "Unknown"
 )
 
-// ComponentState is the state of the process of a component.
+// ComponentState is the state of a component process.
 type ComponentState string
 
 // The states of a component.
@@ -205,7 +207,7 @@ const (
 	ComponentExited  ComponentState = "exited"
 )
 
-// FaultChange is a change of a fault.
+// FaultChange is the kind of change of a fault.
 type FaultChange string
 
 // The changes of a fault.
@@ -215,7 +217,7 @@ const (
 	FaultCleared   FaultChange = "cleared"
 )
 
-// StepState is the state of a step of a scenario.
+// StepState is the state of a scenario step.
 type StepState string
 
 // The states of a step.
@@ -224,36 +226,37 @@ const (
 	StepPassed  StepState = "passed"
 	StepFailed  StepState = "failed"
 	StepSkipped StepState = "skipped"
-	// StepErrored: the step has neither passed nor failed, because of the scenario, the sandbox or a slow machine.
+	// StepErrored: the step neither passed nor failed, because of a problem with the scenario, the sandbox or a slow
+	// machine.
 	StepErrored StepState = "errored"
 )
 
-// RequestResult is the result of a request. Every result except RequestOK is a lost request.
+// RequestResult is the result of a request. A request with any result other than RequestOK is a lost request.
 type RequestResult string
 
 // The results of a request.
 const (
-	// RequestOK: an allowed version of the module answered with 2xx.
+	// RequestOK: an allowed version of the module responded with a 2xx status.
 	RequestOK RequestResult = "ok"
-	// RequestNoEndpoint: the Service had no endpoint, or no base existed.
+	// RequestNoEndpoint: the Service had no ready endpoint, or no base existed.
 	RequestNoEndpoint RequestResult = "noEndpoint"
 	// RequestRefused: the endpoint refused the connection.
 	RequestRefused RequestResult = "refused"
 	// RequestReset: the connection was closed before the response was complete.
 	RequestReset RequestResult = "reset"
-	// RequestNotFound: the base answered 404, because it has no active version of the module.
+	// RequestNotFound: the base responded with status 404, because it has no active version of the module.
 	RequestNotFound RequestResult = "notFound"
-	// RequestUnavailable: the base answered 503.
+	// RequestUnavailable: the base responded with status 503.
 	RequestUnavailable RequestResult = "unavailable"
-	// RequestTimeout: there was no complete response in time.
+	// RequestTimeout: no complete response arrived in time.
 	RequestTimeout RequestResult = "timeout"
-	// RequestWrongVersion: a version answered that is not allowed.
+	// RequestWrongVersion: a version that is not allowed responded.
 	RequestWrongVersion RequestResult = "wrongVersion"
-	// RequestOther is any other failure, such as another status.
+	// RequestOther is any other failure, such as another response status.
 	RequestOther RequestResult = "other"
 )
 
-// Names of commands.
+// The names of commands.
 const (
 	// CommandInstall installs a module.
 	CommandInstall = "installBiz"
@@ -263,7 +266,7 @@ const (
 	CommandList = "queryAllBiz"
 )
 
-// BaseName returns the host name of the base of the event; empty if there is none.
+// BaseName returns the host name of the base that the event is about; empty if the event is not about a base.
 func (e Event) BaseName() string {
 	switch {
 	case e.Base != nil:
@@ -290,7 +293,7 @@ func (e Event) Routine() bool {
 	return c != nil && c.Code == "" && (c.Name == CommandHealth || strings.HasPrefix(c.Name, "query"))
 }
 
-// Key identifies the fault: BASE/ID or TARGET/ID.
+// Key identifies the fault, in the form BASE/ID or TARGET/ID.
 func (e *FaultEvent) Key() string {
 	if e.Base == "" {
 		return string(e.Target) + "/" + e.ID
@@ -298,7 +301,7 @@ func (e *FaultEvent) Key() string {
 	return e.Base + "/" + e.ID
 }
 
-// Ready returns the number of ready endpoints.
+// Ready returns the number of ready endpoints of the Service.
 func (e *EndpointsEvent) Ready() int {
 	ready := 0
 	for _, p := range e.Endpoints {
@@ -309,7 +312,7 @@ func (e *EndpointsEvent) Ready() int {
 	return ready
 }
 
-// Join joins the parts that are not empty.
+// Join joins the non-empty parts.
 func Join(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), separator)
 }

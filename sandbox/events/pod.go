@@ -10,35 +10,35 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// PodState is the part of a Pod that events have.
+// PodState is the part of a Pod that events contain.
 type PodState struct {
 	Name string `json:"name"`
 	UID  string `json:"uid"`
-	// Owner is KIND/NAME of the controller of the Pod; empty = none.
+	// Owner is the controller of the Pod as KIND/NAME; empty if the Pod has no controller.
 	Owner string `json:"owner,omitempty"`
 	Node  string `json:"node,omitempty"`
-	// Modules that the Pod requests.
+	// Modules are the modules that the Pod requests.
 	Modules []ModuleRef       `json:"modules"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	Phase   string            `json:"phase"`
 	Ready   bool              `json:"ready"`
-	// Reason of the condition Ready, or of a container that waits or has terminated.
+	// Reason is the reason of the Ready condition, or of a waiting or terminated container.
 	Reason  string    `json:"reason,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	// Deleting reports whether the Pod has a deletion timestamp.
 	Deleting bool `json:"deleting,omitempty"`
 	// Gone reports whether the Pod was deleted.
 	Gone bool `json:"gone,omitempty"`
-	// Writes is the number of versions of the object that the watch has delivered.
+	// Writes is the number of versions of the Pod object that the watch has delivered.
 	Writes int `json:"writes"`
 }
 
-// LastTime returns when an Event of the API happened last.
+// LastTime returns the time of the last occurrence of a Kubernetes Event.
 func LastTime(e *corev1.Event) time.Time {
 	return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time)
 }
 
-// PodStateOf returns the state of a Pod, without Gone and Writes.
+// PodStateOf returns the state of a Pod. It does not set Gone and Writes.
 func PodStateOf(pod *corev1.Pod) *PodState {
 	s := &PodState{
 		Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestModuleVersion: the version of a module is the one that the module controller uses.
+// TestModuleVersion checks that events contain the same module version that the module controller uses.
 func TestModuleVersion(t *testing.T) {
 	const name = "BIZ_VERSION"
 	plain := func(value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }

@@ -13,16 +13,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// State is the present state according to the events so far. The zero value is the state before the first event.
+// State is the current state according to the events applied so far. The zero value is the state before the first
+// event.
 //
-// Events must be applied in the order of a stream. A stream may begin while bases already run, and may deliver events
-// of a base after the base was removed. A State is not safe for concurrent use.
+// Events must be applied in the order of their stream. A stream may begin after bases have started, and may deliver
+// events of a base after the base was removed. A State is not safe for concurrent use.
 //
-// A State keeps the names of removed bases. It forgets Pods, Nodes and faults that no longer exist.
+// A State keeps removed bases, but no Pods, Nodes or faults that no longer exist.
 type State struct {
-	// Bases by name, including removed ones.
+	// Bases by name, including removed bases.
 	Bases Table[BaseStatus]
-	// Pods by UID, or by name if they have none.
+	// Pods by UID, or by name if a Pod has no UID.
 	Pods Table[PodStatus]
 	// Nodes by name.
 	Nodes Table[NodeStatus]
@@ -32,19 +33,19 @@ type State struct {
 	Components Table[ComponentStatus]
 	// Faults in effect, by FaultEvent.Key.
 	Faults Table[FaultStatus]
-	// Streams of requests with lost requests, by name.
+	// Streams are the request streams with lost requests, by name.
 	Streams Table[StreamStatus]
 	// Steps by number.
 	Steps Table[StepStatus]
 
-	basesByNode Table[string]   // host names of bases by the names of their Nodes
-	podsByBase  Table[[]string] // keys of Pods by base
-	podCount    int             // number of all Pods so far
+	basesByNode Table[string]   // host names of bases by Node name
+	podsByBase  Table[[]string] // keys of Pods by the host name of their base
+	podCount    int             // number of Pods seen so far, including deleted Pods
 	unplaced    int             // number of Pods on a Node whose base is unknown
 }
 
-// Apply adds an event to the state. Commands change nothing. The State keeps slices and maps of the event, which
-// must not be changed afterwards.
+// Apply applies an event to the state. Command events do not change the state. The State keeps slices and maps of the
+// event, so the caller must not change them afterwards.
 func (s *State) Apply(e Event) {
 	switch {
 	case e.Base != nil:
@@ -79,11 +80,11 @@ func (s *State) Apply(e Event) {
 	}
 }
 
-// NodePrefix is the beginning of the name of a base's Node, before the identity of the base.
+// NodePrefix is the prefix of the Node name of a base. It is followed by the identity of the base.
 const NodePrefix = "vnode."
 
-// BaseOf returns the host name of the base of a Node, also of a deleted Node; empty if the Node does not belong to a
-// base.
+// BaseOf returns the host name of the base that a Node represents, even if the Node was deleted. It returns the empty
+// string if the Node does not represent a base.
 func (s *State) BaseOf(node string) string {
 	if host := s.basesByNode.Get(node); host != nil {
 		return *host
@@ -91,7 +92,7 @@ func (s *State) BaseOf(node string) string {
 	return ""
 }
 
-// NodeOf returns the Node of a base, or nil.
+// NodeOf returns the Node of a base, or nil if the Node does not exist.
 func (s *State) NodeOf(b *BaseStatus) *NodeStatus { return s.Nodes.Get(NodePrefix + b.Identity) }
 
 func (s *State) applyBase(e *BaseEvent, now time.Time) {
@@ -125,7 +126,8 @@ func (s *State) applyBase(e *BaseEvent, now time.Time) {
 	s.Bases.put(b.Name, &b)
 }
 
-// applyModule applies a change of a module. A base without an earlier event is running: the stream began later.
+// applyModule applies a module event. If the base has no earlier event, the base is running, because the stream began
+// after the start of the base.
 func (s *State) applyModule(e *ModuleEvent, now time.Time) {
 	if e.Base == "" {
 		return
@@ -142,7 +144,7 @@ func (s *State) applyModule(e *ModuleEvent, now time.Time) {
 	s.Bases.put(b.Name, &b)
 }
 
-// setIdentity sets the identity of a base, which is also the name of its Node.
+// setIdentity sets the identity of a base, and maps the Node of this identity to the base.
 func (s *State) setIdentity(b *BaseStatus, identity string) {
 	if identity != "" && identity != b.Identity {
 		b.Identity = identity
@@ -150,8 +152,8 @@ func (s *State) setIdentity(b *BaseStatus, identity string) {
 	}
 }
 
-// setBaseOfNode maps a Node to its base. Events of Pods and of bases come from independent sources, so Pods may already
-// be bound to the Node.
+// setBaseOfNode maps a Node to its base. Pod events and base events come from independent sources, so Pods may
+// already be bound to the Node.
 func (s *State) setBaseOfNode(node, base string) {
 	s.basesByNode.put(node, &base)
 	if s.unplaced == 0 {
@@ -167,7 +169,7 @@ func (s *State) setBaseOfNode(node, base string) {
 	}
 }
 
-// unplaced reports whether the Pod has a Node whose base is unknown.
+// unplaced reports whether the Pod is bound to a Node whose base is unknown.
 func (p *PodStatus) unplaced() bool { return p != nil && p.Base == "" && p.Node != "" }
 
 // PodKey returns the key of the Pod in State.Pods.
@@ -186,7 +188,7 @@ func (s *State) PodEvent(pod *corev1.Pod, gone bool) *PodEvent {
 	return e
 }
 
-// Endpoint returns an endpoint of a slice. Its Pod is the name of the Pod.
+// Endpoint returns an endpoint of an EndpointSlice as an event endpoint. The field Pod is the Pod name.
 func (s *State) Endpoint(p discoveryv1.Endpoint) Endpoint {
 	c := p.Conditions
 	e := Endpoint{
@@ -235,7 +237,8 @@ func (s *State) applyPod(e *PodEvent, now time.Time) {
 	s.putPod(key, p)
 }
 
-// putPod sets the Pod of a key, and updates the lists of Pods by base. A nil Pod is deleted.
+// putPod sets the Pod with the given key, and updates the lists of Pods by base. If the Pod is nil, putPod deletes
+// the entry.
 func (s *State) putPod(key string, p *PodStatus) {
 	oldBase, newBase := baseOf(s.Pods.Get(key)), baseOf(p)
 	s.Pods.put(key, p)
@@ -252,7 +255,7 @@ func (s *State) putPod(key string, p *PodStatus) {
 	}
 }
 
-// updatePodList changes the list of Pods on a base.
+// updatePodList adds a Pod to the list of Pods on a base, or removes it.
 func (s *State) updatePodList(base string, change func([]string) []string) {
 	var keys []string
 	if before := s.podsByBase.Get(base); before != nil {
@@ -273,7 +276,8 @@ func baseOf(p *PodStatus) string {
 	return p.Base
 }
 
-// PodsOn returns the Pods on a base in the order of their arrival. The State must not change during the iteration.
+// PodsOn returns the Pods on a base in the order of their first events. The State must not change during the
+// iteration.
 func (s *State) PodsOn(base string) iter.Seq[*PodStatus] {
 	return func(yield func(*PodStatus) bool) {
 		keys := s.podsByBase.Get(base)
@@ -314,7 +318,7 @@ func (s *State) applyFault(e *FaultEvent, now time.Time) {
 	}
 }
 
-// Step returns the last step of a name, or nil.
+// Step returns the last step with the given name, or nil.
 func (s *State) Step(name string) (last *StepStatus) {
 	for x := range s.Steps.All() {
 		if x.Name == name && (last == nil || x.Number > last.Number) {
@@ -324,7 +328,8 @@ func (s *State) Step(name string) (last *StepStatus) {
 	return last
 }
 
-// applyStep adds a step, or ends the last one of its name. A skipped step never began.
+// applyStep adds a step that began, or ends the last step with the same name. A skipped step has no earlier begin
+// event.
 func (s *State) applyStep(e *StepEvent, now time.Time) {
 	x := StepStatus{StepEvent: *e, Number: s.Steps.Len() + 1, From: now}
 	if e.State != StepBegan {
@@ -336,7 +341,7 @@ func (s *State) applyStep(e *StepEvent, now time.Time) {
 	s.Steps.put(strconv.Itoa(x.Number), &x)
 }
 
-// markPreinstalled marks all modules so far as preinstalled.
+// markPreinstalled marks all modules that are known so far as preinstalled.
 func (s *State) markPreinstalled() {
 	for _, name := range s.Bases.Names() {
 		b := *s.Bases.Get(name)
@@ -357,17 +362,18 @@ func (s *State) awaitsActive(p *PodStatus, name string) bool {
 	}))
 }
 
-// Leftover is a module on a base that no Pod requests.
+// Leftover is a module on a base that no Pod on the base requests.
 type Leftover struct {
 	Base string
 	ModuleStatus
 }
 
-// Leftovers returns the modules on running bases that are not preinstalled and that no Pod on the base requests, sorted
-// by base, name and version. A Pod that is being deleted still requests its modules. A Pod without a version of a
-// module requests none, because none is installed for it. A Pod that was changed in place also requests the earlier
-// version until the new version is active, because a base keeps the old version until then. Pods for which ignore
-// returns true request nothing; a nil ignore ignores none.
+// Leftovers returns the modules on running bases that are not preinstalled and that no Pod on the base requests,
+// sorted by base, name and version. A Pod that is being deleted still requests its modules. If a Pod sets no version
+// for a module, the Pod does not request the module, because no module is installed for it. A Pod that was changed in
+// place also requests the earlier version until the new version is active, because a base keeps the old version until
+// then. Pods for which ignore returns true are treated as if they requested no modules. If ignore is nil, no Pod is
+// ignored.
 func (s *State) Leftovers(ignore func(*PodStatus) bool) []Leftover {
 	type on struct {
 		base string

@@ -19,7 +19,7 @@ func base(change BaseChange, identity string) Event {
 	return Event{Base: &BaseEvent{Base: "a", Identity: identity, Change: change}}
 }
 
-// module returns a state change of the module biz on base a.
+// module returns an event with the state of a version of the module "biz" on base "a".
 func module(ms int, version string, state ModuleState) Event {
 	return Event{Time: at(ms),
 		Module: &ModuleEvent{Base: "a", ModuleRef: ModuleRef{Name: "biz", Version: version}, State: state}}
@@ -40,7 +40,7 @@ func gone(p *PodState)        { p.Gone = true }
 func terminating(p *PodState) { p.Ready, p.Deleting = true, true }
 func failed(p *PodState)      { p.Phase = "Failed" }
 
-// content is the content of a State as values.
+// content is the content of a State as plain values, for comparisons.
 type content struct {
 	Bases       map[string]BaseStatus
 	Pods        map[string]PodStatus
@@ -50,8 +50,8 @@ type content struct {
 	Faults      map[string]FaultStatus
 	Streams     map[string]StreamStatus
 	Steps       map[string]StepStatus
-	Hosts       map[string]string // bases by the names of Nodes
-	WrongPodsOn []string          // bases with a wrong result of PodsOn
+	Hosts       map[string]string // host names of bases by Node name
+	WrongPodsOn []string          // bases for which PodsOn returns an unexpected result
 }
 
 func valuesOf[T any](t Table[T]) map[string]T {
@@ -325,7 +325,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestValuesDoNotChange: values that were returned by a State do not change.
+// TestValuesDoNotChange checks that values returned by a State do not change when later events are applied.
 func TestValuesDoNotChange(t *testing.T) {
 	var s State
 	for _, e := range []Event{base(BaseReady, "1"), module(1, "1", ModuleActivated), pod(1, "p", "a", nothing),

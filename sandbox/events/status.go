@@ -17,7 +17,7 @@ const (
 	BaseStateDown BaseState = "down"
 	// BaseStateStarting: the process has not started yet.
 	BaseStateStarting BaseState = "starting"
-	// BaseStateDisconnected: the base is not connected to the broker.
+	// BaseStateDisconnected: the base is running, but is not connected to the broker.
 	BaseStateDisconnected BaseState = "disconnected"
 	BaseStateReady        BaseState = "ready"
 	// BaseStateUnknown: the state of the process is unknown. No BaseStatus has this state.
@@ -37,34 +37,35 @@ func (b *BaseStatus) State() BaseState {
 	return BaseStateReady
 }
 
-// BaseStatus is a base. Its name stays the same when its process restarts.
+// BaseStatus is the status of a base. The name of the base stays the same when the base process restarts.
 type BaseStatus struct {
 	Name string
-	// Identity of its process; empty = unknown.
+	// Identity is the identity of the base process; empty if it is unknown.
 	Identity string
-	// Running reports whether the process exists, Ready whether it has started, and Connected whether it is connected
-	// to the broker.
+	// Running reports whether the process exists, Ready whether the base has started, and Connected whether the base
+	// is connected to the broker.
 	Running, Ready, Connected bool
-	// Removed reports whether the base was deleted. Late events of the base may still arrive.
+	// Removed reports whether the base was deleted. Later events of the base may still arrive.
 	Removed bool
-	// Started is when its process has started; zero = unknown.
+	// Started is the start time of the base process; zero if it is unknown.
 	Started time.Time
 	// Modules on the base, sorted by name and version.
 	Modules []ModuleStatus
 }
 
-// ModuleStatus is a version of a module that is on a base.
+// ModuleStatus is the status of a module version on a base.
 type ModuleStatus struct {
 	ModuleRef
 	State ModuleState
-	// Since is when the version was first on the base.
+	// Since is the time when the version first appeared on the base.
 	Since time.Time
-	// Preinstalled reports whether no command installed the module: it was installed before the base was ready, or
-	// before the stream of events began.
+	// Preinstalled reports whether the module was not installed by a command: it was installed before the base was
+	// ready, or before the stream of events began.
 	Preinstalled bool
 }
 
-// Module returns a version of a module on the base, or nil. The base may be nil.
+// Module returns the status of a module version on the base, or nil if the version is not on the base. The base may
+// be nil.
 func (b *BaseStatus) Module(ref ModuleRef) *ModuleStatus {
 	if b == nil {
 		return nil
@@ -77,14 +78,15 @@ func (b *BaseStatus) Module(ref ModuleRef) *ModuleStatus {
 	return nil
 }
 
-// Active reports whether the version of a module is active; empty = any version. The base may be nil.
+// Active reports whether the given version of a module is active. If the version is empty, any version matches. The
+// base may be nil.
 func (b *BaseStatus) Active(name, version string) bool {
 	return b != nil && slices.ContainsFunc(b.Modules, func(m ModuleStatus) bool {
 		return m.State == ModuleActivated && m.Name == name && (version == "" || m.Version == version)
 	})
 }
 
-// modulesAfter returns the modules after an event, in a new slice.
+// modulesAfter returns a new slice with the modules of a base after a module event.
 func (b *BaseStatus) modulesAfter(e *ModuleEvent, now time.Time) []ModuleStatus {
 	at, found := slices.BinarySearchFunc(b.Modules, e.ModuleRef, func(m ModuleStatus, r ModuleRef) int {
 		return cmp.Or(cmp.Compare(m.Name, r.Name), cmp.Compare(m.Version, r.Version))
@@ -107,21 +109,21 @@ func (b *BaseStatus) modulesAfter(e *ModuleEvent, now time.Time) []ModuleStatus 
 	return slices.Insert(modules, at, m)
 }
 
-// PodStatus is a Pod that exists.
+// PodStatus is the status of an existing Pod.
 type PodStatus struct {
 	PodState
-	// Base is the host name of the base of the Pod; empty = none so far.
+	// Base is the host name of the base on which the Pod runs; empty if the Pod is not bound or its base is unknown.
 	Base string
-	// Earlier are the modules that the Pod requested before it was changed in place.
+	// Earlier contains the modules that the Pod requested before the Pod was changed in place.
 	Earlier []ModuleRef
-	// Number counts Pods from 1, in the order of their first events.
+	// Number is the number of the Pod, from 1, in the order of the first events of the Pods.
 	Number int
-	// ReadySince is when Serves became true; zero = Serves is false.
+	// ReadySince is the time when Serves became true; zero while Serves is false.
 	ReadySince time.Time
 }
 
-// Serves reports whether the Pod is Ready and not being deleted. A Service has no ready endpoint for a Pod that is
-// being deleted.
+// Serves reports whether the Pod is Ready and is not being deleted. The endpoints of a Pod that is being deleted are
+// not ready.
 func (p *PodState) Serves() bool { return p.Ready && !p.Gone && !p.Deleting }
 
 // PodStage is a stage between the creation and the deletion of a Pod.
@@ -148,13 +150,13 @@ func (p *PodState) Stage() PodStage {
 	return PodNotReady
 }
 
-// Requires reports whether the Pod requires an active module of the name.
+// Requires reports whether the Pod requires the named module to be active.
 func (p *PodState) Requires(module string) bool {
 	return !p.Gone && !p.Deleting && p.Phase != string(corev1.PodFailed) && p.Phase != string(corev1.PodSucceeded) &&
 		p.HasModule(module)
 }
 
-// HasModule reports whether the Pod has a module of the name.
+// HasModule reports whether the Pod requests the named module.
 func (p *PodState) HasModule(module string) bool {
 	return slices.ContainsFunc(p.Modules, func(m ModuleRef) bool { return m.Name == module })
 }
@@ -168,7 +170,8 @@ func (p *PodState) ModuleNames() []string {
 	return names
 }
 
-// Version returns the version of a module of the Pod; empty if the Pod does not have the module, or sets no version.
+// Version returns the version of the named module in the Pod. It returns the empty string if the Pod does not request
+// the module or sets no version.
 func (p *PodState) Version(module string) string {
 	for _, m := range p.Modules {
 		if m.Name == module {
@@ -178,48 +181,48 @@ func (p *PodState) Version(module string) string {
 	return ""
 }
 
-// NodeStatus is a Node that exists.
+// NodeStatus is the status of an existing Node.
 type NodeStatus struct {
 	Name string
-	// Base of the Node; empty = none.
+	// Base is the host name of the base that the Node represents; empty if the Node does not represent a base.
 	Base  string
 	State NodeState
 }
 
-// ServiceStatus is a Service by its endpoints.
+// ServiceStatus is the status of a Service, derived from its endpoints.
 type ServiceStatus struct {
 	Name      string
 	Endpoints []Endpoint
 }
 
-// ComponentStatus is the process of a component.
+// ComponentStatus is the status of a component process.
 type ComponentStatus struct {
 	ComponentEvent
-	// Since is when the component entered its state.
+	// Since is the time when the component entered its current state.
 	Since time.Time
 }
 
-// FaultStatus is a fault in effect.
+// FaultStatus is the status of a fault in effect.
 type FaultStatus struct {
 	FaultEvent
-	// Since is when the fault was set.
+	// Since is the time when the fault was set.
 	Since time.Time
-	// Triggered is the number of trigger events.
+	// Triggered is the number of times that the fault was reported as triggered.
 	Triggered int
 }
 
-// StepStatus is a step of a scenario.
+// StepStatus is the status of a scenario step.
 type StepStatus struct {
 	StepEvent
-	// Number counts steps from 1, in the order in which they began.
+	// Number is the number of the step, from 1, in the order in which the steps began.
 	Number int
-	// From is when the step began, and To when it ended; zero = it has not ended.
+	// From is the time when the step began. To is the time when the step ended; zero if it has not ended.
 	From, To time.Time
 }
 
-// StreamStatus counts the lost requests of a stream.
+// StreamStatus contains the numbers of lost requests of a stream.
 type StreamStatus struct {
 	Name string
-	// Lost by result.
+	// Lost is the number of lost requests by result.
 	Lost map[RequestResult]int
 }

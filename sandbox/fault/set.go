@@ -15,43 +15,44 @@ import (
 )
 
 var (
-	// ErrExists is returned, wrapped, if another fault of the group that is in effect has the same ID.
+	// ErrExists is returned, wrapped, if the group already has a fault in effect with the same ID.
 	ErrExists = fault.ErrExists
-	// ErrUnknown is returned, wrapped, if no fault has the ID, or no controller has the number.
+	// ErrUnknown is returned, wrapped, if no fault has the given ID, or no controller has the given number.
 	ErrUnknown = errors.New("not found")
 )
 
-// maxReports is the maximum number of events for triggers of a fault. Delays, and faults that stay in effect, have one
-// event.
+// maxReports is the maximum number of trigger events that are reported for a fault. Delays and faults that stay in
+// effect report only one event.
 const maxReports = 20
 
-// Injection is a fault with its target.
+// Injection is a fault and the target in which it is set.
 type Injection struct {
 	v1alpha1.Fault `json:"fault"`
-	// Target of the fault. Default: base.
+	// Target is the target of the fault. Default: base.
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases are host names. If they are empty, a fault with the target mqtt acts on controllers.
+	// Bases are the host names of the bases on which the fault acts. If Bases is empty, a fault with the target mqtt
+	// acts on controllers.
 	Bases []string `json:"bases,omitempty"`
-	// Replica is the number of the controller, from 1; 0 = all.
+	// Replica is the number of the controller on which the fault acts, from 1. 0 = all controllers.
 	Replica int `json:"replica,omitempty"`
 	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default:
-	// none.
+	// no group.
 	Group string `json:"group,omitempty"`
 }
 
-// Status is a fault that was set and has not been cleared.
+// Status is the status of a fault that was set and has not been cleared.
 type Status struct {
 	Injection
 	// Triggered is the number of times that the fault was triggered.
 	Triggered int `json:"fired"`
-	// Ended is the reason why the fault has ended; empty = it is in effect.
+	// Ended is the reason why the fault has ended; empty while the fault is in effect.
 	Ended string `json:"ended,omitempty"`
 }
 
-// Active is an Injection that was set.
+// Active is a fault that was set, with its target and its state.
 type Active = fault.Active[Injection]
 
-// Set has the faults of the targets api and mqtt. Its mutex also guards the state of the targets.
+// Set contains the faults of the targets api and mqtt. Its mutex also guards the state of the two targets.
 type Set struct {
 	sync.Mutex
 	core    fault.Set[Injection]
@@ -59,8 +60,8 @@ type Set struct {
 	onEnded map[v1alpha1.FaultTarget]func(*Active)
 }
 
-// NewSet returns an empty Set. It calls onEvent when a fault is set, is triggered or ends. The mutex is locked during
-// the call, so onEvent must not block.
+// NewSet returns an empty Set. The Set calls onEvent when a fault is set, is triggered or ends. The mutex is locked
+// during the call, so onEvent must not block.
 func NewSet(onEvent func(group string, e events.Event)) *Set {
 	s := &Set{onEvent: onEvent, onEnded: map[v1alpha1.FaultTarget]func(*Active){}}
 	s.core.Mutex = s
@@ -73,10 +74,11 @@ func NewSet(onEvent func(group string, e events.Event)) *Set {
 	return s
 }
 
-// OnEnded sets the function that is called when a fault of the target ends. The mutex is locked during the call.
+// OnEnded sets the function that is called when a fault of the given target ends. The mutex is locked during the
+// call.
 func (s *Set) OnEnded(target v1alpha1.FaultTarget, f func(*Active)) { s.onEnded[target] = f }
 
-// Add sets a fault, which must be valid and have its defaults. The caller holds the mutex.
+// Add adds a fault to the Set. The fault must be valid and have its defaults set. The caller holds the mutex.
 func (s *Set) Add(i Injection) (*Active, error) {
 	x, err := s.core.Add(fault.Rule{
 		ID: i.ID, Scope: i.Group, Skip: i.Skip, Count: i.Count, Probability: i.Probability, Seed: i.Seed,
@@ -101,8 +103,8 @@ func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	}
 }
 
-// RecordTrigger records that a fault was triggered on a base, or on a controller if base is empty. cause describes the
-// request or the message. The caller holds the mutex.
+// RecordTrigger records that a fault was triggered on a base. If base is empty, the fault was triggered on a
+// controller. cause describes the affected request or message. The caller holds the mutex.
 func (s *Set) RecordTrigger(x *Active, base, cause string) {
 	limit := maxReports
 	if x.Fault.Target.IsState(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
@@ -117,7 +119,7 @@ func (s *Set) RecordTrigger(x *Active, base, cause string) {
 // Finish ends a fault that will not be triggered again. The caller holds the mutex.
 func (s *Set) Finish(x *Active) { s.core.End(x, fault.UsedUp) }
 
-// Clear ends the matching faults and removes them from the list. It returns their IDs.
+// Clear ends the matching faults, removes them from the Set, and returns their IDs.
 func (s *Set) Clear(match func(Injection) bool) (ids []string) {
 	s.Lock()
 	defer s.Unlock()
@@ -146,8 +148,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// report calls onEvent for a change. If base is empty, it reports the change for each base of the fault, or once if the
-// fault has no bases.
+// report calls onEvent for a change of a fault. If base is empty, it reports the change for each base of the fault,
+// or once if the fault has no bases.
 func (s *Set) report(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
@@ -161,7 +163,8 @@ func (s *Set) report(x *Active, base string, change events.FaultChange, message 
 	}
 }
 
-// ActsOn reports whether the fault acts on a base, or on the controller with the number replica if base is empty.
+// ActsOn reports whether the fault acts on the given base. If base is empty, it reports whether the fault acts on the
+// controller with the number replica.
 func (i *Injection) ActsOn(base string, replica int) bool {
 	if len(i.Bases) > 0 || base != "" {
 		return slices.Contains(i.Bases, base)
@@ -169,7 +172,7 @@ func (i *Injection) ActsOn(base string, replica int) bool {
 	return i.Replica == 0 || i.Replica == replica
 }
 
-// details describes the fault, except its kind.
+// details returns a description of the fault without its kind.
 func (i *Injection) details() string {
 	var parts []string
 	if i.Status != 0 {
@@ -191,16 +194,16 @@ func (i *Injection) details() string {
 	return events.Join(" ", parts...)
 }
 
-// Selector selects faults. A fault must match all fields that are set.
+// Selector selects faults. A fault matches if it matches all fields that are set.
 type Selector struct {
 	Group  string               `json:"group,omitempty"`
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases are host names. A fault matches if it acts on one of them.
+	// Bases are host names of bases. A fault matches if it acts on at least one of them.
 	Bases []string `json:"bases,omitempty"`
 	IDs   []string `json:"ids,omitempty"`
 }
 
-// Matches reports whether the selector selects a fault.
+// Matches reports whether the selector matches a fault.
 func (r *Selector) Matches(i Injection) bool {
 	return (r.Group == "" || r.Group == i.Group) && (r.Target == "" || r.Target == i.Target) &&
 		(len(r.IDs) == 0 || slices.Contains(r.IDs, i.ID)) &&

@@ -8,33 +8,33 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// effect is a possible effect of an action although the controller works correctly. The checks and the
-// requests of a schedule take it into account.
+// effect is a side effect that an action may have even if the controller works correctly. The checks and the request
+// streams of a schedule tolerate these effects.
 type effect uint
 
 const (
 	// losesRequests: requests may be lost.
 	losesRequests effect = 1 << iota
-	// leavesGap: a base may have no active version of a module for a time.
+	// leavesGap: a base may temporarily have no active version of a module.
 	leavesGap
-	// movesModules: a module may move to another base, or be on fewer bases.
+	// movesModules: a module may move to another base, or run on fewer bases.
 	movesModules
-	// removesSilently: a module is removed, and the base does not report it.
+	// removesSilently: a module is removed, but the base does not report the removal.
 	removesSilently
-	// delaysLists: the module lists of a base may be late.
+	// delaysLists: a base may report its module lists late.
 	delaysLists
-	// staleEndpoints: the endpoints of Services do not follow their Pods.
+	// staleEndpoints: the endpoints of Services may not match the state of their Pods.
 	staleEndpoints
 	// unreachable: a base may be treated as unreachable, and its Pods may move.
 	unreachable
 	// repeatsCommands: a base may receive a command twice.
 	repeatsCommands
-	// losesCommands: a command may be lost, and the controller never gets the answer.
+	// losesCommands: a command may be lost, so the controller never receives a response.
 	losesCommands
 
-	// cutOff is the effect of a broken connection.
+	// cutOff combines the effects of a broken connection.
 	cutOff = delaysLists | unreachable | movesModules
-	// removes is the effect of removing modules, Pods or bases.
+	// removes combines the effects of removing modules, Pods or bases.
 	removes = losesRequests | leavesGap | movesModules
 )
 
@@ -42,19 +42,20 @@ type actionSpec struct {
 	name    string
 	weight  int
 	effects effect
-	// kinds are the kinds of workloads that the action supports. Default: all.
+	// kinds are the workload kinds that the action supports. Default: all kinds.
 	kinds []string
-	// resource can have only one disruption at a time; empty = the disruption is of a base.
+	// resource is the component or connection that is disrupted. Only one disruption of a resource can be in effect
+	// at a time. Empty = the action disrupts a single base.
 	resource string
-	// do is what a disruption does with a component; empty = nothing.
+	// do is the component action that begins the disruption; empty = the disruption is not a component action.
 	do string
-	// fault is set on the target; nil = none.
+	// fault is the fault that the action sets on target; nil = the action sets no fault.
 	fault  *v1alpha1.Fault
 	target v1alpha1.FaultTarget
-	// tunnel that the base must have; empty = any.
+	// tunnel is the tunnel that the base must use; empty = any tunnel.
 	tunnel v1alpha1.Tunnel
 
-	disruption bool // begins and ends; other actions are operations
+	disruption bool // the action begins and ends; other actions are operations
 }
 
 func (m *actionSpec) mayCause(e effect) bool { return m.effects&e != 0 }
@@ -66,30 +67,31 @@ func (m *actionSpec) drains() bool { return m.name == drained }
 
 func (m *actionSpec) needsAPI() bool { return m.drains() || !m.isDisruption() && m.fault == nil }
 
-// needsBases reports whether the action needs the controller and its connection to the bases.
+// needsBases reports whether the action only completes while the controller runs and is connected to the bases.
 func (m *actionSpec) needsBases() bool {
 	return slices.Contains([]string{addBase, upgrade, restartBase}, m.name)
 }
 
-// sets reports whether the action sets one of these kinds of faults on a target; no kinds = any.
+// sets reports whether the action sets a fault of one of the given kinds on the target. Without kinds, any fault
+// matches.
 func (m *actionSpec) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
 	return m.fault != nil && m.target == t && (len(kinds) == 0 || slices.Contains(kinds, m.fault.Kind))
 }
 
-// beyond reports whether the action does something that an API server never does. Its name ends with "beyond the
-// contract".
+// beyond reports whether the action injects behaviour that a correct API server never shows. The names of such
+// actions end with "beyond the contract".
 func (m *actionSpec) beyond() bool {
 	return m.sets(v1alpha1.TargetAPI) && v1alpha1.TargetAPI.BeyondContract(m.fault.Kind)
 }
 
-// canSkip reports whether the action affects single requests or messages, and can skip some before.
+// canSkip reports whether the action affects single requests or messages, and can leave the first ones unaffected.
 func (m *actionSpec) canSkip() bool {
 	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
 }
 
-// affectsAllSchedules reports whether the action disrupts something that all schedules of a sandbox use. Faults of
-// single requests or messages are limited to the objects and bases of their schedule.
+// affectsAllSchedules reports whether the action disrupts a resource that all schedules of a sandbox share. Faults of
+// single requests or messages are limited to the objects and bases of their own schedule.
 func (m *actionSpec) affectsAllSchedules() bool {
 	return m.resource != "" && !m.affectsSingleMessages()
 }
@@ -106,12 +108,13 @@ func (m *actionSpec) targetsBase() bool {
 		m.sets(v1alpha1.TargetMQTT) && m.resource == ""
 }
 
-// endsAtAPIServer reports whether the action can end only while the API server runs.
+// endsAtAPIServer reports whether the disruption can end only while the API server is running.
 func (m *actionSpec) endsAtAPIServer() bool {
 	return m.drains() || m.resource == controllerManager || m.resource == scheduler
 }
 
-// allActions has the operations and then the disruptions. The schedule of a seed depends on the order.
+// allActions contains the operations, followed by the disruptions. The order determines which schedule a seed
+// generates.
 var allActions = func() []actionSpec {
 	for i := range disruptions {
 		disruptions[i].disruption = true
@@ -127,13 +130,13 @@ var actionSpecs = func() map[string]*actionSpec {
 	return byName
 }()
 
-// The messages and commands of faults.
+// The messages and commands that faults match.
 var (
 	installs = v1alpha1.FaultMatch{Commands: []string{"installBiz"}}
 	answers  = v1alpha1.FaultMatch{Messages: []string{"bizOperation"}}
 	lists    = v1alpha1.FaultMatch{Messages: []string{"simpleBiz"}}
 	removals = v1alpha1.FaultMatch{Commands: []string{"uninstallBiz"}}
-	// commands install or uninstall modules.
+	// commands are the commands that install or uninstall modules.
 	commands = []string{"installBiz", "uninstallBiz"}
 )
 
@@ -302,7 +305,7 @@ const (
 	crash       = "base crashes"
 )
 
-// The resources of disruptions.
+// The resources that disruptions affect.
 const (
 	controllers       = "controller"
 	broker            = "broker"
@@ -313,7 +316,7 @@ const (
 	scheduler         = "scheduler"
 )
 
-// The name of a disruption.
+// drained is the name of the disruption that drains a Node.
 const drained = "Node drained"
 
 const (
@@ -324,7 +327,7 @@ const (
 	pod         = "Pod" // it is not recreated
 )
 
-// owners are the kinds that recreate their Pods.
+// owners are the workload kinds that recreate their Pods.
 var owners = []string{deployment, peer, daemonSet, statefulSet}
 
 // ActionNames returns the names of all actions.

@@ -13,64 +13,66 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// Contender is a side of a comparison.
+// Contender is one side of a comparison.
 type Contender struct {
-	// Name is shown in the result.
+	// Name is the name of the side in the result.
 	Name string
-	// Config of its sandboxes, as in Options.
+	// Config is the configuration of the sandboxes of this side, as in Options.
 	Config *v1alpha1.Sandbox
 }
 
-// Comparison is the result of Compare. A corpus has its JSON form as compare.json.
+// Comparison is the result of Compare. It is saved in the corpus as compare.json.
 type Comparison struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only are the names of the actions that were used; empty = all.
+	// Only contains the names of the actions that were used; empty = all actions.
 	Only []string `json:"only,omitempty"`
-	// Schedules is the number of schedules that each side has run.
+	// Schedules is the number of schedules that were run on each side.
 	Schedules int           `json:"schedules"`
 	Elapsed   time.Duration `json:"elapsed"`
 	A         Side          `json:"a"`
 	B         Side          `json:"b"`
-	// Error is the error that ended the comparison; may be empty.
+	// Error is the error that ended the comparison; empty if there was none.
 	Error string `json:"error,omitempty"`
 }
 
-// Side counts the results of the schedules on one side. Unclear schedules were inconclusive twice.
+// Side contains the numbers of schedules on one side by result. Inconclusive schedules were inconclusive in both
+// attempts.
 type Side struct {
 	Name         string `json:"name"`
 	Passed       int    `json:"passed"`
 	Failed       int    `json:"failed"`
 	Inconclusive int    `json:"unclear"`
-	// Invariants counts the failed schedules by Failure.Invariant.
+	// Invariants is the number of failed schedules by Failure.Invariant.
 	Invariants map[string]int `json:"invariants"`
-	// OneSided are the failures of schedules that did not fail on the other side, sorted by seed.
+	// OneSided contains the failures of schedules that did not fail on the other side, sorted by seed.
 	OneSided []OneSidedFailure `json:"alone"`
 }
 
-// OneSidedFailure is a failure of one side.
+// OneSidedFailure is a failure of a schedule that failed on only one side.
 type OneSidedFailure struct {
 	Seed      uint64 `json:"seed"`
 	Invariant string `json:"invariant"`
 	Seen      string `json:"seen"`
-	// Inconclusive reports whether the other side was inconclusive. Otherwise it passed.
+	// Inconclusive reports whether the schedule was inconclusive on the other side. If it is false, the schedule
+	// passed there.
 	Inconclusive bool `json:"unclear,omitempty"`
 }
 
 type comparison struct {
 	queue
-	// try runs a schedule on each side.
+	// try contains the function that runs a schedule, for each side.
 	try [2]runner
-	// concurrency is the number of concurrent schedules.
+	// concurrency is the number of schedules that run concurrently.
 	concurrency int
 
 	result Comparison // guarded by the mutex of the queue
 }
 
-// Compare runs the same schedules on two sides and compares the results. The seed of schedule n, counted from 0, is
-// Seed + n. Schedules that need more controllers than a side has are left out. Each side has half of the sandboxes,
-// but at least one. Compare ignores o.Config, and does not shrink failures. It blocks until the sandboxes are
-// deleted. If ctx ends, the result has the schedules that completed before, and the error is nil.
+// Compare runs the same schedules on two sides and compares the results. Schedule n, counted from 0, has the seed
+// Seed + n. Schedules that need more controllers than one of the sides supports are skipped. Each side uses half of
+// the sandboxes, but at least one. Compare ignores o.Config and does not shrink failures. It blocks until the
+// sandboxes are deleted. If ctx ends, the result contains the schedules that completed before, and the error is nil.
 func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err error) {
 	o = o.Complete()
 	c := newComparison(o, a, b)
@@ -113,7 +115,7 @@ func newComparison(o Options, a, b Contender) *comparison {
 	return c
 }
 
-// runAll runs the schedules. It saves the result also if it returns an error.
+// runAll runs the schedules. It saves the result even if it returns an error.
 func (c *comparison) runAll(ctx context.Context) error {
 	c.began = time.Now()
 	err := c.each(ctx, c.concurrency, c.runBoth)
@@ -123,8 +125,8 @@ func (c *comparison) runAll(ctx context.Context) error {
 	return errors.Join(err, c.save())
 }
 
-// runBoth runs a schedule on both sides concurrently, so that the load is the same, and records the results. A schedule
-// that was cancelled on one side is recorded on neither.
+// runBoth runs a schedule on both sides concurrently, so that both sides have the same load, and records the results.
+// If the schedule was cancelled on one side, runBoth records no result.
 func (c *comparison) runBoth(ctx context.Context, s Schedule) error {
 	var got [2]runResult
 	var errs [2]error
@@ -149,8 +151,8 @@ func (c *comparison) runBoth(ctx context.Context, s Schedule) error {
 	return c.save()
 }
 
-// record records the result of a schedule. It returns the failure if the schedule failed only on this side, otherwise
-// nil.
+// record records the result of a schedule on one side. It returns the failure if the schedule failed only on this
+// side, and nil otherwise.
 func (s *Side) record(of Schedule, got, beside runResult) *Failure {
 	switch {
 	case got.inconclusive:
@@ -172,7 +174,7 @@ func (s *Side) record(of Schedule, got, beside runResult) *Failure {
 		Times: 1}
 }
 
-// save writes the result. The caller holds the lock while schedules run.
+// save writes the result to the corpus. The caller must hold the lock while schedules are running.
 func (c *comparison) save() error {
 	c.result.Started, c.result.Elapsed = c.began, time.Since(c.began)
 	return report.Save(filepath.Join(c.o.Corpus, ComparisonFile), &c.result, writeJSON)

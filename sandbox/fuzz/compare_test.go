@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// fakeRunner records the seeds of its schedules.
+// fakeRunner records the seeds of the schedules that it runs.
 type fakeRunner struct {
 	mu     sync.Mutex
 	seeds  []uint64
@@ -31,7 +31,7 @@ func (r *fakeRunner) try(_ context.Context, s Schedule) (runResult, *scenario.Re
 	return result, nil, err
 }
 
-// custom returns a contender with a custom controller.
+// custom returns a contender that uses a custom controller.
 func custom(replicas *int) Contender {
 	c := Contender{Name: "custom", Config: &v1alpha1.Sandbox{}}
 	c.Config.Spec.Controller = v1alpha1.Controller{Command: []string{"naive"}, Replicas: replicas}
@@ -40,7 +40,8 @@ func custom(replicas *int) Contender {
 
 var bundled = Contender{Name: "any", Config: &v1alpha1.Sandbox{}}
 
-// TestCompare: both sides run the same schedules, and count their results.
+// TestCompare checks that both sides run the same schedules, and that the comparison contains the expected results of
+// each side.
 func TestCompare(t *testing.T) {
 	failed := func(name string) runResult { return runResult{invariant: name, seen: name + " failed"} }
 	a := &fakeRunner{result: func(s Schedule) (runResult, error) {
@@ -118,8 +119,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareIsCanceled: a schedule that was canceled on one side is not counted on either side. Earlier results are
-// saved.
+// TestCompareIsCanceled cancels a schedule while it runs. The schedule must not be counted on either side, and the
+// earlier results must be saved.
 func TestCompareIsCanceled(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -163,11 +164,12 @@ func TestCompareReturnsErrorOfRunner(t *testing.T) {
 	}
 }
 
-// TestCompareMaxControllers: schedules with more controllers than a side has are left out.
+// TestCompareMaxControllers checks that schedules that need more controllers than one of the sides supports are
+// skipped.
 func TestCompareMaxControllers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		a, b           Contender
-		maxControllers int // of the schedules
+		maxControllers int // maximum number of controllers in the schedules
 	}{
 		"bundled":              {bundled, bundled, 2},
 		"custom":               {bundled, custom(nil), 1},

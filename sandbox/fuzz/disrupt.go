@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// disrupt renders the beginning of a disruption, and its end if it ends before the next action. It has no effect if the
-// resource is already disrupted.
+// disrupt renders the step that begins a disruption. If the disruption ends before the next action, disrupt also
+// renders its end. It renders nothing if the resource is already disrupted.
 func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
 	disrupted := slices.ContainsFunc(r.open, func(o open) bool {
 		return kind.resource != "" && o.kind.resource == kind.resource ||
@@ -37,7 +37,8 @@ func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
 	}
 }
 
-// drain drains the Nodes of bases. If the schedule has bare Pods, which are not recreated, it only cordons the Nodes.
+// drain returns an action that drains the Nodes of bases. If the schedule has bare Pods, the action only cordons the
+// Nodes, because bare Pods are not recreated.
 func (s Schedule) drain(bases v1alpha1.BaseNames) *v1alpha1.BaseAction {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == pod }) {
 		return &v1alpha1.BaseAction{Cordon: bases}
@@ -91,8 +92,8 @@ func set(s v1alpha1.FaultSet) v1alpha1.Action {
 	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
 }
 
-// of returns the controller that a fault is set for; nil = all. A fault that kills a controller is set for one, which
-// is started at the end.
+// of returns the number of the controller on which a fault acts; nil = all controllers. A fault that kills a
+// controller acts on a single controller, which is started again at the end of the disruption.
 func (r *renderer) of(m Action, kind *actionSpec) *int {
 	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
 		return ptr.To(m.Replica)
@@ -100,7 +101,8 @@ func (r *renderer) of(m Action, kind *actionSpec) *int {
 	return nil
 }
 
-// endDue ends the disruptions that are due. A disruption that prevents the end of others ends first.
+// endDue renders the end of the disruptions that are due. If the API server is disrupted and another disruption needs
+// it to end, the disruption of the API server ends first.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
 	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })

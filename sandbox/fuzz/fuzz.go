@@ -14,77 +14,78 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Options of Run.
+// Options are the options of Run.
 type Options struct {
-	// Home is the directory with the state of all sandboxes. Required.
+	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Config of the sandboxes, as v1alpha1.Complete returns it. Its speed must be at most MaxSpeed; the usual value is
-	// Speed. Required.
+	// Config is the configuration of the sandboxes, as returned by v1alpha1.Complete. Its speed must be at most
+	// MaxSpeed; the usual value is Speed. Required.
 	Config *v1alpha1.Sandbox
-	// Programs of the sandboxes. Required.
+	// Binaries are the binaries of the sandboxes. Required.
 	Binaries sandbox.Binaries
-	// Name is the prefix of the names of the sandboxes. Default: fuzz.
+	// Name is the prefix of the sandbox names. Default: fuzz.
 	Name string
-	// Seed of the first schedule. The seeds of the others follow it. Default: random.
+	// Seed is the seed of the first schedule. The following schedules use the following seeds. Default: random.
 	Seed uint64
-	// Count is the number of schedules; 0 = unlimited, until For ends.
+	// Count is the number of schedules to run. 0 = unlimited, until For has passed.
 	Count int
-	// For is the time in which schedules are started; 0 = unlimited, until Count have started. Schedules that are
-	// running then complete, and failures are shrunk afterwards.
+	// For is the time during which new schedules are started. 0 = unlimited, until Count schedules have started. When
+	// the time has passed, running schedules complete, and then the failures are shrunk.
 	For time.Duration
-	// Only are the names of the actions to use. Default: all.
+	// Only contains the names of the actions to use. Default: all actions.
 	Only []string
-	// Beyond also uses faults that an API server never causes. Default: only those that Only names.
+	// Beyond also enables faults that a correct API server never causes. Default: only those named in Only.
 	Beyond bool
-	// Parallel is the number of sandboxes. Up to six schedules run concurrently in each. Default: 3, which keep two
-	// CPUs busy.
+	// Parallel is the number of sandboxes. Each sandbox runs up to six schedules concurrently. Default: 3, which is
+	// enough to keep two CPUs busy.
 	Parallel int
 	// Corpus is the directory to which failures are written as scenarios. Required.
 	Corpus string
-	// ShrinkFor is the maximum time for shrinking one failure. Default: 5 min; negative = failures are not shrunk.
+	// ShrinkFor is the maximum time for shrinking one failure. Default: 5 min. If it is negative, failures are not
+	// shrunk.
 	ShrinkFor time.Duration
-	// MaxFailures is the number of different failures after which the run ends. Default: 10.
+	// MaxFailures is the number of different failures after which the run stops. Default: 10.
 	MaxFailures int
-	// Progress is called for each schedule and each step of shrinking, one call at a time. Default: none.
+	// Progress is called after each schedule and after each shrinking step, one call at a time. Default: no progress
+	// is reported.
 	Progress func(Progress)
 }
 
-// Progress is the progress of a run.
+// Progress describes the progress of a run.
 type Progress struct {
-	// Schedules is the number of schedules with a result, Unclear the number of inconclusive runs.
+	// Schedules is the number of schedules with a result. Inconclusive is the number of inconclusive runs.
 	Schedules, Inconclusive int
 	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
-	// Failure is a new failure. Shrinking is the number of actions of the failure that is being shrunk.
+	// Failure is a new failure. Shrinking is the number of actions that remain in the failure that is being shrunk.
 	Failure   *Failure
 	Shrinking int
 }
 
-// Result is the result of Run. A corpus has its JSON form as fuzz.json.
+// Result is the result of Run. It is saved in the corpus as fuzz.json.
 type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only are the names of the actions that were used; empty = all.
+	// Only contains the names of the actions that were used; empty = all actions.
 	Only []string `json:"only,omitempty"`
-	// Beyond reports whether faults beyond the API's contract were used.
+	// Beyond reports whether the run used faults that a correct API server never causes.
 	Beyond       bool          `json:"beyondContract,omitempty"`
 	Schedules    int           `json:"schedules"`
 	Inconclusive int           `json:"unclear"`
 	Actions      int           `json:"moves"`
 	Elapsed      time.Duration `json:"elapsed"`
 	Failures     []*Failure    `json:"failures"`
-	// InconclusiveReasons are the reasons of inconclusive runs.
+	// InconclusiveReasons contains the reasons of inconclusive runs.
 	InconclusiveReasons []string `json:"unjudged,omitempty"`
-	// Error is the error that ended the run; may be empty.
+	// Error is the error that ended the run; empty if there was none.
 	Error string `json:"error,omitempty"`
 }
 
-// runner runs a schedule and returns its result.
+// runner is a function that runs a schedule and returns the result.
 type runner func(context.Context, Schedule) (runResult, *scenario.Report, error)
 
-// runConclusive runs a schedule, and again if the first run was inconclusive. It calls recordInconclusive with
-// the reason of each
-// inconclusive run.
+// runConclusive runs a schedule, and repeats it if the first run was inconclusive. It calls recordInconclusive with
+// the reason of each inconclusive run.
 func (try runner) runConclusive(ctx context.Context, s Schedule, recordInconclusive func(reason string)) (got runResult,
 	report *scenario.Report, err error) {
 	for range 2 {
@@ -106,7 +107,7 @@ type run struct {
 	result Result // guarded by the mutex of the queue
 }
 
-// queue returns schedules until Count are taken or For is over.
+// queue returns schedules until Count schedules were returned or the time For has passed.
 type queue struct {
 	o   Options
 	gen generator
@@ -114,10 +115,10 @@ type queue struct {
 	mu        sync.Mutex
 	began     time.Time
 	taken     int
-	seedsUsed uint64 // seeds that were used
+	seedsUsed uint64 // number of seeds that were used
 }
 
-// next returns the next schedule, and false if there is none. The first one has the seed of the options.
+// next returns the next schedule, or false if no schedule is left. The first schedule uses the seed from the options.
 func (q *queue) next() (Schedule, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,8 +135,8 @@ func (q *queue) next() (Schedule, bool) {
 	}
 }
 
-// each calls do for all schedules of the queue, n concurrently. It stops at the first error and returns it. If ctx
-// ends, it returns nil.
+// each calls do for every schedule of the queue, with n concurrent calls. It stops at the first error and returns the
+// error. If ctx ends, it returns nil.
 func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedule) error) error {
 	group, life := errgroup.WithContext(ctx)
 	for range n {
@@ -158,12 +159,13 @@ func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedu
 	return nil
 }
 
-// errFound ends a run that has found MostFailures failures.
+// errFound ends a run that has found MaxFailures different failures.
 var errFound = errors.New("enough failures were found")
 
-// Run runs schedules until Count have started, For has passed, MostFailures failures are found, or ctx ends. Then
-// it shrinks the failures. It blocks until the sandboxes are deleted. If ctx ends, the result has the failures found
-// before, and the error is nil. Run returns an error if a sandbox cannot be created, for example.
+// Run runs schedules until Count schedules have started, For has passed, MaxFailures different failures were found,
+// or ctx ends. Then it shrinks the failures. It blocks until the sandboxes are deleted. If ctx ends, the result
+// contains the failures found before, and the error is nil. Run returns an error if, for example, a sandbox cannot be
+// created.
 func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	o = o.Complete()
 	p, err := openPool(o)
@@ -176,7 +178,7 @@ func Run(ctx context.Context, o Options) (_ *Result, err error) {
 	return &r.result, r.runAll(ctx)
 }
 
-// runAll runs schedules and shrinks the failures. It saves the corpus also if it returns an error.
+// runAll runs schedules and shrinks the failures. It saves the corpus even if it returns an error.
 func (r *run) runAll(ctx context.Context) error {
 	r.began = time.Now()
 	err := r.workers(ctx)
@@ -197,7 +199,7 @@ func newRun(o Options, try runner) *run {
 	}
 }
 
-// Complete returns the options with their defaults, among them a random seed.
+// Complete returns the options with defaults for all unset fields, including a random seed.
 func (o Options) Complete() Options {
 	if o.Name == "" {
 		o.Name = "fuzz"
@@ -227,7 +229,7 @@ func (r *run) workers(ctx context.Context) error {
 	return nil
 }
 
-// runOne runs a schedule and records its failure.
+// runOne runs a schedule and records the failure if the schedule fails.
 func (r *run) runOne(ctx context.Context, s Schedule) error {
 	got, report, err := r.try.runConclusive(ctx, s, r.recordInconclusive)
 	if isDone(ctx) {
@@ -268,7 +270,7 @@ func (r *run) progress() Progress {
 	return Progress{Schedules: r.result.Schedules, Inconclusive: r.result.Inconclusive, Elapsed: time.Since(r.began)}
 }
 
-// recordFailure records a failure and returns it. It returns nil if a failure of the same kind was recorded before. The
+// recordFailure records a failure and returns it. It returns nil if the same kind of failure was recorded before. The
 // caller holds the lock.
 func (r *run) recordFailure(s Schedule, got runResult, report *scenario.Report) *Failure {
 	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report,

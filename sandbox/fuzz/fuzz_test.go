@@ -23,14 +23,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// serial returns a run in which each sandbox runs one schedule at a time.
+// serial returns a run with one schedule per sandbox at a time.
 func serial(o Options, try runner) *run {
 	r := newRun(o, try)
 	r.room = 1
 	return r
 }
 
-// TestSchedulesAreScenarios: generated schedules and their simplifications are valid scenarios.
+// TestSchedulesAreScenarios checks that generated schedules and their simplifications are valid scenarios.
 func TestSchedulesAreScenarios(t *testing.T) {
 	dir := t.TempDir()
 	wantScenario := func(s Schedule) {
@@ -80,7 +80,8 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	}
 }
 
-// TestFilesHaveControllerSettings: a file has the settings that the bundled controller needs.
+// TestFilesHaveControllerSettings checks that a scenario file contains the settings that the bundled controller needs
+// for the schedule.
 func TestFilesHaveControllerSettings(t *testing.T) {
 	for _, c := range []struct {
 		kind, do                 string
@@ -109,7 +110,7 @@ func TestFilesHaveControllerSettings(t *testing.T) {
 	}
 }
 
-// TestSpeed: timeouts are longer at lower speeds, but not shorter at higher speeds.
+// TestSpeed checks that the timeouts of a schedule are longer at lower speeds, but not shorter at higher speeds.
 func TestSpeed(t *testing.T) {
 	for speed, factor := range map[int]time.Duration{0: 1, 1: 5, 2: 2, 5: 1, MaxSpeed: 1} {
 		s := generator{speed: speed}.generate(1)
@@ -140,7 +141,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// replicaOf returns the controller that a fault acts on; 0 = any of several.
+// replicaOf returns the number of the controller on which a fault acts; 0 = any of several controllers.
 func replicaOf(replica *int, s Schedule) int {
 	if s.Replicas == 1 {
 		return 1
@@ -148,7 +149,8 @@ func replicaOf(replica *int, s Schedule) int {
 	return ptr.Deref(replica, 0)
 }
 
-// TestDisruptionsEnd: all disruptions end, and actions that need the API server do not run while it is down.
+// TestDisruptionsEnd checks that every disruption ends, and that no action that needs the API server runs while the
+// API server is down.
 func TestDisruptionsEnd(t *testing.T) {
 	waited := 0
 	for seed := range uint64(3000) {
@@ -217,7 +219,7 @@ func TestDisruptionsEnd(t *testing.T) {
 	}
 }
 
-// TestShrink: failures are shrunk to the necessary actions, and equal failures are merged.
+// TestShrink checks that failures are shrunk to the actions that cause them, and that equal failures are merged.
 func TestShrink(t *testing.T) {
 	var tries atomic.Int64
 	culprits := []string{release, "broker killed"}
@@ -281,7 +283,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// TestInconclusive: an inconclusive run is repeated once. A schedule without a result is not counted.
+// TestInconclusive checks that an inconclusive run is repeated once, and that a schedule without a result is not
+// counted.
 func TestInconclusive(t *testing.T) {
 	for name, c := range map[string]struct {
 		inconclusive                func(try int64) bool
@@ -306,7 +309,8 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
-// TestMaxControllers: a schedule needs at most as many controllers as a custom controller has.
+// TestMaxControllers checks the maximum number of controllers for the bundled and for a custom controller. No
+// generated schedule may need more controllers than the maximum.
 func TestMaxControllers(t *testing.T) {
 	config := &v1alpha1.Sandbox{}
 	if got := controllersOf(config); got != 0 {
@@ -352,8 +356,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// TestLastReadyPodDeletedByKubernetes: requests that are lost because Kubernetes deletes the last Ready Pod during a
-// rollback are not a failure of the controller.
+// TestLastReadyPodDeletedByKubernetes checks that requests that are lost because Kubernetes deletes the last Ready
+// Pod during a rollback are not reported as a failure of the controller.
 func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	began := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 	pod := func(at int, name, version string, ready, deleting bool) events.Event {
@@ -392,8 +396,8 @@ func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	}
 }
 
-// TestDistributionOfSchedules: schedules have three disruptions on average. Most schedules can share a sandbox, and
-// disrupt only their own objects.
+// TestDistributionOfSchedules checks that schedules have three disruptions on average, that most schedules can share
+// a sandbox, and that most schedules disrupt only their own objects.
 func TestDistributionOfSchedules(t *testing.T) {
 	const total = 600
 	disruptions, ownSandbox := 0, 0
@@ -424,7 +428,7 @@ func TestDistributionOfSchedules(t *testing.T) {
 	}
 }
 
-// TestTimeLimit: after the time limit, no schedule starts, and running schedules complete.
+// TestTimeLimit checks that no schedule starts after the time limit, and that running schedules complete.
 func TestTimeLimit(t *testing.T) {
 	var r *run
 	r = serial(Options{Seed: 1, For: time.Hour, Parallel: 2, Corpus: t.TempDir()}.Complete(),

@@ -10,17 +10,17 @@ import (
 )
 
 type generator struct {
-	only []string // names of actions; nil = all
-	// beyond allows faults beyond the API's contract.
+	only []string // names of the actions to use; nil = all actions
+	// beyond allows faults that a correct API server never causes.
 	beyond bool
 	// controllers is the maximum number of controllers; 0 = unlimited.
 	controllers int
-	// speed of the sandboxes; 0 = Speed.
+	// speed is the speed of the sandboxes; 0 = Speed.
 	speed int
 }
 
-// controllersOf returns the maximum number of controllers in a sandbox; 0 = unlimited. The number of custom
-// controllers is fixed by the configuration.
+// controllersOf returns the maximum number of controllers in a sandbox; 0 = unlimited. The configuration determines
+// the number of custom controllers.
 func controllersOf(config *v1alpha1.Sandbox) int {
 	switch c := config.Spec.Controller; {
 	case len(c.Command) == 0:
@@ -32,10 +32,10 @@ func controllersOf(config *v1alpha1.Sandbox) int {
 	}
 }
 
-// fits reports whether sandboxes can have as many controllers as the schedule needs.
+// fits reports whether a sandbox can have as many controllers as the schedule needs.
 func (g generator) fits(s Schedule) bool { return g.controllers == 0 || s.Replicas <= g.controllers }
 
-// generate returns the schedule of a seed.
+// generate generates the schedule of a seed.
 func (g generator) generate(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
@@ -136,8 +136,8 @@ func (g generator) random(r *rand.Rand) Schedule {
 	return s
 }
 
-// order returns the list for each action, in random order: disruptions for one to five actions, three on average, and
-// operations for one to four.
+// order returns, in random order, the list from which each action of a schedule is selected. One to five actions are
+// selected from the disruptions, three on average, and one to four from the operations.
 func order(r *rand.Rand, operations, disruptiveActions []actionSpec) (lists [][]actionSpec) {
 	for range 1 + r.IntN(5) {
 		lists = append(lists, disruptiveActions)

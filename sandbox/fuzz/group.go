@@ -9,38 +9,38 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Failure is a kind of failure, with the smallest schedule that causes it.
+// Failure is one kind of failure, with the smallest schedule that reproduces it.
 type Failure struct {
 	// Invariant is the name of the check that failed, "requests" if requests were lost, or "at rest" if the final
 	// state was wrong.
 	Invariant string `json:"invariant"`
-	// Seed of the first schedule that failed. Smallest is the shrunk schedule.
+	// Seed is the seed of the first schedule with this failure. Smallest is the shrunk schedule.
 	Seed     uint64   `json:"seed"`
 	Smallest Schedule `json:"smallest"`
-	// Seen describes the failure.
+	// Seen is a description of the failure.
 	Seen string `json:"seen"`
-	// Failed of Repeated runs of Smallest had the same failure.
+	// Failed is the number of runs of Smallest with the same failure. Repeated is the number of all runs of Smallest.
 	Failed   int `json:"failed"`
 	Repeated int `json:"repeated"`
-	// Times is the number of schedules with this failure.
+	// Times is the number of schedules that had this failure.
 	Times int `json:"times"`
-	// File is the name of the scenario in the corpus. The report has the same name, with the extension .html.
+	// File is the file name of the scenario in the corpus. The report has the same name with the extension .html.
 	File string `json:"file"`
-	// Report of a run with this failure; may be nil.
+	// Report is the report of a run with this failure; may be nil.
 	Report *scenario.Report `json:"-"`
-	// Log is the end of the controllers' logs after that run. It also has lines of schedules that ran concurrently.
-	// It may be empty.
+	// Log is the end of the controller logs after that run. It also contains log lines from schedules that ran
+	// concurrently. It may be empty.
 	Log string `json:"-"`
-	// Shrinking is the duration of shrinking.
+	// Shrinking is the time that shrinking took.
 	Shrinking time.Duration `json:"shrinking"`
 }
 
 type runResult struct {
-	invariant string // empty = passed
+	invariant string // name of the failed check; empty = passed
 	seen      string
 	// inconclusive reports whether the run was inconclusive.
 	inconclusive bool
-	// log is the end of the controllers' logs, if the run failed.
+	// log is the end of the controller logs if the run failed.
 	log string
 }
 
@@ -78,10 +78,11 @@ func evaluate(r *scenario.Report) runResult {
 	return runResult{}
 }
 
-// shape returns the invariant and the actions of the smallest schedule, sorted. Failures of the same shape are merged.
+// shape returns the invariant and the sorted actions of the smallest schedule. Failures with the same shape are
+// merged.
 func (f *Failure) shape() string { return f.Invariant + ": " + f.actionNames() }
 
-// actionNames returns the names of the actions, sorted, without duplicates.
+// actionNames returns the names of the actions in sorted order, without duplicates.
 func (f *Failure) actionNames() string {
 	var names []string
 	for _, m := range f.Smallest.Actions {
@@ -91,7 +92,7 @@ func (f *Failure) actionNames() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// findSameShape returns the failure in a list that has the same shape as f, or nil.
+// findSameShape returns the first failure in a list with the same shape as f, or nil.
 func findSameShape(list []*Failure, f *Failure) *Failure {
 	i := slices.IndexFunc(list, func(known *Failure) bool { return known.shape() == f.shape() })
 	if i < 0 {

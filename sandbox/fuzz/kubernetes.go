@@ -43,7 +43,7 @@ func deletedLastReadyPod(run *scenario.Run) string {
 	return ""
 }
 
-// serves reports whether a Pod of the module is Ready.
+// serves reports whether at least one Pod of the module is Ready.
 func serves(state *events.State, module string) bool {
 	for p := range state.Pods.All() {
 		if p.HasModule(module) && p.Serves() {

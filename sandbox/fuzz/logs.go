@@ -8,10 +8,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// maxLogBytes is the maximum number of bytes of a log that are kept with a failure.
+// maxLogBytes is the maximum number of bytes of each controller log that are saved with a failure.
 const maxLogBytes = 1 << 20
 
-// controllerLogs returns the end of the controllers' logs. Each line begins with the name of the controller.
+// controllerLogs returns the end of the controller logs. Each line has the controller name as a prefix.
 func controllerLogs(status *sandbox.Status) string {
 	var all strings.Builder
 	for _, c := range status.Components {
@@ -25,7 +25,7 @@ func controllerLogs(status *sandbox.Status) string {
 	return all.String()
 }
 
-// readEnd returns the last maxLogBytes bytes of a file. It returns an empty text if the file cannot be read.
+// readEnd returns the last maxLogBytes bytes of a file, or the empty string if the file cannot be read.
 func readEnd(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// repeats is the number of times that a shrunk schedule is run again, per concurrent run.
+// repeats is the number of times that a shrunk schedule is repeated, multiplied by the number of concurrent runs.
 const repeats = 3
 
-// shrinkAll shrinks each failure, and merges failures that become the same.
+// shrinkAll shrinks each failure, and merges failures that become equal.
 func (r *run) shrinkAll(ctx context.Context) error {
 	for i := 0; i < len(r.result.Failures); {
 		f := r.result.Failures[i]
@@ -38,7 +38,7 @@ func (r *run) shrinkAll(ctx context.Context) error {
 	return nil
 }
 
-// shrink shrinks a failure as long as a simpler schedule has the same failure.
+// shrink shrinks a failure until no simpler schedule has the same failure or ShrinkFor has passed.
 func (r *run) shrink(ctx context.Context, f *Failure) error {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, r.o.ShrinkFor)
@@ -86,8 +86,8 @@ func (r *run) shrink(ctx context.Context, f *Failure) error {
 	return nil
 }
 
-// firstFailing runs schedules concurrently, each up to two times. It returns the first one in the list with the same
-// failure as f, or nil.
+// firstFailing runs schedules concurrently, each up to two times. It returns the first schedule of the list that has
+// the same failure as f, or nil.
 func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
 	for batch := range slices.Chunk(list, r.width(f.Smallest)) {
 		failed := make([]bool, len(batch))
@@ -118,7 +118,7 @@ func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*S
 	return nil, nil
 }
 
-// width returns the number of concurrent runs of a schedule.
+// width returns the number of times that a schedule can run concurrently.
 func (r *run) width(s Schedule) int {
 	if s.needsOwnSandbox() {
 		return r.o.Parallel

@@ -23,14 +23,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// maxConcurrent is the maximum number of schedules that run concurrently in one sandbox. More of them would delay each
-// other.
+// maxConcurrent is the maximum number of schedules that run concurrently in one sandbox. More schedules would slow
+// each other down.
 const maxConcurrent = 6
 
-// pool runs schedules in sandboxes. It creates a sandbox when a schedule needs it.
+// pool runs schedules in sandboxes. It creates a sandbox when the first schedule needs it.
 type pool struct {
 	o    Options
-	work string // directory for scenarios
+	work string // directory for scenario files
 
 	creating sync.Mutex // sandboxes are created one at a time, because they share the CPUs
 	mu       sync.Mutex
@@ -39,13 +39,14 @@ type pool struct {
 
 type box struct {
 	name string
-	room *semaphore.Weighted // of maxConcurrent
+	room *semaphore.Weighted // semaphore with the size maxConcurrent
 
-	load int64 // of schedules that run or wait; guarded by the mutex of the pool
+	load int64 // room that running and waiting schedules use; guarded by the mutex of the pool
 
-	// A schedule with all of the room may write the following fields, and a schedule with some of it may read them.
-	in     *sandbox.Sandbox // nil = it must be created
-	broken atomic.Bool      // a component has exited
+	// A goroutine that holds all of the room may write the following fields. A goroutine that holds some of the room
+	// may read them.
+	in     *sandbox.Sandbox // nil = the sandbox must be created
+	broken atomic.Bool      // whether a component has exited unexpectedly
 }
 
 func openPool(o Options) (*pool, error) {
@@ -61,7 +62,8 @@ func openPool(o Options) (*pool, error) {
 	return p, nil
 }
 
-// choose returns the fullest sandbox that has enough room, or the one with the least load.
+// choose returns the sandbox with the highest load that has enough free room. If no sandbox has enough free room, it
+// returns the sandbox with the lowest load.
 func (p *pool) choose(room int64) *box {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +77,7 @@ func (p *pool) choose(room int64) *box {
 	return chosen
 }
 
-// with calls do with a sandbox. It blocks until there is room.
+// with calls do with a sandbox. It blocks until a sandbox has enough room.
 func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error {
 	b := p.choose(room)
 	defer func() {
@@ -102,7 +104,8 @@ func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error 
 	return do(b)
 }
 
-// prepare creates a sandbox, and deletes a broken one before. The caller has all room.
+// prepare creates the sandbox. If the sandbox exists but is broken, prepare deletes it first. The caller holds all of
+// the room.
 func (p *pool) prepare(ctx context.Context, b *box) error {
 	p.creating.Lock()
 	defer p.creating.Unlock()
@@ -131,16 +134,16 @@ func (p *pool) down(ctx context.Context, b *box) error {
 	return nil
 }
 
-// forPeers enables peer Deployments in the bundled controller.
+// forPeers contains the setting that enables peer Deployments in the bundled controller.
 var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
 
-// lostInstall is the timeout of an install whose command was lost, at any speed. It is shorter than the grace period
-// of 30 s of the Pod whose module is replaced. That period is the same at any speed.
+// lostInstall is the timeout after which an install command is treated as lost, at any speed. It must be shorter than
+// the 30 s grace period of a Pod whose module is replaced, which is also the same at any speed.
 const lostInstall = 18 * time.Second
 
-// forSettling returns the settings of the bundled controller with which schedules settle in time. Bases that were
-// upgraded while they were not observed are removed without a limit per minute, since concurrent schedules share the
-// limit. An install whose command was lost is repeated.
+// forSettling returns settings of the bundled controller with which schedules reach their final state in time. There
+// is no limit per minute for the removal of bases that were upgraded while they were not observed, because concurrent
+// schedules would share the limit. A lost install command is repeated after lostInstall.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
@@ -180,7 +183,8 @@ func (p *pool) close(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(p.work))...)
 }
 
-// run runs a schedule in a sandbox, together with others unless the schedule needs one of its own.
+// run runs a schedule in a sandbox. Other schedules may run in the same sandbox concurrently, unless the schedule
+// needs its own sandbox.
 func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Report, err error) {
 	room := int64(1)
 	if s.needsOwnSandbox() {
@@ -208,7 +212,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Re
 	return o, r, err
 }
 
-// componentExit returns the result of a schedule during which a component exited.
+// componentExit returns the result of a schedule if a component exited during its run.
 func componentExit(ended *sandbox.Component) runResult {
 	seen := ended.Name + " exited: " + strings.Join(supervise.Tail(ended.Log, 0, 3), " | ")
 	if strings.HasPrefix(ended.Name, controller) {
@@ -217,7 +221,7 @@ func componentExit(ended *sandbox.Component) runResult {
 	return runResult{inconclusive: true, seen: seen}
 }
 
-// controller is the prefix of the names of controllers.
+// controller is the prefix of controller names.
 const controller = "module-controller"
 
 func exited(status *sandbox.Status) *sandbox.Component {
@@ -243,7 +247,7 @@ func (p *pool) execute(ctx context.Context, in *sandbox.Sandbox, s Schedule) (*s
 		scenario.Options{Sandbox: in, Scenarios: scenarios, Seed: s.Seed, LeaveNamespaces: true})
 }
 
-// write writes a schedule as a scenario, in a new directory.
+// write writes a schedule to a scenario file in a new directory.
 func (p *pool) write(s Schedule) (file string, err error) {
 	name := fmt.Sprintf("fuzz-%d", s.Seed%1e9)
 	text, err := s.YAML(name, false)

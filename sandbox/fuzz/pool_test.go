@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// poolOf returns a pool whose sandboxes exist.
+// poolOf returns a pool whose sandboxes already exist.
 func poolOf(t *testing.T, sandboxes int) *pool {
 	t.Helper()
 	p, err := openPool(Options{Parallel: sandboxes})
@@ -30,8 +30,8 @@ func poolOf(t *testing.T, sandboxes int) *pool {
 	return p
 }
 
-// TestRoom: schedules share a sandbox until it is full. A schedule that needs its own sandbox waits until one is empty,
-// and no other schedule starts in this sandbox in the meantime.
+// TestRoom checks that schedules share a sandbox until it is full. A schedule that needs its own sandbox must wait
+// until a sandbox is empty. In the meantime, no other schedule may start in this sandbox.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := poolOf(t, 2)
@@ -91,7 +91,7 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestBrokenSandbox: no schedule starts in a broken sandbox that cannot be replaced.
+// TestBrokenSandbox checks that no schedule starts in a broken sandbox that cannot be replaced.
 func TestBrokenSandbox(t *testing.T) {
 	p := poolOf(t, 1)
 	p.boxes[0].broken.Store(true)

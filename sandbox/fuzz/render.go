@@ -19,11 +19,12 @@ import (
 type renderer struct {
 	s     Schedule
 	steps []v1alpha1.Step
-	now   []current // desired states by workload
-	last  int       // the workload of the last operation
+	now   []current // desired state of each workload
+	last  int       // index of the workload that the last operation changed
 	open  []open
-	n     int // number of faults
-	// starting reports whether a step in the background starts a controller. No controller is disrupted then.
+	n     int // number of faults so far
+	// starting reports whether a background step is starting a controller. In the meantime, controllers are not
+	// disrupted.
 	starting bool
 }
 
@@ -38,7 +39,7 @@ type open struct {
 	fault  string // ID of the fault
 }
 
-// Scenario returns the schedule as a scenario of that name.
+// Scenario returns the schedule as a scenario with the given name.
 func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r := &renderer{s: s}
 	r.begin()
@@ -82,8 +83,8 @@ func (s Schedule) needs() map[string]string {
 	return env
 }
 
-// YAML returns the scenario as a file that begins with comments. If bundled is true, it has the settings that the
-// bundled controller needs.
+// YAML returns the scenario as a YAML file with leading comments. If bundled is true, the file contains the settings
+// that the bundled controller needs.
 func (s Schedule) YAML(name string, bundled bool, comments ...string) ([]byte, error) {
 	c := s.Scenario(name)
 	if env := s.needs(); bundled && len(env) > 0 {
@@ -119,7 +120,8 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 	return sets
 }
 
-// checks returns the built-in checks that apply to the actions. The documentation has a table of them.
+// checks returns the settings of the built-in checks for the actions of the schedule. The documentation lists them in
+// a table.
 func (s Schedule) checks() (c v1alpha1.Checks) {
 	c.MaxPodWrites, c.MaxCommands = ptr.To(maxPodWrites), ptr.To(maxCommands)
 	if s.mayCause(leavesGap) ||
@@ -150,9 +152,9 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	return c
 }
 
-// lossless reports whether no request to a workload may be lost: no action removes modules, bases or endpoints. If
-// releases overlap, a base that lists its modules late, or that keeps all versions active, may receive requests for a
-// version that is being uninstalled.
+// lossless reports whether the requests to a workload must all succeed, because no action removes modules, bases or
+// endpoints. If rollouts overlap, requests may be lost on a base that lists its modules late or keeps all versions
+// active, because they may reach a version that is being uninstalled.
 func (s Schedule) lossless(w Workload) bool {
 	if s.releases() > 1 && slices.ContainsFunc(s.Bases,
 		func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
@@ -164,9 +166,9 @@ func (s Schedule) lossless(w Workload) bool {
 	return w.Kind != statefulSet && !s.mayCause(losesRequests|unreachable)
 }
 
-// observed reports whether Kubernetes never marks Nodes as unreachable, and all their Pods as Not Ready. It does so
-// when no controller renews their Leases for 50 s, which are ten at this speed. The start of the API server takes some
-// of them at any speed.
+// observed reports whether Kubernetes never marks Nodes as unreachable during the schedule. Kubernetes does so, and
+// marks all Pods of these Nodes as not Ready, if no controller renews the Node Leases for 50 s (10 s at this speed).
+// Starting the API server uses up part of this time at any speed.
 func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Actions {
@@ -194,7 +196,7 @@ func (r *renderer) within(name string, timeout time.Duration, a v1alpha1.Action)
 	r.steps = append(r.steps, step)
 }
 
-// begin deploys the workloads and starts the requests.
+// begin renders the steps that deploy the workloads and start the request streams.
 func (r *renderer) begin() {
 	for _, w := range r.s.Workloads {
 		c := current{version: 1, replicas: w.Replicas, newest: 1}
@@ -231,7 +233,7 @@ func (r *renderer) ref(workload int) *v1alpha1.Ref {
 	return &v1alpha1.Ref{APIVersion: version, Kind: kind, Name: w.Module}
 }
 
-// act renders an action.
+// act renders the steps of an action.
 func (r *renderer) act(i int, m Action) {
 	kind := actionSpecs[m.Do]
 	switch m.When {
@@ -340,7 +342,8 @@ func (r *renderer) apply(m Action) {
 	}})
 }
 
-// condition returns the condition of a trigger, for the newest version of the workload of the last operation.
+// condition returns the CEL condition of a trigger. The condition is about the newest version of the workload that
+// the last operation changed.
 func (r *renderer) condition(t Trigger) string {
 	m, v := r.s.Workloads[r.last].Module, version(r.now[r.last].version)
 	pod := fmt.Sprintf("p.metadata.labels['app'] == '%s' && p.metadata.labels['version'] == '%s'", m, v)
@@ -362,15 +365,15 @@ func (r *renderer) condition(t Trigger) string {
 	}
 }
 
-// follows waits until the replicas of a peer Deployment are as many as the bases.
+// follows renders a step that waits until a peer Deployment has one replica per base.
 func (r *renderer) follows(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
 	r.within("one replica of "+w.Module+" per base", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
-// reached waits until all endpoints of a Service are ready. This can take seconds if an earlier schedule has restarted
-// the controllers of Kubernetes.
+// reached renders a step that waits until all endpoints of the workload's Service are ready. This can take seconds if
+// an earlier schedule has restarted the Kubernetes controllers.
 func (r *renderer) reached(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
 		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
@@ -378,7 +381,7 @@ func (r *renderer) reached(w Workload) {
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
-// rolledOut waits for the rollout of a workload.
+// rolledOut renders a step that waits for the rollout of a workload.
 func (r *renderer) rolledOut(workload int) {
 	wait := &v1alpha1.Wait{Rollout: r.ref(workload)}
 	if r.s.Workloads[workload].Kind == pod {
@@ -387,7 +390,7 @@ func (r *renderer) rolledOut(workload int) {
 	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
 }
 
-// checkFinalState renders the checks of the final state.
+// checkFinalState renders the steps that check the final state.
 func (r *renderer) checkFinalState() {
 	for i := range r.s.Workloads {
 		r.rolledOut(i)

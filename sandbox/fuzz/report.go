@@ -15,13 +15,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// The names of the result files in a corpus.
+// The names of the result files in the corpus.
 const (
 	ResultFile     = "fuzz.json"    // of Run
 	ComparisonFile = "compare.json" // of Compare
 )
 
-// notInFileName matches characters that file names do not have.
+// notInFileName matches characters that are not used in the names of corpus files.
 var notInFileName = regexp.MustCompile(`[^a-z0-9]+`)
 
 func (f *Failure) fileName() string {
@@ -36,7 +36,7 @@ func (f *Failure) name() string { return strings.TrimSuffix(f.File, ".yaml") }
 
 func (f *Failure) log() string { return f.name() + ".log" }
 
-// page returns the file name of the HTML report. It is empty if there is no report.
+// page returns the file name of the HTML report, or the empty string if there is no report.
 func (f *Failure) page() string {
 	if f.Report == nil {
 		return ""
@@ -44,8 +44,8 @@ func (f *Failure) page() string {
 	return f.name() + ".html"
 }
 
-// runs returns the runs of the report, with the name and file of the scenario in the corpus. The file that was run is
-// deleted.
+// runs returns the runs of the report with the name and the file of the scenario in the corpus, because the scenario
+// file that was run is deleted.
 func (f *Failure) runs() (list []*scenario.Run) {
 	for _, run := range f.Report.Runs {
 		run := *run
@@ -55,8 +55,8 @@ func (f *Failure) runs() (list []*scenario.Run) {
 	return list
 }
 
-// save writes the failures as scenarios, with their reports, and the result. The caller holds the lock while
-// schedules run.
+// save writes the result, and the failures as scenarios with their reports. The caller must hold the lock while
+// schedules are running.
 func (r *run) save() error {
 	r.result.Started = r.began
 	var errs []error
@@ -94,7 +94,7 @@ func (r *run) saveOne(f *Failure) error {
 	return report.Save(filepath.Join(r.o.Corpus, f.page()), &page, report.WriteHTML)
 }
 
-// removeFiles removes the files of a failure that was merged with another.
+// removeFiles removes the files of a failure that was merged with another failure.
 func (r *run) removeFiles(f *Failure) error {
 	for _, name := range []string{f.File, f.page(), f.log()} {
 		if name == "" {
@@ -113,7 +113,7 @@ func writeJSON[T any](w io.Writer, value T) error {
 	return e.Encode(value)
 }
 
-// PerHour returns the number of schedules that ended per hour, or 0 if no time has passed.
+// PerHour returns the number of completed schedules per hour, or 0 if no time has passed.
 func (r *Result) PerHour() float64 {
 	if r.Elapsed <= 0 {
 		return 0

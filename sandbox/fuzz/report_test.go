@@ -28,7 +28,7 @@ func filesOf(t *testing.T, corpus string) (names []string) {
 	return names
 }
 
-// readResult reads a result from a file.
+// readResult reads a result file.
 func readResult[T any](t *testing.T, file string) (value T) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -41,12 +41,12 @@ func readResult[T any](t *testing.T, file string) (value T) {
 	return value
 }
 
-// TestFailuresAreSaved: a failure is saved before the next run, in case the process is killed. After Ctrl-C, the corpus
-// has all failures.
+// TestFailuresAreSaved checks that a failure is saved before the next schedule runs, in case the process is killed.
+// After Ctrl-C, the corpus must contain all failures.
 func TestFailuresAreSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
-		count, stopAt int // number of schedules, and the run with Ctrl-C
-		schedules     int // with a result
+		count, stopAt int // number of schedules, and number of the run that Ctrl-C interrupts
+		schedules     int // number of schedules with a result
 	}{
 		"while schedules run":       {count: 10, stopAt: 3, schedules: 2},
 		"while a failure is shrunk": {count: 1, stopAt: 4, schedules: 1},
@@ -100,7 +100,8 @@ func TestFailuresAreSaved(t *testing.T) {
 	}
 }
 
-// TestFilesOfMergedFailures: the files of merged failures are removed.
+// TestFilesOfMergedFailures checks that the files of a failure are removed when the failure is merged with another
+// failure.
 func TestFilesOfMergedFailures(t *testing.T) {
 	o := Options{Seed: 1, Count: 12, Parallel: 1, Corpus: t.TempDir(), MaxFailures: 100}.Complete()
 	r := serial(o, func(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {

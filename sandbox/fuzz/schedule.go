@@ -9,11 +9,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Schedule describes one run. Equal schedules give equal scenarios.
+// Schedule describes one run of the fuzzer. Equal schedules result in equal scenarios.
 type Schedule struct {
-	// Seed of the schedule. A shrunk schedule keeps the seed of the original.
+	// Seed is the seed of the schedule. A shrunk schedule keeps the seed of the original schedule.
 	Seed uint64 `json:"seed"`
-	// Speed of the sandbox. Default: the constant Speed.
+	// Speed is the speed of the sandbox. Default: the constant Speed.
 	Speed int `json:"speed,omitempty"`
 	// Replicas is the number of controllers.
 	Replicas  int        `json:"replicas"`
@@ -22,20 +22,20 @@ type Schedule struct {
 	Actions   []Action   `json:"moves"`
 }
 
-// Bases is a set of equal bases.
+// Bases is a set of identical bases.
 type Bases struct {
 	Tunnel      v1alpha1.Tunnel     `json:"tunnel"`
 	Count       int                 `json:"count"`
 	Activation  v1alpha1.Activation `json:"activation"`
 	InstallTime time.Duration       `json:"installTime"`
-	// RequestTime is the time that modules need for a request.
+	// RequestTime is the time that a module takes to handle a request.
 	RequestTime time.Duration `json:"requestTime,omitempty"`
 }
 
-// name returns the name of the set. A schedule has at most one set per tunnel.
+// name returns the name of the set of bases. A schedule has at most one set per tunnel.
 func (b Bases) name() string { return string(b.Tunnel) }
 
-// Workload is an object that runs a module.
+// Workload is an API object whose Pods request a module.
 type Workload struct {
 	Module   string `json:"module"`
 	Kind     string `json:"kind"` // Deployment, peer Deployment, DaemonSet, StatefulSet or Pod
@@ -44,23 +44,24 @@ type Workload struct {
 
 // Action is an operation or a disruption.
 type Action struct {
-	// When is the event after the previous action that the action waits for.
+	// When is the event that the action waits for after the previous action.
 	When Trigger `json:"when"`
 	// Do is the name of the action.
 	Do string `json:"do"`
-	// Workload is the index of the workload, for operations.
+	// Workload is the index of the workload that an operation changes.
 	Workload int `json:"workload,omitempty"`
-	// Base is the base as SET-N, for disruptions of bases.
+	// Base is the name of the base that a disruption affects, as SET-N.
 	Base string `json:"base,omitempty"`
-	// Replica is the controller, from 1, for disruptions of controllers.
+	// Replica is the number of the controller that a disruption affects, from 1.
 	Replica int `json:"replica,omitempty"`
-	// Lasts is the number of actions after which a disruption ends. It ends with the schedule at the latest.
+	// Lasts is the number of following actions before the disruption ends. Every disruption ends at the end of the
+	// schedule at the latest.
 	Lasts int `json:"lasts,omitempty"`
-	// Skip is the number of requests or messages before the first one that is disrupted.
+	// Skip is the number of requests or messages that pass before the first one is disrupted.
 	Skip int `json:"skip,omitempty"`
 	// Nth is the number of the command that the trigger Commanded waits for, from 1.
 	Nth int `json:"nth,omitempty"`
-	// For is the minimum duration of a disruption.
+	// For is the minimum duration of the disruption.
 	For time.Duration `json:"for,omitempty"`
 }
 
@@ -79,7 +80,7 @@ func (m Action) String() string {
 	return s
 }
 
-// String returns the actions in one line.
+// String returns the actions of the schedule in one line.
 func (s Schedule) String() string {
 	moves := make([]string, len(s.Actions))
 	for i, m := range s.Actions {
@@ -102,14 +103,14 @@ func (s Schedule) bases() (names []string) {
 	return names
 }
 
-// basesFor returns the names of the bases that have the tunnel of an action.
+// basesFor returns the names of the bases that use the tunnel that an action requires.
 func (s Schedule) basesFor(kind actionSpec) []string {
 	return slices.DeleteFunc(s.bases(), func(base string) bool {
 		return kind.tunnel != "" && !s.hasTunnel(Action{Do: kind.name, Base: base})
 	})
 }
 
-// has reports whether keep returns true for an action of the schedule.
+// has reports whether keep returns true for at least one action of the schedule.
 func (s Schedule) has(keep func(*actionSpec) bool) bool {
 	return slices.ContainsFunc(s.Actions, func(m Action) bool { return keep(actionSpecs[m.Do]) })
 }
@@ -118,8 +119,8 @@ func (s Schedule) mayCause(e effect) bool {
 	return s.has(func(m *actionSpec) bool { return m.mayCause(e) })
 }
 
-// needsOwnSandbox reports whether the schedule needs a sandbox of its own, because it disrupts components that
-// schedules share, or needs more than one controller.
+// needsOwnSandbox reports whether the schedule needs its own sandbox, because it disrupts components that are shared
+// between schedules, or needs more than one controller.
 func (s Schedule) needsOwnSandbox() bool {
 	return s.Replicas > 1 || s.has((*actionSpec).affectsAllSchedules)
 }
@@ -133,7 +134,7 @@ func (s Schedule) releases() (n int) {
 	return n
 }
 
-// valid reports whether the schedule has all objects that its actions need.
+// valid reports whether the schedule contains all bases and workloads that its actions need.
 func (s Schedule) valid() bool {
 	bases := s.bases()
 	if len(bases) == 0 || len(s.Workloads) == 0 || s.Replicas < 1 {
@@ -170,8 +171,8 @@ func (s Schedule) valid() bool {
 	return true
 }
 
-// hasTunnel reports whether the base of an action has the tunnel that the action needs. If the action has no base, any
-// base may have it.
+// hasTunnel reports whether the base of an action uses the tunnel that the action requires. If the action has no
+// base, it reports whether any base uses the tunnel.
 func (s Schedule) hasTunnel(m Action) bool {
 	tunnel := actionSpecs[m.Do].tunnel
 	if tunnel == "" || m.When == Commanded {
@@ -182,7 +183,7 @@ func (s Schedule) hasTunnel(m Action) bool {
 	})
 }
 
-// Trigger is the event that an action waits for, for at most two seconds.
+// Trigger is an event that an action waits for. The action waits for at most two seconds.
 type Trigger string
 
 // The triggers.
@@ -194,7 +195,7 @@ const (
 	NewReady     Trigger = "a new Pod is Ready"
 	Ending       Trigger = "a Pod is being deleted"
 	Settled      Trigger = "every Pod is Ready"
-	// Commanded is the n-th install or uninstall command that a controller sends to the broker.
+	// Commanded means that a controller sends the n-th install or uninstall command to the broker.
 	Commanded Trigger = "a command passes"
 )
 

@@ -6,7 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// simplifications returns the valid schedules that are simpler than s by one change, the largest changes first.
+// simplifications returns the valid schedules that differ from s by one simplification. The largest simplifications
+// come first.
 func (s Schedule) simplifications() (list []Schedule) {
 	add := func(change func(*Schedule)) {
 		c := s.clone()
@@ -93,7 +94,7 @@ func (s Schedule) simplifications() (list []Schedule) {
 	return list
 }
 
-// fit adapts workloads and actions to fewer bases.
+// fit adapts the workloads and actions of a schedule to a smaller number of bases.
 func (s *Schedule) fit() {
 	bases := s.bases()
 	for i := range s.Workloads {

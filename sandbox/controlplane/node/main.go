@@ -31,8 +31,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs by name; each does what the upstream main of that name does, and returns the exit status
-// if it does not exit itself.
+// programs maps each program name to a function that does the same as the upstream main function of the program. It
+// returns the exit status, unless the program exits itself.
 var programs = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
@@ -48,7 +48,7 @@ func main() {
 	os.Exit(run(os.Args[0], os.Stderr, programs))
 }
 
-// run is the program that name, a path, ends with.
+// run runs the program named by the last element of the path name, and returns the exit status.
 func run(name string, stderr io.Writer, programs map[string]func() int) int {
 	if program := programs[filepath.Base(name)]; program != nil {
 		return program()

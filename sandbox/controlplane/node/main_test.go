@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What the programs do is upstream's; which one is meant is ours.
+// TestRunIsTheProgramOfItsName checks that the name of the executable selects the program. The programs themselves
+// are tested upstream.
 func TestRunIsTheProgramOfItsName(t *testing.T) {
 	called := ""
 	known := map[string]func() int{

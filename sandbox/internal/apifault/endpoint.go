@@ -31,7 +31,7 @@ const (
 	maxStreams = 2000
 )
 
-// endpoint is the port of one controller.
+// endpoint is the proxy listener for one controller.
 type endpoint struct {
 	listener   net.Listener
 	valve      *valve.Valve
@@ -44,8 +44,8 @@ type endpoint struct {
 	next http.Handler // forwards requests to the API server
 }
 
-// newEndpoint listens on a loopback port with a new certificate, and writes a kubeconfig with the address and the token
-// of the port. The valve calls onBlocked when a fault holds back data.
+// newEndpoint listens on a loopback port with a new certificate, and writes a kubeconfig with the address and the
+// token of the endpoint. The valve calls onBlocked when a fault holds back data.
 func newEndpoint(dir, name string, onBlocked func()) (*endpoint, error) {
 	authority, _, err := cluster.NewAuthority("koupsandbox API proxy")
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *endpoint) serve() {
 	e.serving.Go(func() { _ = e.server.ServeTLS(valveListener{e.listener, e.valve}, "", "") }) // ends with close
 }
 
-// setUpstream sets the URL of the API server, and the transport, which has the credentials.
+// setUpstream sets the URL of the API server, and the transport that adds the credentials.
 func (e *endpoint) setUpstream(to *url.URL, transport http.RoundTripper) {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport,
@@ -111,7 +111,7 @@ func (e *endpoint) setUpstream(to *url.URL, transport http.RoundTripper) {
 	e.next = proxy
 }
 
-// ServeHTTP forwards requests with the token of the port, and rejects other requests.
+// ServeHTTP forwards requests that have the token of the endpoint, and rejects all other requests.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+e.token)) != 1 {
 		q := parseRequest(r, "")
@@ -127,7 +127,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(w, r)
 }
 
-// close aborts open requests and closes the port.
+// close aborts in-flight requests and closes the port.
 func (e *endpoint) close() error {
 	e.valve.Set(false)
 	err := e.server.Close()

@@ -1,6 +1,6 @@
 package apifault
 
-// Watches returns the number of open watches.
+// Watches returns the number of open watches through the proxy.
 func (p *Proxy) Watches() int {
 	p.rules.Lock()
 	defer p.rules.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// TestFaultsOfGroups: fault IDs are unique within a group, and clearing the faults of a group does not affect other
-// groups.
+// TestFaultsOfGroups checks that fault IDs are unique within a group, and that clearing the faults of one group does
+// not affect other groups.
 func TestFaultsOfGroups(t *testing.T) {
 	r := newRig(t)
 	refuse := func(group string) error {
@@ -43,8 +43,8 @@ func TestFaultsOfGroups(t *testing.T) {
 	}
 }
 
-// TestWritesOfGroups: Writes returns the writes to objects of the group and to objects without a group. After
-// ForgetGroup, the objects of a group have no group.
+// TestWritesOfGroups checks that Writes returns the writes to objects of the group and to objects without a group.
+// After ForgetGroup, the objects of the deleted group must be treated as objects without a group.
 func TestWritesOfGroups(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()

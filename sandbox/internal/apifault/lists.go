@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// maxLists is the maximum number of list requests that are recorded per controller. A controller has a few dozen.
+	// maxLists is the maximum number of list requests that are recorded per controller. A controller sends a few
+	// dozen different list requests.
 	maxLists = 500
-	// maxListBytes is the maximum total size of the lists of one fault.
+	// maxListBytes is the maximum total size of the list responses that are saved for one fault.
 	maxListBytes = 64 << 20
 )
 
@@ -20,18 +21,19 @@ type listResponse struct {
 	body   []byte
 }
 
-// listKey returns a key for list requests with the same resource, parameters and encoding.
+// listKey returns the key of a list request. List requests with the same resource, parameters and encoding have the
+// same key.
 func listKey(r *http.Request) string {
 	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
 }
 
-// allowsStale reports whether a list request accepts data of any age.
+// allowsStale reports whether a list request accepts data of any age (resourceVersion=0).
 func allowsStale(r *http.Request, q *request) bool {
 	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" &&
 		r.URL.Query().Get("resourceVersionMatch") != "Exact"
 }
 
-// fetch repeats a list request.
+// fetch sends a recorded list request again and returns the response.
 func fetch(ctx context.Context, to http.RoundTripper, original *http.Request) (*listResponse, error) {
 	response, err := to.RoundTrip(original.Clone(ctx))
 	if err != nil {

@@ -15,24 +15,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// ErrNoController is returned when a fault is set although no controller uses the proxy.
+// ErrNoController is returned if a fault is set while no controller uses the proxy.
 var ErrNoController = errors.New("no module controller uses the API proxy; create the sandbox with " +
 	"spec.controller.apiView: true, or set it in the scenario under spec.controller")
 
-// Options of a Proxy.
+// Options are the options of a Proxy.
 type Options struct {
 	// Dir is the directory for the kubeconfigs of controllers. Other users must not be able to read it. Required.
 	Dir string
-	// Kubeconfig is the path of the kubeconfig that controllers use without the proxy. Required.
+	// Kubeconfig is the path of the kubeconfig for access to the API server without the proxy. Required.
 	Kubeconfig string
-	// Faults of the sandbox. Required.
+	// Faults contains the faults of the sandbox. Required.
 	Faults *fault.Set
-	// GroupOf returns the group of bases that an object belongs to; empty = none. The namespace is empty for
-	// cluster-scoped objects, and the name is empty for a create request. GroupOf must not block. Default: objects have
-	// no group.
+	// GroupOf returns the group of bases that an object belongs to, or the empty string for objects without a group.
+	// The namespace is empty for cluster-scoped objects. The name is empty for create requests. GroupOf must not
+	// block. Default: no object belongs to a group.
 	GroupOf func(namespace, name string) string
-	// Kill kills the n-th controller and blocks until the controller has exited. Required for faults that kill
-	// controllers.
+	// Kill kills the controller with the given number and blocks until the controller has exited. Required for faults
+	// that kill controllers.
 	Kill func(n int)
 }
 
@@ -43,7 +43,7 @@ type Proxy struct {
 	rules *rules
 
 	mu        sync.Mutex
-	endpoints map[int]*endpoint // by the number of the controller
+	endpoints map[int]*endpoint // by controller number
 	stopped   bool
 }
 
@@ -55,7 +55,7 @@ func New(o Options) *Proxy {
 	return &Proxy{o: o, rules: newRules(o), endpoints: map[int]*endpoint{}}
 }
 
-// Start blocks until ctx ends. Then it ends all open requests and closes the ports.
+// Start runs the proxy until ctx ends. Then it aborts in-flight requests and closes the ports.
 func (p *Proxy) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()
@@ -71,9 +71,9 @@ func (p *Proxy) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// AddController opens a port for the n-th controller, counted from 1, and returns the path of the kubeconfig with which
-// the controller uses the port. If the port is open, AddController only reads Options.Kubeconfig again, which has the
-// address and the credentials of the API server.
+// AddController opens a port for the n-th controller, counted from 1. It returns the path of the kubeconfig with
+// which the controller connects to the port. If the port is already open, AddController only rereads the address and
+// the credentials of the API server from Options.Kubeconfig.
 func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Kubeconfig)
 	if err != nil {
@@ -108,8 +108,8 @@ func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error)
 	return d.kubeconfig, nil
 }
 
-// Inject sets a fault and returns its ID. The fault must be valid and have its defaults. For an oldList fault, Inject
-// blocks until the lists have been read.
+// Inject sets a fault and returns its ID. The fault must be valid and have its defaults set. For an oldList fault,
+// Inject blocks until the lists have been read from the API server.
 func (p *Proxy) Inject(ctx context.Context, i fault.Injection) (id string, err error) {
 	p.mu.Lock()
 	_, known := p.endpoints[i.Replica]
@@ -124,18 +124,18 @@ func (p *Proxy) Inject(ctx context.Context, i fault.Injection) (id string, err e
 	return p.rules.inject(ctx, i)
 }
 
-// ForgetGroup counts the writes to the objects of a group as writes to objects without a group.
+// ForgetGroup removes a group. From then on, the writes to its objects count as writes to objects without a group.
 func (p *Proxy) ForgetGroup(group string) { p.rules.forgetGroup(group) }
 
-// Writes counts the write requests of controllers.
+// Writes contains the numbers of write requests of the controllers.
 type Writes struct {
-	// By has the number of writes by the number of the controller, and by verb and resource, such as
-	// "update pods/status".
+	// By is the number of write requests by controller number, and by verb and resource, such as "update
+	// pods/status".
 	By map[int]map[string]int `json:"by"`
-	// Last is the time of the last write to an object that is not a Lease; zero = never.
+	// Last is the time of the last write to an object other than a Lease; zero if there was none.
 	Last time.Time `json:"last,omitzero"`
 }
 
-// Writes returns the writes to objects of a group and to objects without a group. If group is empty, it returns all
-// writes.
+// Writes returns the numbers of writes to objects of a group and to objects without a group. If group is empty, it
+// returns the numbers of all writes.
 func (p *Proxy) Writes(group string) Writes { return p.rules.writesOf(group) }

@@ -35,15 +35,15 @@ import (
 
 const waitTimeout = check.Patience
 
-// fakeAPI is a fake API server with HTTP/2. It requires a token, counts requests, and sends the watch events that a
+// fakeAPI is a fake API server with HTTP/2. It requires a token, records requests, and sends the watch events that a
 // test publishes.
 type fakeAPI struct {
 	*httptest.Server
 	mu       sync.Mutex
-	requests []string                 // method and path
-	version  string                   // resource version of lists
-	watches  map[string][]chan string // object names for open watches, by path
-	ended    chan struct{}            // gets a value when a watch has ended
+	requests []string                 // method and path of each request
+	version  string                   // resource version in list responses
+	watches  map[string][]chan string // channels for the object names to send to open watches, by path
+	ended    chan struct{}            // receives a value when a watch has ended
 }
 
 const apiToken = "api-token"
@@ -108,7 +108,7 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// publish sends an event for each object name to all watches of a path.
+// publish sends an event for each object name to all watches of the given path.
 func (f *fakeAPI) publish(path string, names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +130,7 @@ func (f *fakeAPI) count(request string) (n int) {
 	return n
 }
 
-// rig is a controller that uses a proxy to a fake API server.
+// rig is a test setup with a controller client that connects to a fake API server through a proxy.
 type rig struct {
 	*apifault.Proxy
 	faults     *fault.Set
@@ -142,7 +142,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []string
-	killed atomic.Int64 // sum of the numbers of killed controllers
+	killed atomic.Int64 // sum of the numbers of the killed controllers
 }
 
 func newRig(t testing.TB) *rig {
@@ -188,7 +188,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// set sets a fault of the group run, with its defaults.
+// set sets a fault of the group "run" after applying its defaults.
 func (r *rig) set(x v1alpha1.Fault) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
@@ -220,7 +220,7 @@ func (r *rig) status(id string) fault.Status {
 	return fault.Status{}
 }
 
-// waitFor waits until a condition of a fault is true.
+// waitFor waits until the status of a fault meets a condition.
 func (r *rig) waitFor(id string, condition func(fault.Status) bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {
@@ -240,7 +240,7 @@ func (r *rig) eventLog() []string {
 	return slices.Clone(r.events)
 }
 
-// watch starts a watch that ends with the test.
+// watch starts a watch that is stopped at the end of the test.
 func (r *rig) watch(start func(context.Context, metav1.ListOptions) (watch.Interface, error)) <-chan watch.Event {
 	r.t.Helper()
 	w, err := start(r.t.Context(), metav1.ListOptions{})
@@ -274,8 +274,8 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns"}}
 }
 
-// TestAuthentication: the proxy requires the token of its kubeconfig, and sends the token of the controller to the API
-// server.
+// TestAuthentication checks that the proxy requires the token from its kubeconfig, and that it sends the token of the
+// controller to the API server.
 func TestAuthentication(t *testing.T) {
 	r := newRig(t)
 	if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
@@ -313,8 +313,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestHoldWatch: a hold of Nodes holds existing and new watches of Nodes, and not the watches of Pods. When it is
-// cleared, the events are delivered in order.
+// TestHoldWatch checks that a holdWatch fault for Nodes holds existing and new watches of Nodes, but not watches of
+// Pods. When the fault is cleared, the held events must be delivered in order.
 func TestHoldWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -350,8 +350,8 @@ func TestHoldWatch(t *testing.T) {
 	}
 }
 
-// TestFaultsBeyondContract: events are dropped, duplicated or reordered until the fault is cleared. Other resources are
-// not affected.
+// TestFaultsBeyondContract checks that watch events are dropped, duplicated or reordered until the fault is cleared.
+// Watches of other resources must not be affected.
 func TestFaultsBeyondContract(t *testing.T) {
 	for kind, want := range map[core.Kind][]string{
 		v1alpha1.APILoseEvents:    {"n4"},
@@ -381,7 +381,7 @@ func TestFaultsBeyondContract(t *testing.T) {
 	}
 }
 
-// TestStopHeldWatch: when a client stops a held watch, the watch ends in the proxy and at the API server.
+// TestStopHeldWatch checks that a held watch that the client stops also ends in the proxy and at the API server.
 func TestStopHeldWatch(t *testing.T) {
 	r := newRig(t)
 	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
@@ -402,8 +402,8 @@ func TestStopHeldWatch(t *testing.T) {
 	}
 }
 
-// TestCutWatch: a cut ends a watch like a timeout does. With relist, the next watch request gets the status 410, and
-// the following request succeeds.
+// TestCutWatch checks that a cutWatch fault ends a watch in the same way as a timeout. With relist, the next watch
+// request must fail with status 410, and the request after it must succeed.
 func TestCutWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -432,7 +432,8 @@ func TestCutWatch(t *testing.T) {
 	}
 }
 
-// TestRefuse: the fault rejects Count matching writes after the first Skip ones. The API server gets all other writes.
+// TestRefuse checks that a refuse fault skips the first Skip matching writes and rejects the next Count matching
+// writes. The API server must receive all other writes.
 func TestRefuse(t *testing.T) {
 	for code, is := range map[int]func(error) bool{409: apierrors.IsConflict, 500: apierrors.IsInternalError} {
 		r := newRig(t)
@@ -477,7 +478,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: a client waits and repeats the write.
+// TestTooManyRequests checks that a client repeats a write after the delay in a response with status 429.
 func TestTooManyRequests(t *testing.T) {
 	r := newRig(t)
 	r.set(v1alpha1.Fault{ID: "busy", Kind: v1alpha1.APIRefuse, Status: 429, Count: 1})
@@ -490,7 +491,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestLoseAnswer: the API server executes the write, and the client gets no response. Watches are not affected.
+// TestLoseAnswer checks that the API server executes the write but the client receives no response. Watches must not
+// be affected.
 func TestLoseAnswer(t *testing.T) {
 	r := newRig(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
@@ -512,7 +514,8 @@ func TestLoseAnswer(t *testing.T) {
 	}
 }
 
-// TestKill: the controller is killed before or after a write. It gets no response.
+// TestKill checks that the controller is killed before or after a write, and that it receives no response to the
+// write.
 func TestKill(t *testing.T) {
 	for kind, executed := range map[core.Kind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
 		r := newRig(t)
@@ -534,8 +537,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestOldList: a list request with resourceVersion=0 gets the response from the time at which the fault was set. Other
-// list requests get current data.
+// TestOldList checks that a list request with resourceVersion=0 receives the response from the time when the fault
+// was set. Other list requests must receive current data.
 func TestOldList(t *testing.T) {
 	r := newRig(t)
 	list := func(version string) string {
@@ -561,7 +564,8 @@ func TestOldList(t *testing.T) {
 	}
 }
 
-// TestBlackHole: connections stay open, but no data is transferred until the fault expires.
+// TestBlackHole checks that connections stay open during a blackHole fault, but transfer no data until the fault
+// expires.
 func TestBlackHole(t *testing.T) {
 	r := newRig(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
@@ -580,7 +584,7 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// TestReplica: a fault acts only on its controller. Fault IDs are unique.
+// TestReplica checks that a fault for one controller acts only on this controller, and that fault IDs are unique.
 func TestReplica(t *testing.T) {
 	r := newRig(t)
 	second, err := r.AddController("module-controller-2", 2)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// request has the attributes of a request to the API.
+// request contains the attributes of an API request.
 type request struct {
-	// verb as in a Role; empty if the request is not for a resource, such as /healthz.
+	// verb is the verb as in a Role; empty for requests that are not for a resource, such as /healthz.
 	verb                               string
 	group, resource, subresource, name string
-	// namespace is empty for all namespaces and for cluster-scoped resources.
+	// namespace is empty for cluster-scoped resources and for requests in all namespaces.
 	namespace string
 }
 
-// The verbs by HTTP method, for one object and for collections.
+// The verbs by HTTP method: for single objects and for collections.
 var (
 	verbsOfOne = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch",
 		http.MethodDelete: "delete", http.MethodPost: "create"}
@@ -58,7 +58,7 @@ func parseRequest(r *http.Request, prefix string) (out request) {
 
 func (r *request) isWrite() bool { return slices.Contains(writeVerbs, r.verb) }
 
-// resourcePath returns the resource and its subresource as in a Role, such as pods/status.
+// resourcePath returns the resource with its subresource as in a Role, such as pods/status.
 func (r *request) resourcePath() string {
 	if r.subresource == "" {
 		return r.resource

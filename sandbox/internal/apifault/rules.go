@@ -18,15 +18,15 @@ import (
 // rules applies faults to the requests of controllers. The mutex of the Set guards all fields.
 type rules struct {
 	*fault.Set
-	// groupOf returns the group of bases that an object belongs to; empty = none.
+	// groupOf returns the group of bases that an object belongs to, or the empty string for objects without a group.
 	groupOf func(namespace, name string) string
-	// kill kills a controller by its number.
+	// kill kills the controller with the given number.
 	kill func(replica int)
 
 	streams   []*stream
-	upstreams map[int]*upstream // by the number of the controller
-	// lists are the responses of an oldList fault, by listKey. pendingRelists are the watches that a cutWatch fault
-	// with relist has cut; the fault rejects the next watch request of each.
+	upstreams map[int]*upstream // by controller number
+	// lists contains the saved list responses of each oldList fault, by listKey. pendingRelists contains the watches
+	// that each cutWatch fault with relist has cut. The fault rejects the next request of each of these watches.
 	lists          map[*fault.Active]map[string]*listResponse
 	pendingRelists map[*fault.Active][]request
 }
@@ -35,17 +35,17 @@ type rules struct {
 type upstream struct {
 	next   http.RoundTripper
 	valve  *valve.Valve
-	writes map[string]*writes     // by group
-	lists  map[string]listRequest // that the controller has sent, by listKey
+	writes map[string]*writes     // by group of bases
+	lists  map[string]listRequest // list requests sent by the controller, by listKey
 }
 
-// writes counts the writes to the objects of one group.
+// writes contains the numbers of writes to the objects of one group.
 type writes struct {
 	times map[string]int // number of writes by verb and resource
-	last  time.Time      // last write to an object that is not a Lease
+	last  time.Time      // time of the last write to an object other than a Lease
 }
 
-// listRequest is a list request with its attributes.
+// listRequest is a recorded list request with its attributes.
 type listRequest struct {
 	request
 	original *http.Request
@@ -62,7 +62,7 @@ func newRules(o Options) *rules {
 
 func (s *rules) inEffect() iter.Seq[*fault.Active] { return s.InEffect(v1alpha1.TargetAPI) }
 
-// matches reports whether a fault matches a request of a controller.
+// matches reports whether a fault matches a request from the given controller.
 func matches(x *fault.Active, replica int, q *request) bool {
 	m := &x.Fault.Match
 	if !x.Fault.ActsOn("", replica) || q.verb == "" {
@@ -84,12 +84,12 @@ func matches(x *fault.Active, replica int, q *request) bool {
 	return m.Name == "" || q.name != "" && strings.HasPrefix(q.name, m.Name)
 }
 
-// isBlackHole reports whether a fault blocks all data of a controller.
+// isBlackHole reports whether a fault blocks all data of the given controller.
 func isBlackHole(x *fault.Active, replica int) bool {
 	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.ActsOn("", replica)
 }
 
-// actsOnEvents reports whether faults of the kind act on the events of watches.
+// actsOnEvents reports whether faults of this kind act on watch events.
 func actsOnEvents(k core.Kind) bool {
 	return k == v1alpha1.APIHoldWatch || v1alpha1.TargetAPI.BeyondContract(k)
 }
@@ -107,7 +107,8 @@ func (s *rules) setUpstream(replica int, next http.RoundTripper, v *valve.Valve)
 	s.updateValves()
 }
 
-// updateValves closes the valves of the controllers that a blackHole fault matches, and opens the others.
+// updateValves closes the valves of the controllers that are matched by a blackHole fault, and opens the valves of
+// all other controllers.
 func (s *rules) updateValves() {
 	for n, w := range s.upstreams {
 		closed := false
@@ -118,7 +119,7 @@ func (s *rules) updateValves() {
 	}
 }
 
-// record counts write requests and saves list requests.
+// record counts a write request, or saves a list request.
 func (s *rules) record(replica int, q *request, r *http.Request) {
 	w := s.upstreams[replica]
 	if q.isWrite() {
@@ -182,7 +183,7 @@ func (s *rules) onEnded(x *fault.Active) {
 	s.updateValves()
 }
 
-// cutWatches ends the open watches that a fault matches.
+// cutWatches ends the open watches that match a fault.
 func (s *rules) cutWatches(x *fault.Active) {
 	for _, open := range s.streams {
 		if !matches(x, open.replica, &open.request) {
@@ -199,7 +200,7 @@ func (s *rules) cutWatches(x *fault.Active) {
 	}
 }
 
-// takeRelist reports whether a watch request follows a watch that the fault has cut. It returns true once per cut
+// takeRelist reports whether a watch request resumes a watch that the fault has cut. It returns true once per cut
 // watch.
 func (s *rules) takeRelist(x *fault.Active, q *request) bool {
 	i := slices.Index(s.pendingRelists[x], *q)
@@ -210,7 +211,7 @@ func (s *rules) takeRelist(x *fault.Active, q *request) bool {
 	return true
 }
 
-// readLists repeats the recorded list requests that a fault matches, and returns the responses by listKey.
+// readLists repeats the recorded list requests that match a fault, and returns the responses by listKey.
 func (s *rules) readLists(ctx context.Context, i fault.Injection) (map[string]*listResponse, error) {
 	type source struct {
 		next     http.RoundTripper
@@ -243,7 +244,7 @@ func (s *rules) readLists(ctx context.Context, i fault.Injection) (map[string]*l
 	return lists, nil
 }
 
-// addStream applies faults to a watch until the watch is closed.
+// addStream applies faults to the events of a watch until the watch is closed.
 func (s *rules) addStream(open *stream) {
 	open.onHeldEvent = func(open *stream, faults []*fault.Active) {
 		s.Lock()
@@ -270,8 +271,8 @@ func (s *rules) addStream(open *stream) {
 	open.start()
 }
 
-// resolveDrop records the result of a request whose response a fault drops. If the request failed, the fault remains
-// armed for the next one.
+// resolveDrop records the result of a request whose response a fault drops. If the request failed, the fault stays
+// armed for the next matching request.
 func (s *rules) resolveDrop(x *fault.Active, q *request, succeeded bool) {
 	s.Lock()
 	defer s.Unlock()
@@ -282,7 +283,7 @@ func (s *rules) resolveDrop(x *fault.Active, q *request, succeeded bool) {
 	}
 }
 
-// recordBlocked records that a blackHole fault has blocked data of a controller.
+// recordBlocked records that a blackHole fault has blocked data of the given controller.
 func (s *rules) recordBlocked(replica int) {
 	s.Lock()
 	defer s.Unlock()
@@ -293,7 +294,7 @@ func (s *rules) recordBlocked(replica int) {
 	}
 }
 
-// forgetGroup counts the writes of a group as writes without a group.
+// forgetGroup adds the writes of a group to the writes without a group.
 func (s *rules) forgetGroup(group string) {
 	s.Lock()
 	defer s.Unlock()

@@ -18,40 +18,40 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of queued bytes of a held watch. The watch ends when it is exceeded: the API
-	// server also ends a watch whose client reads too slowly.
+	// maxQueued is the maximum number of queued bytes of a held watch. If it is exceeded, the watch ends, because an
+	// API server also ends a watch whose client reads too slowly.
 	maxQueued = 64 << 20
-	// maxFrame is the maximum size of an event. The largest object of etcd has 1.5 MB.
+	// maxFrame is the maximum size of a watch event. The largest object that etcd stores has 1.5 MB.
 	maxFrame = 32 << 20
 )
 
-// stream is the body of the response to a watch request. It reads events from the API server immediately, and queues
-// them for the controller.
+// stream is the response body of a watch request. It reads events from the API server immediately, and queues them
+// until the controller reads them.
 type stream struct {
 	request
 	replica int
-	body    io.ReadCloser // from the API server
+	body    io.ReadCloser // response body from the API server
 	next    func() ([]byte, error)
 	// onHeldEvent is called for each event that a fault affects.
 	onHeldEvent func(s *stream, faults []*fault.Active)
 	onClose     func()
-	// stopAbandon detaches the stream from the context of the request.
+	// stopAbandon detaches the stream from the context of the watch request.
 	stopAbandon func() bool
 
 	following sync.WaitGroup
 
 	mu        sync.Mutex
 	changed   sync.Cond
-	current   []byte                 // the rest of the event that is being read
-	queue     [][]byte               // the next events
-	size      int                    // of the queue, in bytes
-	faults    map[*fault.Active]bool // that hold the watch or change its events
-	reordered []byte                 // the event to deliver after the next one
-	err       error                  // returned after the queue
+	current   []byte                 // unread part of the event that the controller is reading
+	queue     [][]byte               // events that follow current
+	size      int                    // size of the queue in bytes
+	faults    map[*fault.Active]bool // faults that hold the watch or change its events
+	reordered []byte                 // event that a fault delivers after the next event
+	err       error                  // error to return when the queue is empty
 	closed    bool
 }
 
-// newStream returns a stream that reads events after start is called. When ctx ends, the stream is abandoned.
+// newStream returns a stream. The stream reads events after start is called. It is abandoned when ctx ends.
 func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
 	s := &stream{request: *q, replica: replica, body: response.Body, faults: map[*fault.Active]bool{},
 		onClose:     func() {},
@@ -62,8 +62,8 @@ func newStream(ctx context.Context, response *http.Response, q *request, replica
 	return s
 }
 
-// frameReader returns a function that reads the next event in the encoding of a content type. Events of an unknown
-// encoding are read in chunks.
+// frameReader returns a function that reads the next watch event in the encoding of a content type. If the encoding
+// is unknown, the function returns chunks of data.
 func frameReader(contentType string, from io.Reader) func() ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(contentType) // an unknown type is read in chunks
 	r := bufio.NewReaderSize(from, 16<<10)
@@ -96,14 +96,14 @@ func frameReader(contentType string, from io.Reader) func() ([]byte, error) {
 	}
 }
 
-// isBookmark reports whether an event is a bookmark. The type is at the beginning of the event.
+// isBookmark reports whether a watch event is a bookmark. It reads the event type at the beginning of the event.
 func isBookmark(frame []byte) bool {
 	return bytes.Contains(frame[:min(len(frame), 32)], []byte("BOOKMARK"))
 }
 
 func (s *stream) start() { s.following.Go(s.follow) }
 
-// follow queues events until the response ends, or the stream is closed or cut.
+// follow queues events until the response of the API server ends, or the stream is closed or cut.
 func (s *stream) follow() {
 	for {
 		frame, err := s.next()
@@ -117,8 +117,8 @@ func (s *stream) follow() {
 	}
 }
 
-// enqueue queues an event or the end of the response. It reports whether the stream has ended, and returns the faults
-// that affect the event.
+// enqueue queues a watch event, or the error at the end of the response. It reports whether the stream has ended, and
+// returns the faults that affect the event.
 func (s *stream) enqueue(frame []byte, err error) (ended bool, faults []*fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,8 @@ func (s *stream) add(frames ...[]byte) {
 	}
 }
 
-// applyFaults returns the events to deliver instead of an event, for faults beyond the API's contract.
+// applyFaults returns the events to deliver in place of an event. It applies the faults that drop, duplicate or
+// reorder events, which an API server never does.
 func (s *stream) applyFaults(frame []byte) [][]byte {
 	if isBookmark(frame) {
 		return [][]byte{frame}
@@ -169,7 +170,7 @@ func (s *stream) applyFaults(frame []byte) [][]byte {
 	return out
 }
 
-// isHeld reports whether a fault holds the watch.
+// isHeld reports whether a fault is holding the watch.
 func (s *stream) isHeld() bool {
 	for x := range s.faults {
 		if x.Fault.Kind == v1alpha1.APIHoldWatch {
@@ -222,7 +223,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// addFault applies a fault to the following events until removeFault is called.
+// addFault applies a fault to all later events until removeFault is called.
 func (s *stream) addFault(x *fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

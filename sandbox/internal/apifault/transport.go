@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// errDropped is the error of a request whose response a fault drops. The proxy closes the connection.
+// errDropped is the error of a request whose response is dropped by a fault. The proxy then closes the connection.
 var errDropped = errors.New("response dropped by a fault")
 
-// transport sends the requests of one controller to the API server, and applies the faults.
+// transport sends the requests of one controller to the API server and applies faults to them.
 type transport struct {
 	replica int
 	rules   *rules
@@ -71,16 +71,16 @@ func sleep(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// effects are the effects of faults on a request.
+// effects are the combined effects of all faults on a request.
 type effects struct {
 	delay    time.Duration
-	response *http.Response // replaces the response of the API server
-	drop     *fault.Active  // the fault that drops the response
-	kill     bool           // kill the controller instead
+	response *http.Response // response to send in place of the response of the API server
+	drop     *fault.Active  // fault that drops the response
+	kill     bool           // whether to kill the controller
 }
 
-// applyFaults returns the effects of the faults on a request. Delays are added. Of the other faults, only the one that
-// was set first has an effect.
+// applyFaults returns the combined effects of the faults on a request. The delays of all faults are added up. Of the
+// other faults, only the one that was set first takes effect.
 func (s *rules) applyFaults(replica int, q *request, r *http.Request) (e effects) {
 	s.Lock()
 	defer s.Unlock()

@@ -21,23 +21,23 @@ const (
 	idSeparator = "@@@"
 )
 
-// Passwords are the passwords of the two users of a broker.
+// Passwords contains the passwords of the two broker users.
 type Passwords struct {
 	Controller string `json:"controller"`
 	Base       string `json:"base"`
 }
 
-// NewPasswords returns two random passwords.
+// NewPasswords returns random passwords for the two broker users.
 func NewPasswords() Passwords {
 	return Passwords{Controller: rand.Text(), Base: rand.Text()}
 }
 
-// access is the hook for authentication and authorization. It does not allocate, because mochi calls it for
-// every message and every receiver.
+// access is the mochi hook for authentication and authorization. It does not allocate memory, because mochi calls it
+// for every message and every receiver.
 type access struct {
 	mqtt.HookBase
 	passwords Passwords
-	root      string // "koupleless_<env>/"
+	root      string // prefix of all topics: "koupleless_<env>/"
 	log       *slog.Logger
 }
 
@@ -49,8 +49,8 @@ func (a *access) Provides(question byte) bool {
 	return bytes.IndexByte([]byte{mqtt.OnConnectAuthenticate, mqtt.OnACLCheck}, question) >= 0
 }
 
-// OnConnectAuthenticate accepts the two users with their passwords. It refuses a base whose identity has a wildcard of
-// topic filters, because this base could subscribe to the topics of other bases.
+// OnConnectAuthenticate accepts the two users with their passwords. It rejects a base whose identity contains an MQTT
+// wildcard character, because such a base could subscribe to the topics of other bases.
 func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool {
 	var want string
 	switch string(pk.Connect.Username) {
@@ -74,8 +74,8 @@ func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool 
 	return true
 }
 
-// OnACLCheck reports whether a client may publish to a topic (write), or subscribe to it and receive from it.
-// For a subscription, topic is the topic filter.
+// OnACLCheck reports whether a client may publish to a topic (if write is true), or subscribe to the topic and
+// receive its messages. For a subscription, topic is the topic filter.
 func (a *access) OnACLCheck(cl *mqtt.Client, topic string, write bool) bool {
 	rest, ok := strings.CutPrefix(topic, a.root)
 	if !ok {

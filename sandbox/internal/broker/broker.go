@@ -13,28 +13,31 @@ import (
 )
 
 const (
-	// queueTCP is the maximum number of queued messages of a client over TCP, such as the controller. The answers
-	// of 10,000 bases to one round of queries must fit. Mochi reserves 8 bytes for each.
+	// queueTCP is the maximum number of queued messages of a TCP client, such as the controller. It must be large
+	// enough for the responses of 10,000 bases to one round of queries. Mochi reserves 8 bytes per message.
 	queueTCP = 1 << 16
-	// queueMemory is the same limit for a base in this process, which only receives commands of the controller.
+	// queueMemory is the maximum number of queued messages of a base in this process. Such a base only receives
+	// commands from the controller.
 	queueMemory = 1 << 8
-	// maxInflight is the maximum number of unacknowledged messages of a client; further messages are dropped.
-	// Mochi copies and sorts all of them every second.
+	// maxInflight is the maximum number of unacknowledged messages of a client. Further messages are dropped. Mochi
+	// copies and sorts all unacknowledged messages every second.
 	maxInflight = 1 << 15
-	// readBufferMemory is large enough for a typical command. A longer command takes several reads.
+	// readBufferMemory is the size of the read buffer of an in-memory client. A typical command fits; a longer
+	// command needs several reads.
 	readBufferMemory = 512
-	// largestPacket is the maximum size of an MQTT packet in bytes. The bundled controller reads up to 1 MiB.
+	// largestPacket is the maximum size of an MQTT packet in bytes. The bundled controller accepts packets of up to 1
+	// MiB.
 	largestPacket = 8 << 20
-	// statisticsSeconds is the update interval of mochi's $SYS topics, which no user can read.
+	// statisticsSeconds is the update interval of mochi's $SYS topics. No user has permission to read these topics.
 	statisticsSeconds = 60
 )
 
-// Options of a Broker.
+// Options are the options of a Broker.
 type Options struct {
 	ListenOptions
 	// Env is the environment in the topics, koupleless_<env>/..., in lower case (protocol 3.4). Required.
 	Env string
-	// Passwords of the two users. Default: random passwords.
+	// Passwords are the passwords of the two users. Default: random passwords.
 	Passwords Passwords
 }
 
@@ -46,7 +49,7 @@ type Broker struct {
 	passwords    Passwords
 }
 
-// New opens the port. The broker accepts connections after Start.
+// New creates a broker and opens its port. The broker accepts connections after Start.
 func New(o Options) (*Broker, error) {
 	l, err := listen(o.ListenOptions)
 	if err != nil {
@@ -93,7 +96,8 @@ func New(o Options) (*Broker, error) {
 	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }
 
-// Start runs the broker until ctx ends. It then closes all connections and returns nil. It can be called once.
+// Start runs the broker until ctx ends. Then it closes all connections and returns nil. Start can be called only
+// once.
 func (b *Broker) Start(ctx context.Context) error {
 	if err := b.server.Serve(); err != nil {
 		return fmt.Errorf("running the broker: %w", err)
@@ -109,18 +113,18 @@ func (b *Broker) Start(ctx context.Context) error {
 // Passwords returns the passwords of the two users.
 func (b *Broker) Passwords() Passwords { return b.passwords }
 
-// Stats are counters since the start of the broker.
+// Stats contains the counters since the start of the broker.
 type Stats struct {
-	Clients          int64 `json:"clients"`          // connected clients
-	Subscriptions    int64 `json:"subscriptions"`    // current subscriptions
+	Clients          int64 `json:"clients"`          // number of connected clients
+	Subscriptions    int64 `json:"subscriptions"`    // number of current subscriptions
 	MessagesReceived int64 `json:"messagesReceived"` // messages that clients have published
 	MessagesSent     int64 `json:"messagesSent"`     // messages sent to clients
 	Dropped          int64 `json:"dropped"`          // messages that were not delivered
-	Inflight         int64 `json:"inflight"`         // unacknowledged messages with QoS 1
+	Inflight         int64 `json:"inflight"`         // unacknowledged QoS 1 messages
 	Retained         int64 `json:"retained"`         // retained messages; a controller should retain none
 }
 
-// Err returns nil, because clients connect to the broker directly.
+// Err always returns nil. Only a Relay has a connection to an external broker that can fail.
 func (b *Broker) Err() error { return nil }
 
 // Stats returns the counters.

@@ -25,7 +25,7 @@ import (
 
 const patience = check.Patience
 
-// start starts a broker. end stops it and waits until it has ended.
+// start starts a broker. The returned function end stops the broker and waits until Start has returned.
 func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
 	t.Helper()
 	if o.Env == "" {
@@ -68,7 +68,7 @@ func options(b *broker.Broker, l login) *paho.ClientOptions {
 		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
 }
 
-// inMemory returns the options of a base that connects in memory.
+// inMemory returns the client options of a base that connects through memory.
 func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptions {
 	return options(b, base(b, identity)).SetCustomOpenConnectionFn(
 		func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
@@ -161,8 +161,8 @@ func TestSubscribePermissions(t *testing.T) {
 	}
 }
 
-// If a base publishes to a topic without permission, the broker closes the connection, since MQTT 3.1.1 has no error
-// code for this case. The message is not delivered.
+// TestPublishPermissions checks that the broker closes the connection of a base that publishes to a topic without
+// permission, because MQTT 3.1.1 has no error code for this case. The message must not be delivered.
 func TestPublishPermissions(t *testing.T) {
 	b := run(t, broker.Options{})
 	received := make(chan string, 10)
@@ -202,7 +202,8 @@ func TestPublishPermissions(t *testing.T) {
 	}
 }
 
-// No message is lost when many bases publish concurrently while the controller is slow. The bases connect in memory.
+// TestBurstIsDeliveredCompletely checks that no message is lost when many in-memory bases publish concurrently to a
+// slow controller.
 func TestBurstIsDeliveredCompletely(t *testing.T) {
 	b := run(t, broker.Options{})
 	const bases, each = 100, 100
@@ -242,7 +243,7 @@ func TestBurstIsDeliveredCompletely(t *testing.T) {
 	}
 }
 
-// A packet that is too large ends the connection of its client only.
+// TestLargePacket checks that a packet that is too large only ends the connection of the client that sent it.
 func TestLargePacket(t *testing.T) {
 	b := run(t, broker.Options{})
 	lost := make(chan error, 1)
@@ -286,7 +287,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// After a restart with the same address and passwords, clients can connect again.
+// TestRestartOnSameAddress checks that clients can reconnect after the broker restarts with the same address and
+// passwords.
 func TestRestartOnSameAddress(t *testing.T) {
 	first, end := start(t, broker.Options{})
 
@@ -315,7 +317,8 @@ func TestRestartOnSameAddress(t *testing.T) {
 	connect(t, options(again, controller(first)))
 }
 
-// The broker stops while clients disconnect. Closing mochi listeners could block in this case.
+// TestBrokerStopsWhileClientsDisconnect checks that the broker stops even if clients disconnect at the same time.
+// Closing mochi listeners could block in this case.
 func TestBrokerStopsWhileClientsDisconnect(t *testing.T) {
 	b, end := start(t, broker.Options{})
 	var leave sync.WaitGroup

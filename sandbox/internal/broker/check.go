@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// answerTime is the timeout of one response of the broker.
+	// answerTime is the maximum time to wait for one response from the broker.
 	answerTime = 10 * time.Second
-	// IdleWait is the time without messages after which an environment is treated as unused. It is longer than
-	// the heartbeat interval of 10 s (protocol 3).
+	// IdleWait is the time without messages after which an environment is treated as unused. It is longer than the
+	// interval of base heartbeats, which is 10 s (protocol 3).
 	IdleWait = 12 * time.Second
 )
 
-// CheckOptions of External.Check.
+// CheckOptions are the options of External.Check.
 type CheckOptions struct {
 	// Env is the environment of the sandbox. Required.
 	Env string
 	// ClientPrefix is the prefix of the client IDs of this sandbox.
 	ClientPrefix string
-	// IdleWait is the time to wait for messages of other clients in Env, whose presence is an error. Default:
-	// 0, other clients are allowed.
+	// IdleWait is the time to wait for messages from other clients in Env. If such a message arrives, Check returns
+	// an error. Default: 0, other clients are allowed.
 	IdleWait time.Duration
 }
 
-// Check performs the operations of the controller and of bases at the broker: it connects, subscribes,
-// publishes and receives. With IdleWait, it also waits that long for messages of other clients. It retains no
-// message. The error contains the fix.
+// Check tests the operations that the controller and bases need: it connects to the broker, subscribes, publishes and
+// receives messages. If IdleWait is set, it also waits that long for messages from other clients. It leaves no
+// retained messages. The error states the fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
@@ -74,20 +74,20 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	return c.checkUnused(ctx)
 }
 
-// check is the state of one Check.
+// check is the state of one call of Check.
 type check struct {
 	*External
 	CheckOptions
 	conn     *recordingConn
 	client   paho.Client
-	name     string // identity of a base that does not exist
+	name     string // identity of a base that does not exist, used for the test messages
 	id       string // MQTT client ID
 	root     string
 	messages chan paho.Message
 	done     chan struct{}
 }
 
-// receive is called in the goroutine that reads from the connection.
+// receive handles a message. It is called in the goroutine that reads from the connection.
 func (c *check) receive(_ paho.Client, m paho.Message) {
 	select {
 	case c.messages <- m:
@@ -95,7 +95,7 @@ func (c *check) receive(_ paho.Client, m paho.Message) {
 	}
 }
 
-// answer waits for the response of the broker.
+// answer waits for a response from the broker.
 func (c *check) answer(ctx context.Context, token paho.Token) error {
 	timer := time.NewTimer(answerTime)
 	defer timer.Stop()
@@ -127,7 +127,7 @@ func (c *check) connect(ctx context.Context) error {
 	return fmt.Errorf("the broker %s did not complete the MQTT connection: %w", c.URL, err)
 }
 
-// refused returns the error for the code of a CONNACK of MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
+// refused returns the error for the return code in a CONNACK of MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
 // 3.2.2.2].
 func (c *check) refused(code byte) error {
 	switch code {
@@ -166,10 +166,11 @@ func (c *check) permissionError(operation string) error {
 		"another environment with --env", c.URL, user, operation, c.root)
 }
 
-// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics
-// of the environment, because other controllers may retain commands. It sends one packet for all topics: mochi
-// rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged message to the client, although
-// the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause such messages.
+// subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics of
+// the environment, because there may be retained commands from other controllers. It sends a single packet for all
+// topics. The reason is that mochi rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged
+// message to the client, although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause
+// such messages.
 func (c *check) subscribe(ctx context.Context) error {
 	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
 	filters := map[string]byte{}
@@ -194,8 +195,8 @@ func (c *check) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// echo publishes as a base and as a controller, and waits for both messages, because a broker may accept a
-// message without permission and drop it. Controllers and bases ignore these types of messages.
+// echo publishes one message as a base and one as a controller, and waits until it receives both. A broker may accept
+// a message from a client without permission and drop it. Controllers and bases ignore these types of messages.
 func (c *check) echo(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {
@@ -227,7 +228,7 @@ func (c *check) echo(ctx context.Context) error {
 	return nil
 }
 
-// checkUnused returns an error if it receives a message of another client in the environment.
+// checkUnused returns an error if a message from another client arrives in the environment.
 func (c *check) checkUnused(ctx context.Context) error {
 	timer := time.NewTimer(c.IdleWait)
 	defer timer.Stop()
@@ -245,7 +246,7 @@ func (c *check) checkUnused(ctx context.Context) error {
 	}
 }
 
-// foreignMessage returns an error if another client has sent the message.
+// foreignMessage returns an error if the message is from another client.
 func (c *check) foreignMessage(m paho.Message) error {
 	if c.IdleWait == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
 		return nil
@@ -259,11 +260,11 @@ func (c *check) foreignMessage(m paho.Message) error {
 		c.Env, c.URL, message, m.Topic())
 }
 
-// recordingConn records the first bytes that were read and the read error, which paho does not report.
+// recordingConn records the first received bytes and the read error, because paho does not report them.
 type recordingConn struct {
 	net.Conn
 	mu    sync.Mutex
-	first []byte // up to the code of the CONNACK
+	first []byte // received bytes, up to the return code of the CONNACK
 	err   error
 }
 
@@ -280,7 +281,7 @@ func (w *recordingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connackCode is the position of the code in a CONNACK, in MQTT 3.1.1 and MQTT 5.
+// connackCode is the index of the return code in a CONNACK packet of MQTT 3.1.1 and MQTT 5.
 const connackCode = 3
 
 func (w *recordingConn) connack() (code byte, found bool) {

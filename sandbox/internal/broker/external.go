@@ -15,22 +15,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// External is an external broker.
+// External contains the address and the credentials of an external broker.
 type External struct {
-	// Username and Password of the broker; both are empty for an anonymous client.
+	// Username and Password are the broker credentials; both are empty for an anonymous client.
 	Username, Password string
 
-	// CA, Cert and Key are the contents of the configured files, in PEM; each may be empty.
+	// CA, Cert and Key are the contents of the configured PEM files; each may be empty.
 	CA, Cert, Key []byte
 
-	// URL is the configured URL, Addr its host:port.
+	// URL is the configured URL. Addr is the host:port from the URL.
 	URL, Addr string
 
 	tls *tls.Config // nil without TLS
 }
 
-// NewExternal reads the configured certificates, and the password file unless password is set. It does not
-// connect.
+// NewExternal reads the configured certificate files. It also reads the password file unless password is set. It does
+// not connect to the broker.
 func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	at, err := v1alpha1.ParseBrokerURL(b.URL)
 	if err != nil {
@@ -84,7 +84,7 @@ func NewExternal(b v1alpha1.Broker, password string) (*External, error) {
 	return e, nil
 }
 
-// ClientURL returns the URL of the broker with the scheme tcp or ssl, which MQTT client libraries use.
+// ClientURL returns the broker URL with the scheme tcp or ssl, as MQTT client libraries expect.
 func (e *External) ClientURL() string {
 	if e.tls != nil {
 		return "ssl://" + e.Addr
@@ -92,7 +92,7 @@ func (e *External) ClientURL() string {
 	return "tcp://" + e.Addr
 }
 
-// Dial connects, with TLS if the URL requires it. The error contains the fix.
+// Dial connects to the broker, with TLS if the URL requires TLS. The error states the fix.
 func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	var d interface {
 		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
@@ -107,7 +107,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// explain adds a fix to a connection error.
+// explain adds the fix to a connection error.
 func (e *External) explain(err error) error {
 	var (
 		unknown  x509.UnknownAuthorityError

@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// certificate returns a self-signed certificate and the path of its CA file.
+// certificate returns a self-signed certificate and the path of a CA file that contains it.
 func certificate(t *testing.T, host string) (*tls.Config, string) {
 	t.Helper()
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
@@ -42,7 +42,7 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// externalBroker starts an external broker and returns the settings for it.
+// externalBroker starts a broker that plays the role of an external broker, and returns the settings for it.
 func externalBroker(t *testing.T, o broker.Options) (*broker.Broker, v1alpha1.Broker) {
 	t.Helper()
 	b := run(t, o)
@@ -72,7 +72,7 @@ func TestNewExternalReportsInvalidSettings(t *testing.T) {
 	}
 }
 
-// The error for each problem of an external broker contains the fix.
+// TestCheckErrorsContainFix checks that Check returns an error with a fix for each problem of an external broker.
 func TestCheckErrorsContainFix(t *testing.T) {
 	good, plain := externalBroker(t, broker.Options{})
 	serving, ca := certificate(t, "127.0.0.1")
@@ -134,7 +134,8 @@ func TestCheckErrorsContainFix(t *testing.T) {
 	}
 }
 
-// Each CONNACK code of MQTT 3.1.1 and MQTT 5 has its own error. A rejected subscription is an error.
+// TestCheckErrorsForReturnCodes checks that Check returns a specific error for each CONNACK return code of MQTT 3.1.1
+// and MQTT 5, and an error for a rejected subscription.
 func TestCheckErrorsForReturnCodes(t *testing.T) {
 	var refuse atomic.Int32 // the code of the CONNACK; 0 = the code of the SUBACK is refuseSubscribe
 	var refuseSubscribe atomic.Int32
@@ -202,7 +203,8 @@ func TestCheckErrorsForReturnCodes(t *testing.T) {
 	}
 }
 
-// An environment in which other else is received, or has left something, is refused.
+// TestCheckFindsOtherClients checks that Check returns an error if another client publishes messages or has left
+// retained messages in the environment.
 func TestCheckFindsOtherClients(t *testing.T) {
 	for _, tc := range []struct {
 		name, topic string
@@ -267,7 +269,8 @@ func relay(t *testing.T, to *broker.External, addr string) (r *broker.Relay, end
 	return r, end
 }
 
-// throughRelay returns the options of a client that connects like the controller or, in memory, like a base.
+// throughRelay returns the options of a client that connects to the relay: over TCP like the controller, or in memory
+// like a base.
 func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, memory bool) *paho.ClientOptions {
 	t.Helper()
 	o := options(b, login{"koupleless@@@" + name, broker.ControllerUser, b.Passwords().Controller})
@@ -279,7 +282,8 @@ func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, 
 	return o
 }
 
-// The relay forwards messages. Closing or pausing it affects only its own clients.
+// TestRelay checks that the relay forwards messages, and that closing or pausing the relay only affects the clients
+// of the relay.
 func TestRelay(t *testing.T) {
 	serving, ca := certificate(t, "127.0.0.1")
 	b, settings := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
@@ -368,7 +372,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// Err returns why the broker is unreachable, and nil after it has recovered.
+// TestRelayReportsUnreachableBroker checks that Err returns an error while the broker is unreachable, and nil after
+// the broker has recovered.
 func TestRelayReportsUnreachableBroker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)

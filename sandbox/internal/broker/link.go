@@ -18,35 +18,36 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Component is the name of a Link in `status`.
+// Component is the name of the Link component in `status`.
 const Component = "broker"
 
-// Login has the credentials of a user of the broker.
+// Login contains the credentials of a broker user.
 type Login struct{ User, Password string }
 
-// LinkOptions of a Link.
+// LinkOptions are the options of a Link.
 type LinkOptions struct {
-	// Host and Port to listen on. Port 0 is a free port, which stays the same after Open. Required.
+	// Host and Port are the listen address. Port 0 selects a free port, which does not change after Open. Required.
 	Host string
 	Port int
-	// Env is the environment in the topics. Required.
+	// Env is the environment in the MQTT topics. Required.
 	Env string
-	// ClientPrefix is the prefix of client IDs. It is written to InfoFile for external bases. Required.
+	// ClientPrefix is the prefix of MQTT client IDs. It is written to InfoFile for external bases. Required.
 	ClientPrefix string
-	// Serving issues the certificate for hosts, and returns the path of the CA certificate. nil = plain TCP.
+	// Serving issues a server certificate for hosts, and returns the path of the CA certificate. nil = plain TCP.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// To is the external broker that the link leads to. nil = an embedded broker.
+	// To is the external broker to which the link relays connections. nil = the link is an embedded broker.
 	To *External
 	// Direct means that controllers and bases connect to the external broker directly, and only clients on this
-	// machine use the link. The component can then not be stopped or paused. Default: all clients use the link.
+	// machine use the link. The link component then cannot be stopped or paused. Default: all clients use the link.
 	Direct bool
-	// View applies faults to the connections, also after restarts of the broker. Default: no faults.
+	// View applies faults to the connections. It stays in use after the broker restarts. Default: no faults.
 	View *mqttfault.Injector
-	// InfoFile is the file with the address and credentials of the broker, for external bases. Required.
+	// InfoFile is the path of the file to which the broker address and credentials are written for external bases.
+	// Required.
 	InfoFile string
-	// Logger of the broker. Required.
+	// Logger is the logger of the broker or the relay. Required.
 	Logger *slog.Logger
-	// Changed is called for every new state. It must not block or call the Link. Required.
+	// Changed is called with every new state of the link. It must not block or call the Link. Required.
 	Changed func(state supervise.State, why string)
 }
 
@@ -57,7 +58,7 @@ type server interface {
 	Dial(ctx context.Context) (net.Conn, error)
 	Pause()
 	Resume()
-	// Err returns why the broker is unreachable, or nil.
+	// Err returns the reason why the broker is unreachable, or nil.
 	Err() error
 	// Stats returns nil if the counters are not available.
 	Stats() *Stats
@@ -68,8 +69,8 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is the embedded broker, or a relay to an external broker. Scenarios stop and start it like a process,
-// which does not affect an external broker. Address and logins do not change. All methods may be called
+// Link is the embedded broker, or a relay to an external broker. Scenarios stop and start a Link like a process,
+// which does not affect an external broker. The address and the logins never change. All methods may be called
 // concurrently.
 type Link struct {
 	o                LinkOptions
@@ -88,15 +89,15 @@ type Link struct {
 
 var _ supervise.ComponentSet = (*Link)(nil)
 
-// run is one run of the broker or the relay.
+// run is one run of the broker or the relay, from start to stop.
 type run struct {
 	server server
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // read after done
+	err    error // must only be read after done is closed
 }
 
-// NewLink returns a link that is down. It may write the CA certificate to a file. It opens no port.
+// NewLink returns a stopped link. It opens no port. With TLS, it writes the CA certificate to a file.
 func NewLink(o LinkOptions) (*Link, error) {
 	l := &Link{o: o, addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port))}
 	var serving *tls.Config
@@ -151,14 +152,14 @@ func (l *Link) Open(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the host:port on which the link listens; the port is known after Open.
+// Addr returns the host:port on which the link listens. The port is only known after Open.
 func (l *Link) Addr() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.addr
 }
 
-// URL returns the URL of the external broker; empty for an embedded broker.
+// URL returns the URL of the external broker, or the empty string for an embedded broker.
 func (l *Link) URL() string {
 	if l.o.To == nil {
 		return ""
@@ -166,7 +167,7 @@ func (l *Link) URL() string {
 	return l.o.To.URL
 }
 
-// CAFile returns the path of the CA certificate; empty without TLS.
+// CAFile returns the path of the CA certificate, or the empty string without TLS.
 func (l *Link) CAFile() string { return l.caFile }
 
 // Controller returns the login of the module controllers.
@@ -199,7 +200,7 @@ func (l *Link) start(ctx context.Context) error {
 	return nil
 }
 
-// Close closes all connections and stops the broker or the relay. A link that is down stays down.
+// Close closes all connections and stops the broker or the relay. Close has no effect on a stopped link.
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +215,7 @@ func (l *Link) Close() error {
 	return r.err
 }
 
-// pause pauses or resumes the broker. While it is paused, connections stay open and no data passes.
+// pause pauses or resumes the broker or the relay. While it is paused, connections stay open but transfer no data.
 func (l *Link) pause(paused bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +234,7 @@ func (l *Link) pause(paused bool) error {
 	return nil
 }
 
-// Dial connects a base in this process.
+// Dial opens a connection for a base in this process.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	r := l.running
@@ -244,7 +245,8 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	return r.server.Dial(ctx)
 }
 
-// reason returns the text for the state of an embedded broker, or of the relay.
+// reason returns own for an embedded broker. For a relay, it returns a text about the connection to the external
+// broker that contains relay.
 func (l *Link) reason(own, relay string) string {
 	if l.o.To == nil {
 		return own
@@ -305,7 +307,7 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 	}
 }
 
-// Stats returns the counters of a running embedded broker, and otherwise nil.
+// Stats returns the counters of a running embedded broker. In all other cases it returns nil.
 func (l *Link) Stats() *Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,32 +14,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
-// errDown is returned while the broker accepts no connections.
+// errDown is returned while the broker does not accept connections.
 var errDown = errors.New("the broker is down")
 
-// acceptPause is the pause after a failed Accept, for example if too many files are open.
+// acceptPause is the pause after Accept fails, for example because too many files are open.
 const acceptPause = 100 * time.Millisecond
 
 // ListenOptions are the options of a listener.
 type ListenOptions struct {
-	// Addr to listen on. Default: 127.0.0.1:0, a free port.
+	// Addr is the listen address. Default: 127.0.0.1:0, a free port.
 	Addr string
-	// TLS of the TCP listener. Default: plain TCP.
+	// TLS is the TLS configuration of the TCP listener. Default: plain TCP.
 	TLS *tls.Config
 	// View applies faults to the connections. Default: no faults.
 	View *mqttfault.Injector
-	// Logger of the listener. Default: nothing is logged.
+	// Logger is the logger of the listener. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// listener accepts connections over TCP and from this process, and can pause and close all of them.
+// listener accepts TCP connections and connections from this process. It can pause or close all of its connections.
 type listener struct {
 	tcp   net.Listener
-	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it or ctx ends
+	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it closes or ctx ends
 	valve *valve.Valve
 	view  *mqttfault.Injector
 	log   *slog.Logger
-	life  context.Context // ends when run ends
+	life  context.Context // context that ends when run ends
 	end   context.CancelFunc
 
 	mu     sync.Mutex
@@ -48,7 +48,7 @@ type listener struct {
 	wg     sync.WaitGroup
 }
 
-// listen opens the port. Connections are accepted when run starts.
+// listen opens the port. The listener accepts connections after run is called.
 func listen(o ListenOptions) (*listener, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
@@ -68,7 +68,7 @@ func listen(o ListenOptions) (*listener, error) {
 	return l, nil
 }
 
-// run accepts connections until ctx ends, and then closes all connections.
+// run accepts connections until ctx ends. Then it closes all connections.
 func (l *listener) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
 	for {
@@ -93,7 +93,7 @@ func (l *listener) run(ctx context.Context) {
 	l.wg.Wait()
 }
 
-// admit serves a connection in another goroutine.
+// admit starts to serve a connection in a new goroutine.
 func (l *listener) admit(conn net.Conn, memory bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +119,8 @@ func (l *listener) admit(conn net.Conn, memory bool) error {
 // Addr returns the host:port of the TCP listener.
 func (l *listener) Addr() string { return l.tcp.Addr().String() }
 
-// Dial connects a base in this process, without blocking. The connection is plain MQTT, also if the port uses
-// TLS. Dial fails after run has ended.
+// Dial opens a connection for a base in this process. It does not block. The connection uses plain MQTT, even if the
+// port uses TLS. Dial fails after run has ended.
 func (l *listener) Dial(context.Context) (net.Conn, error) {
 	base, broker := net.Pipe()
 	if err := l.admit(broker, true); err != nil {
@@ -129,9 +129,9 @@ func (l *listener) Dial(context.Context) (net.Conn, error) {
 	return base, nil
 }
 
-// Pause stops all data until Resume: connections stay open and new ones are accepted, but nothing is answered,
-// as if the process of the broker were stopped.
+// Pause stops all data transfer until Resume. Connections stay open and new connections are accepted, but no client
+// receives a response, as if the broker process were suspended.
 func (l *listener) Pause() { l.valve.Set(true) }
 
-// Resume delivers the data that was held back.
+// Resume ends a pause and delivers the data that was held back.
 func (l *listener) Resume() { l.valve.Set(false) }

@@ -10,11 +10,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// pauseSeen is how long the test checks that no data passes during a pause.
+// pauseSeen is how long the test checks that no data is transferred during a pause.
 const pauseSeen = 200 * time.Millisecond
 
-// While the broker is paused, connections stay open and no data passes. After the pause, waiting messages are
-// delivered and waiting connections are accepted.
+// TestPause checks that connections stay open but transfer no data while the broker is paused. After the pause, held
+// messages must be delivered and waiting connections accepted.
 func TestPause(t *testing.T) {
 	b := run(t, broker.Options{})
 	received := make(chan string, 10)

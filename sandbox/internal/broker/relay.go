@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// dialTime is the timeout of a connection to the external broker.
+// dialTime is the timeout for connecting to the external broker.
 const dialTime = 30 * time.Second
 
-// Relay replaces the embedded broker if an external broker is used: it forwards each connection to that broker.
-// Closing or pausing the relay looks to controllers and bases like a broker failure, without affecting the
-// other clients of the broker. All methods may be called concurrently.
+// Relay replaces the embedded broker if an external broker is used: it forwards each connection to the external
+// broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not affect
+// other clients of the external broker. All methods may be called concurrently.
 type Relay struct {
 	*listener
 	to *External
 
 	mu      sync.Mutex
-	dialErr error // of the last dial
+	dialErr error // error of the last connection attempt
 }
 
-// NewRelay opens the port. The relay accepts connections after Start.
+// NewRelay creates a relay and opens its port. The relay accepts connections after Start.
 func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	l, err := listen(o)
 	if err != nil {
@@ -34,7 +34,7 @@ func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	return r, nil
 }
 
-// Start runs the relay until ctx ends. It then closes all connections and returns nil. It can be called once.
+// Start runs the relay until ctx ends. Then it closes all connections and returns nil. Start can be called only once.
 func (r *Relay) Start(ctx context.Context) error {
 	r.run(ctx)
 	return nil
@@ -61,7 +61,7 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	back.Wait()
 }
 
-// recordDial records the result of a connection attempt, and logs changes.
+// recordDial records the result of a connection attempt. It logs when the broker becomes unreachable or reachable.
 func (r *Relay) recordDial(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,10 +74,10 @@ func (r *Relay) recordDial(err error) {
 	r.dialErr = err
 }
 
-// Stats returns nil: the relay does not know the counters of the broker.
+// Stats returns nil, because the relay does not know the counters of the external broker.
 func (r *Relay) Stats() *Stats { return nil }
 
-// Err returns the error of the last attempt to reach the broker.
+// Err returns the error of the last attempt to connect to the external broker, or nil if the attempt succeeded.
 func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

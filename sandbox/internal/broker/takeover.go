@@ -7,9 +7,10 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// takeover blocks a new connection until the previous connection with the same client ID has ended. When a
-// connection ends, mochi removes its client ID from the list of clients. If a newer connection already has this
-// client ID, it is removed too and receives nothing (mochi-mqtt/server issue 173; the fix leaves a race).
+// takeover blocks a new connection until the previous connection with the same client ID has ended. When a connection
+// ends, mochi removes the client ID from its list of clients. If a newer connection already uses this client ID,
+// mochi removes the newer client too, which then receives no messages (mochi-mqtt/server issue 173; the fix leaves a
+// race).
 type takeover struct {
 	mqtt.HookBase
 	clients *mqtt.Clients
@@ -26,8 +27,8 @@ func (*takeover) ID() string { return "takeover" }
 // Provides reports whether the hook handles an event.
 func (*takeover) Provides(moment byte) bool { return moment == mqtt.OnSessionEstablish }
 
-// OnSessionEstablish is called after authentication, before mochi looks for an earlier connection. It does not
-// block other clients.
+// OnSessionEstablish is called after authentication, before mochi looks for an earlier connection with the same
+// client ID. It does not block other clients.
 func (t *takeover) OnSessionEstablish(cl *mqtt.Client, _ packets.Packet) {
 	for until := time.Now().Add(takeoverTimeout); time.Now().Before(until); time.Sleep(takeoverPoll) {
 		before, there := t.clients.Get(cl.ID)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Patience is the timeout of tests for an event that must happen. Only a failing test waits that long.
+// Patience is the timeout for an event that must happen in a test. Only a failing test waits that long.
 const Patience = time.Minute
 
-// poll is the time between two attempts.
+// poll is the time between two attempts of Eventually.
 const poll = 5 * time.Millisecond
 
-// Eventually calls look until it returns nil. After the timeout patience, it fails the test with the last
-// error.
+// Eventually calls look until it returns nil. If look still fails after the timeout patience, Eventually fails the
+// test with the last error.
 func Eventually(t testing.TB, patience time.Duration, look func() error) {
 	t.Helper()
 	limit := time.After(patience)
@@ -34,8 +34,8 @@ func Eventually(t testing.TB, patience time.Duration, look func() error) {
 	}
 }
 
-// Run runs start in the background. When the test ends, it cancels the context, waits for start, and fails the test on
-// an error.
+// Run runs start in the background. At the end of the test, it cancels the context, waits until start has returned,
+// and fails the test if start returns an error.
 func Run(t testing.TB, start func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -48,7 +48,7 @@ func Run(t testing.TB, start func(context.Context) error) {
 	})
 }
 
-// Must fails the test on an error.
+// Must fails the test immediately if err is not nil.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -56,7 +56,7 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// ContainsWords reports an error for each word that is not in the text.
+// ContainsWords reports a test error for each word that the text does not contain.
 func ContainsWords(t testing.TB, text, words string) {
 	t.Helper()
 	for word := range strings.FieldsSeq(words) {

@@ -8,7 +8,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// FakeClient is a fake clientset of client-go, typed or dynamic.
+// FakeClient is a fake client-go clientset, either typed or dynamic.
 type FakeClient interface {
 	Tracker() clienttesting.ObjectTracker
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
@@ -16,8 +16,8 @@ type FakeClient interface {
 }
 
 // Gapless makes each watch start with the changes since the preceding list, as with a real API server. Without
-// it, a fake client loses the changes between the list and the watch of an informer. Call it before the client
-// is used.
+// Gapless, the informer of a fake client misses changes between its list and its watch. Call Gapless before the
+// client is used.
 func Gapless(client FakeClient) {
 	type scope struct{ resource, namespace string }
 	var mu sync.Mutex

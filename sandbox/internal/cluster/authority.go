@@ -19,37 +19,38 @@ import (
 )
 
 const (
-	// certificateLifetime is how long a certificate is valid.
+	// certificateLifetime is the validity period of issued certificates.
 	certificateLifetime = 365 * 24 * time.Hour
-	// backdate allows for clocks that are slow.
+	// backdate is how far the start of the validity is in the past, to allow for clocks that are slow.
 	backdate = 5 * time.Minute
 )
 
-// Authority is a certificate authority (CA). It is immutable, so it may be used concurrently.
+// Authority is a certificate authority (CA). It is immutable and safe for concurrent use.
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pem         []byte
 }
 
-// Subject is the subject of a certificate.
+// Subject describes the subject and the use of a certificate.
 type Subject struct {
-	// Name and Groups become the common name and the organizations.
+	// Name becomes the common name and Groups become the organizations of the certificate.
 	Name   string
 	Groups []string
-	// Hosts are the DNS names and addresses of a server certificate. Default: not a server certificate.
+	// Hosts are the DNS names and addresses in a server certificate. Default: the certificate is not a server
+	// certificate.
 	Hosts []string
 	// Client makes the certificate valid for client authentication.
 	Client bool
 }
 
-// PEM returns the CA certificate in PEM.
+// PEM returns the CA certificate in PEM format.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Certificate returns the CA certificate, which must not be modified.
+// Certificate returns the CA certificate. It must not be modified.
 func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
 
-// NewAuthority creates an authority with a new key, which it also returns in PEM. It writes nothing to disk.
+// NewAuthority creates a CA with a new key. It also returns the key in PEM format. It does not write to disk.
 func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -67,8 +68,8 @@ func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 	return &Authority{certificate: certificate, key: key, pem: text}, keyPEM, nil
 }
 
-// ParseAuthority parses an authority that NewAuthority created. It returns an error if the CA certificate would expire
-// before newly issued certificates.
+// ParseAuthority parses the certificate and the key of a CA that NewAuthority created. It returns an error if the CA
+// certificate would expire before newly issued certificates.
 func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -84,7 +85,7 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{certificate: pair.Leaf, key: key, pem: certPEM}, nil
 }
 
-// Issue issues a certificate with a new key. It is valid for a year.
+// Issue issues a certificate with a new key. The certificate is valid for one year.
 func (a *Authority) Issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	certPEM, keyPEM, err = a.issue(s)
 	if err != nil {
@@ -132,7 +133,7 @@ func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	return certPEM, keyPEM, err
 }
 
-// newKey creates an ECDSA P-256 key, which all components support.
+// newKey creates an ECDSA P-256 key. All components support this key type.
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// A client that trusts only the CA accepts an issued certificate for its hosts, and for no other hosts.
+// TestAuthority checks that a client that trusts only the CA accepts an issued certificate for the hosts in the
+// certificate, and rejects it for other hosts.
 func TestAuthority(t *testing.T) {
 	a, _, err := cluster.NewAuthority("test")
 	check.Must(t, err)

@@ -10,16 +10,17 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The ownership marker is a ConfigMap with this name and namespace and the label ManagedBy=MarkName.
+// The ownership marker is a ConfigMap with this namespace and name and with the label ManagedBy=MarkName.
 const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
-	// SandboxLabel is the label of a sandbox's objects in a shared cluster. Its value is state.Dir.Label.
+	// SandboxLabel is the label of all objects that a sandbox creates in a shared cluster. Its value is
+	// state.Dir.Label.
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
 
-// Keys of the data of the ownership marker.
+// The data keys of the ownership marker.
 const (
 	sandboxKey = "sandbox"
 	placeKey   = "place"
@@ -29,15 +30,16 @@ const (
 type Owner struct {
 	// Sandbox is the name of the sandbox.
 	Sandbox string
-	// Place distinguishes sandboxes with the same name on different machines and in different directories; see
-	// state.Dir.Place. Markers of earlier versions have no Place and match every sandbox with the name.
+	// Place distinguishes sandboxes with the same name on different machines or in different directories; see
+	// state.Dir.Place. Ownership markers from earlier versions have no Place and match every sandbox with the same
+	// name.
 	Place string
 }
 
-// OtherSandboxError reports that the cluster belongs to another sandbox, or has a ConfigMap with the name of the
-// ownership marker that is not a marker.
+// OtherSandboxError means that the cluster belongs to another sandbox, or that a ConfigMap that is not an ownership
+// marker has the name of the ownership marker.
 type OtherSandboxError struct {
-	// Owner is the owner of the cluster; zero if the ConfigMap is not an ownership marker.
+	// Owner is the owner of the cluster; the zero value if the ConfigMap is not an ownership marker.
 	Owner Owner
 }
 
@@ -84,7 +86,7 @@ func Marked(ctx context.Context, client kubernetes.Interface, owner Owner) (bool
 	return mark != nil, err
 }
 
-// readMark returns the ownership marker of owner, or nil if the cluster has none.
+// readMark returns the ownership marker of owner, or nil if the cluster has no ownership marker.
 func readMark(ctx context.Context, client kubernetes.Interface, owner Owner) (*corev1.ConfigMap, error) {
 	mark, err := client.CoreV1().ConfigMaps(MarkNamespace).Get(ctx, MarkName, metav1.GetOptions{})
 	switch {

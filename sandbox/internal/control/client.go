@@ -15,18 +15,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// ErrUnreachable is returned, wrapped, if no daemon answers on the socket.
+// ErrUnreachable is returned, wrapped, if no daemon responds on the socket.
 var ErrUnreachable = errors.New("the daemon of the sandbox does not answer")
 
-// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error from
-// the daemon, the cause of ctx, or ErrUnreachable, wrapped.
+// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error that the
+// daemon reported, the cause of ctx, or an error that wraps ErrUnreachable.
 type Client struct {
 	transport http.Transport
 	rpc       rpc.Client
 }
 
-// NewClient returns a client for the daemon that listens on the unix socket. It connects only to processes of
-// the current user or of root.
+// NewClient returns a client for the daemon that listens on a Unix socket. It only connects to processes of the
+// current user or of root.
 func NewClient(socket string) *Client {
 	var d net.Dialer
 	c := &Client{transport: http.Transport{
@@ -51,13 +51,13 @@ func NewClient(socket string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Status returns the status, with each base and its Node if bases is true.
+// Status returns the status of the sandbox. If bases is true, the status includes each base and its Node.
 func (c *Client) Status(ctx context.Context, bases bool) (*Status, error) {
 	return MethodStatus.Call(ctx, &c.rpc, StatusRequest{bases})
 }
 
-// Up creates the sandbox or updates a running one, and blocks until it is ready; sink receives the progress. If
-// ctx ends during the first up, the daemon takes the sandbox down.
+// Up creates the sandbox, or updates it if it is running, and blocks until it is ready. sink receives the progress.
+// If ctx ends during the first up, the daemon stops the sandbox.
 func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (result *UpResult, err error) {
 	err = MethodUp.Call(ctx, &c.rpc, r, func(s UpStep) {
 		if s.Event != nil {
@@ -71,35 +71,35 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 	return result, err
 }
 
-// Down stops everything. The daemon ends after its response.
+// Down stops the sandbox. The daemon exits after its response.
 func (c *Client) Down(ctx context.Context) error {
 	_, err := MethodDown.Call(ctx, &c.rpc, rpc.Empty{})
 	return err
 }
 
-// Hold ties the sandbox to the caller, calls held, and blocks until the sandbox ends. If ctx or the process of
-// the caller ends first, the daemon takes the sandbox down and removes its state directory.
+// Hold ties the sandbox to the caller. It calls held and blocks until the sandbox shuts down. If ctx ends or the
+// calling process exits first, the daemon stops the sandbox and removes its state directory.
 func (c *Client) Hold(ctx context.Context, held func()) error {
 	return MethodHold.Call(ctx, &c.rpc, rpc.Empty{}, func(rpc.Empty) { held() })
 }
 
-// Bases lists the bases of a group with their Nodes, or all if group is empty.
+// Bases lists the bases of a group with their Nodes. If group is empty, it lists all bases.
 func (c *Client) Bases(ctx context.Context, group string) ([]Base, error) {
 	return MethodBases.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// AddBases adds bases and returns them when they are connected. Their Nodes are created later.
+// AddBases adds bases, and returns them after they have connected. Their Nodes are created later.
 func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
 	return MethodAddBases.Call(ctx, &c.rpc, r)
 }
 
-// RemoveBases stops and removes bases, and returns them.
+// RemoveBases stops and removes bases, and returns the removed bases.
 func (c *Client) RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, error) {
 	return MethodRemoveBases.Call(ctx, &c.rpc, r)
 }
 
-// RestartBase stops the process of a base, which is selected by identity, host name or address. It returns the
-// base when its new process is connected.
+// RestartBase restarts the process of a base, which is selected by identity, host name or address. It returns the
+// base after its new process has connected.
 func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error) {
 	r.Base = base
 	return MethodRestartBase.Call(ctx, &c.rpc, r)
@@ -111,59 +111,59 @@ func (c *Client) Act(ctx context.Context, r ActRequest) error {
 	return err
 }
 
-// Repair reverts the actions of a group on components.
+// Repair reverts the actions that a group has performed on components.
 func (c *Client) Repair(ctx context.Context, r RepairRequest) error {
 	_, err := MethodRepair.Call(ctx, &c.rpc, r)
 	return err
 }
 
-// SetFault sets a fault, and returns its ID.
+// SetFault sets a fault and returns the fault ID.
 func (c *Client) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
 	return MethodSetFault.Call(ctx, &c.rpc, i)
 }
 
-// ClearFaults ends and removes the selected faults. An unknown ID is an error.
+// ClearFaults clears the selected faults. It returns an error if an ID is unknown.
 func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
 	_, err := MethodClearFaults.Call(ctx, &c.rpc, r)
 	return err
 }
 
-// Faults lists the faults of a group, or all if it is empty, with the writes of controllers.
+// Faults lists the faults of a group and the API writes of controllers. If the group is empty, it lists all faults.
 func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
 	return MethodFaults.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// SetController changes the module controllers, restarts those that differ, and waits until all are ready. It
-// returns a request that reverts the change.
+// SetController changes the module controllers, restarts the controllers whose configuration has changed, and waits
+// until all controllers are ready. It returns a request that reverts the change.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
 	return MethodSetController.Call(ctx, &c.rpc, r)
 }
 
-// Watch calls sink for every event, in order: first the current state, then Synced, then changes. It blocks
-// until ctx ends, and returns its cause, or until the daemon ends, and returns nil. If sink is too slow, so
-// that events would be lost, it returns an *Error.
+// Watch calls sink for every event, in order. It first reports the current state, then Synced, then changes. It
+// blocks until ctx ends and returns the cause of ctx, or until the daemon exits and returns nil. If sink is so slow
+// that events would be lost, Watch returns an *Error.
 func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Event)) error {
 	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
 
-// StartTraffic starts a stream of requests with a name that is unique in the group. The stream ends with StopTraffic,
-// or with the group.
+// StartTraffic starts a request stream whose name is unique in the group. The stream runs until StopTraffic is called
+// or the group is deleted.
 func (c *Client) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
 	_, err := MethodStartTraffic.Call(ctx, &c.rpc, StartTrafficRequest{group, s})
 	return err
 }
 
-// Traffic lists the streams of a group, including ended ones.
+// Traffic lists the request streams of a group, including stopped streams.
 func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, error) {
 	return MethodTraffic.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// StopTraffic stops a stream, waits for its open requests, and returns the result.
+// StopTraffic stops a request stream, waits for its in-flight requests, and returns the result.
 func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }
 
-// TrafficRecords calls sink for every finished request of a stream.
+// TrafficRecords calls sink for every completed request of a stream.
 func (c *Client) TrafficRecords(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	return MethodTrafficRecords.Call(ctx, &c.rpc, StreamRequest{group, name}, sink)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// Listen opens the socket of a daemon with permissions for its user only. In addition, the directory belongs to
-// the user, and NewServer checks the user of each caller.
+// Listen opens the socket of a daemon. Only the user of the daemon has permission to access the socket. In addition,
+// the directory belongs to this user, and NewServer checks the user of each caller.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if err == nil {
@@ -28,8 +28,8 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// NewServer serves the control API on a listener of Listen, to processes of the current user and of root. It refuses
-// other users.
+// NewServer serves the control API on a listener returned by Listen. It accepts connections from processes of the
+// current user and of root, and rejects other users.
 func NewServer(api http.Handler) *http.Server {
 	return &http.Server{
 		Handler: ownersOnly(api, os.Geteuid()), ReadHeaderTimeout: time.Minute,
@@ -42,7 +42,7 @@ func NewServer(api http.Handler) *http.Server {
 
 type callerKey struct{}
 
-// peerUser is the user of a calling process, as reported by the kernel.
+// peerUser is the user of the calling process, as reported by the kernel.
 type peerUser struct {
 	uid int
 	err error
@@ -65,10 +65,10 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 	})
 }
 
-// trusted reports whether a process of the user owner trusts a process of the user uid.
+// trusted reports whether a process of the user with ID owner trusts a process of the user with ID uid.
 func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
 
-// peerUID returns the user ID of the process at the other end of a unix socket connection.
+// peerUID returns the user ID of the process at the other end of a Unix socket connection.
 func peerUID(c net.Conn) (uid int, err error) {
 	unixConn, ok := c.(*net.UnixConn)
 	if !ok {

@@ -22,12 +22,13 @@ import (
 )
 
 const (
-	// otherUser is a user ID other than that of the tests and of root.
+	// otherUser is a user ID that is neither the ID of the user who runs the tests nor the ID of root.
 	otherUser = 54321
-	// callEnv is the variable with a socket. If it is set, the test binary calls the daemon there and prints the
-	// result.
+	// callEnv is the environment variable with the path of a socket. If it is set, the test binary calls the daemon
+	// on this socket and prints the result instead of running tests.
 	callEnv = "CONTROL_TEST_SOCKET"
-	// listenEnv is the variable with a socket on which the test binary listens instead of running tests.
+	// listenEnv is the environment variable with the path of a socket. If it is set, the test binary listens on this
+	// socket instead of running tests.
 	listenEnv = "CONTROL_TEST_LISTEN"
 )
 
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// call returns the response of the daemon at a socket.
+// call calls Status on a socket and returns the result as text.
 func call(ctx context.Context, socket string) string {
 	client := control.NewClient(socket)
 	defer client.Close()
@@ -60,8 +61,8 @@ func call(ctx context.Context, socket string) string {
 	return "the sandbox " + status.Name
 }
 
-// serve serves an API with the method Status. It returns the path of the socket, which is in a world-readable
-// directory.
+// serve serves a control API that implements only Status. It returns the path of the socket, which is in a directory
+// that all users can access.
 func serve(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "koup-") // short, because the path of a socket is limited
@@ -100,8 +101,8 @@ func asUser(t *testing.T, dir string, uid uint32) *exec.Cmd {
 	return cmd
 }
 
-// Only the user of the daemon is served. Another user cannot open the socket. If the permissions of the socket allow
-// it, the server rejects the user.
+// TestServerRejectsOtherUsers checks that only the user of the daemon can use the API. Another user must not be able
+// to open the socket. If the permissions of the socket allow it, the server must reject the user.
 func TestServerRejectsOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can call as another user: make test-root")
@@ -129,7 +130,7 @@ func TestServerRejectsOtherUsers(t *testing.T) {
 	}
 }
 
-// A client does not connect to a process of another user.
+// TestClientRejectsDaemonOfAnotherUser checks that a client does not connect to a socket of another user's process.
 func TestClientRejectsDaemonOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can run a process as another user: make test-root")
@@ -160,7 +161,7 @@ func TestClientRejectsDaemonOfAnotherUser(t *testing.T) {
 	}
 }
 
-// listen prints "ready", and then the first line that a client sends.
+// listen listens on a socket. It prints "ready", and then the first line that a client sends.
 func listen(path string) {
 	l, err := net.Listen("unix", path)
 	if err != nil {

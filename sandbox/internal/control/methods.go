@@ -31,9 +31,9 @@ const (
 	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 
-// Requests that Client builds from its arguments.
+// Requests that Client creates from the arguments of its methods.
 type (
-	// StatusRequest requests the status, with each base if Bases is true.
+	// StatusRequest requests the status of the sandbox. If Bases is true, the status includes each base.
 	StatusRequest struct {
 		Bases bool `json:"bases"`
 	}
@@ -41,19 +41,19 @@ type (
 	GroupRequest struct {
 		Group string `json:"group"`
 	}
-	// StartTrafficRequest starts a stream of requests for a group.
+	// StartTrafficRequest starts a request stream for a group.
 	StartTrafficRequest struct {
 		Group string       `json:"group"`
 		Spec  traffic.Spec `json:"spec"`
 	}
-	// StreamRequest selects a stream of requests in a group.
+	// StreamRequest selects a request stream of a group.
 	StreamRequest struct {
 		Group string `json:"group"`
 		Name  string `json:"name"`
 	}
 )
 
-// UpStep is a step of an up, or its result.
+// UpStep is one progress step of an up, or the final result.
 type UpStep struct {
 	Event  *progress.Event `json:"event,omitempty"`
 	Result *UpResult       `json:"result,omitempty"`

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Only the owner and root are allowed. A caller whose user is unknown is rejected.
+// TestOwnersOnly checks that only the owner and root are trusted, and that a caller whose user is unknown is
+// rejected.
 func TestOwnersOnly(t *testing.T) {
 	const owner = 1000
 	for name, tc := range map[string]struct {

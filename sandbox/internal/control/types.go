@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Phase of a sandbox.
+// Phase is the phase of a sandbox.
 type Phase string
 
-// The phases.
+// The phases of a sandbox.
 const (
 	Idle     Phase = "idle"     // the daemon waits for its first up
 	Starting Phase = "starting" // the first up is in progress
@@ -23,56 +23,57 @@ const (
 	Dead     Phase = "dead" // the state directory exists, but no daemon answers
 )
 
-// Status of a sandbox.
+// Status is the status of a sandbox.
 type Status struct {
 	Name  string `json:"name"`
 	Phase Phase  `json:"phase"`
-	// Koupsandbox is the version of the daemon; empty if unknown.
+	// Koupsandbox is the version of the daemon; empty if it is unknown.
 	Koupsandbox string `json:"koupsandbox,omitempty"`
-	// Healthy reports whether there are no Problems. Bases and their Nodes are included if the request asks for bases.
+	// Healthy reports whether the sandbox has no Problems. Problems of bases and their Nodes are only included if the
+	// request asks for bases.
 	Healthy bool `json:"healthy"`
-	// Problems has one sentence for each problem.
+	// Problems contains one sentence for each problem.
 	Problems []string `json:"problems,omitempty"`
-	// Provider is never auto.
+	// Provider is the provider in use. It is never auto.
 	Provider v1alpha1.Provider `json:"provider"`
-	// Version of the Kubernetes API server; empty until it answers.
+	// Version is the version of the Kubernetes API server; empty until the API server has responded.
 	Version string `json:"version,omitempty"`
 	Env     string `json:"env"`
 	// Speed is the time scale; 0 = 1.
 	Speed int `json:"speed,omitempty"`
 	// StartedAt is the start time of the daemon.
 	StartedAt time.Time `json:"startedAt,omitzero"`
-	// Kubeconfig and Logs are paths.
+	// Kubeconfig is the path of the kubeconfig. Logs is the path of the log directory.
 	Kubeconfig     string      `json:"kubeconfig"`
 	Logs           string      `json:"logs"`
 	Broker         Broker      `json:"broker"`
 	Components     []Component `json:"components"`
 	BaseCount      int         `json:"baseCount"`
 	BasesConnected int         `json:"basesConnected"`
-	// Gateway is the host:port of the HTTP proxy to Services and bases.
+	// Gateway is the host:port of the HTTP proxy for requests to Services and bases.
 	Gateway string `json:"gateway,omitempty"`
-	// Bases is empty unless the request asks for bases.
+	// Bases contains all bases if the request asks for bases; otherwise it is empty.
 	Bases []Base `json:"bases,omitempty"`
 }
 
 // Broker describes the MQTT broker.
 type Broker struct {
-	// Addr is the host:port of the sandbox's broker, or of its relay to an external broker.
+	// Addr is the host:port of the embedded broker, or of the relay to an external broker.
 	Addr string `json:"addr,omitempty"`
 	TLS  bool   `json:"tls,omitempty"`
-	// URL of the external broker; empty without one.
+	// URL is the URL of the external broker; empty if no external broker is used.
 	URL string `json:"url,omitempty"`
 	// Stats is nil for an external broker, and while the broker is down.
 	*broker.Stats
 }
 
-// Base is one simulated base.
+// Base is the status of one simulated base.
 type Base struct {
-	// Identity is the UUID of the base in topics. A new process may have a new one.
+	// Identity is the UUID of the base in MQTT topics. It can change when the process of the base restarts.
 	Identity string `json:"identity"`
-	// HostName is base-1, base-2, … for the sandbox's own bases, and GROUP-SET-N for the bases of a group.
+	// HostName is base-1, base-2, … for bases outside groups, and GROUP-SET-N for the bases of a group.
 	HostName string `json:"hostName"`
-	// Group, Set and Index are empty for the sandbox's own bases.
+	// Group, Set and Index are empty for bases outside groups.
 	Group   string               `json:"group,omitempty"`
 	Set     string               `json:"set,omitempty"`
 	Index   int                  `json:"index,omitempty"`
@@ -81,22 +82,22 @@ type Base struct {
 	IP      string               `json:"ip"`
 	Name    string               `json:"name"`
 	Version string               `json:"version"`
-	// Running reports whether the process runs, Ready whether it has finished its start.
+	// Running reports whether the process is running. Ready reports whether the base has started.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
-	// Reason is the error of a base that ended unexpectedly; otherwise empty.
+	// Reason is the error of a base whose process exited unexpectedly; otherwise empty.
 	Reason string `json:"reason,omitempty"`
-	// Connected reports whether the base is connected to the broker or, over HTTP, whether its last heartbeat was
-	// answered.
+	// Connected reports whether the base is connected to the broker. With the HTTP tunnel, it reports whether the
+	// last heartbeat received a response.
 	Connected bool `json:"connected"`
-	// WebAddr is the host:port for requests to modules. The base listens there after the first request.
+	// WebAddr is the host:port for requests to modules. The base starts to listen on it at the first request.
 	WebAddr string `json:"webAddr,omitempty"`
-	// Node is the name of the Node; empty if it does not exist.
+	// Node is the name of the base's Node; empty if the Node does not exist.
 	Node      string `json:"node,omitempty"`
 	NodeReady bool   `json:"nodeReady"`
-	// Modules are the installed modules, as "NAME:VERSION STATE".
+	// Modules contains the installed modules, as "NAME:VERSION STATE".
 	Modules []string `json:"modules,omitempty"`
-	// Faults is the number of faults in effect.
+	// Faults is the number of faults that are in effect on the base.
 	Faults int `json:"faults,omitempty"`
 }
 
@@ -121,13 +122,13 @@ func (b *Base) State() string {
 	return BaseRunning
 }
 
-// UpRequest creates the sandbox of the daemon, or updates a running one to Config.
+// UpRequest creates the sandbox with Config, or reconciles a running sandbox with Config.
 type UpRequest struct {
 	Config *v1alpha1.Sandbox `json:"config"`
-	// KeepBases keeps the number of bases of a running sandbox.
+	// KeepBases keeps the current number of bases if the sandbox is running.
 	KeepBases bool `json:"keepBases,omitempty"`
-	// BrokerPassword is for the external broker. Default: the content of spec.broker.passwordFile. A running sandbox
-	// keeps its password.
+	// BrokerPassword is the password for the external broker. Default: the content of spec.broker.passwordFile. If
+	// the sandbox is running, its password does not change.
 	BrokerPassword string `json:"brokerPassword,omitempty"`
 	// OwnEnv reports whether the environment in Config was generated for this sandbox.
 	OwnEnv bool `json:"ownEnv,omitempty"`
@@ -135,52 +136,52 @@ type UpRequest struct {
 
 // UpResult is the result of an up.
 type UpResult struct {
-	// Already reports whether the sandbox was running before.
+	// Already reports whether the sandbox was already running.
 	Already bool `json:"already"`
-	// Changes are the changes to a running sandbox.
+	// Changes describes the changes that were made to a running sandbox.
 	Changes []string `json:"changes,omitempty"`
 	Status  *Status  `json:"status"`
 }
 
-// AddRequest adds bases.
+// AddRequest adds bases to the sandbox.
 type AddRequest struct {
 	Count int `json:"count"`
-	// Group of the bases, a DNS label. Default: they are the sandbox's own and have its settings; Set, Spec and Seed
-	// must be empty.
+	// Group is the group of the new bases, a DNS label. Default: no group. The bases then have the settings of the
+	// sandbox, and Set, Spec and Seed must be empty.
 	Group string `json:"group,omitempty"`
-	// Set within the group, a DNS label. Default: the name of Spec.
+	// Set is the set of the new bases within the group, a DNS label. Default: the name of Spec.
 	Set string `json:"set,omitempty"`
-	// Spec has the settings; its Count is ignored. Default: all defaults.
+	// Spec contains the settings of the new bases. Its Count is ignored. Default: all settings have their defaults.
 	Spec *v1alpha1.BaseSet `json:"spec,omitempty"`
-	// Seed for random settings. Default: random.
+	// Seed is the seed for random settings. Default: random.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// RemoveRequest selects bases to remove, by exactly one field.
+// RemoveRequest selects the bases to remove. Exactly one field must be set.
 type RemoveRequest struct {
-	// Bases are identities or host names.
+	// Bases are the identities or host names of the bases to remove.
 	Bases []string `json:"bases,omitempty"`
-	// Count is the number of the sandbox's own bases to remove, youngest first.
+	// Count is the number of bases outside groups to remove. The most recently added bases are removed first.
 	Count int `json:"count,omitempty"`
-	// Group selects all bases of a group. Its traffic stops too.
+	// Group selects all bases of a group. The request streams of the group are stopped too.
 	Group string `json:"group,omitempty"`
 }
 
 // RestartRequest restarts a base.
 type RestartRequest struct {
-	// Base is set by Client.RestartBase.
+	// Base is the identity, host name or address of the base. Client.RestartBase sets it.
 	Base string `json:"base"`
-	// NewIdentity gives the base a new identity, like a new container.
+	// NewIdentity gives the base a new identity, as if it ran in a new container.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
 // WatchRequest selects the events of a stream.
 type WatchRequest struct {
-	// Group whose bases and traffic are watched; its bases are named SET-N. Events of components are always included.
-	// Default: everything, and bases have their host names.
+	// Group is the group whose bases and request streams are watched. Its bases are named SET-N. Component events are
+	// always included. Default: all events, with the host names of the bases.
 	Group string `json:"group,omitempty"`
-	// Own makes the stream the owner of Group. When the stream ends, the daemon stops the traffic of the group, removes
-	// its bases, and reverts its changes to components.
+	// Own makes the stream the owner of Group. When the stream ends, the daemon stops the request streams of the
+	// group, removes its bases, and reverts its changes to components.
 	Own bool `json:"own,omitempty"`
 }
 
@@ -188,42 +189,45 @@ type WatchRequest struct {
 type ActRequest struct {
 	Component string           `json:"component"`
 	Action    supervise.Action `json:"action"`
-	// Group that reverts the action when it is repaired, or when its owner disconnects. Default: none.
+	// Group is the group to which the action belongs. The action is reverted when the group is repaired, or when its
+	// owner disconnects. Default: none, the action is not reverted.
 	Group string `json:"group,omitempty"`
 }
 
-// RepairRequest reverts the actions of a group on components.
+// RepairRequest reverts the actions that a group has performed on components.
 type RepairRequest struct {
 	Group string `json:"group"`
-	// Controllers also reverts the changes of the group to the module controllers, which restarts them.
+	// If Controllers is set, changes that the group made to the module controllers are also reverted. This restarts
+	// the controllers.
 	Controllers bool `json:"controllers,omitempty"`
 }
 
-// ControllerRequest describes the required module controllers.
+// ControllerRequest describes the desired configuration of the module controllers.
 type ControllerRequest struct {
-	// Replicas is their number. Default: the number in the configuration.
+	// Replicas is the number of controllers. Default: the number in the configuration.
 	Replicas int `json:"replicas,omitempty"`
-	// Env adds variables to those in the configuration.
+	// Env contains environment variables that are added to the variables in the configuration.
 	Env map[string]string `json:"env,omitempty"`
-	// APIView routes the requests of controllers through the API proxy, which injects faults. Default: as in
-	// the configuration.
+	// APIView routes the API requests of controllers through the API proxy, which injects faults. Default: as in the
+	// configuration.
 	APIView bool `json:"apiView,omitempty"`
-	// Group that reverts the change when it is repaired, or when its owner disconnects. Default: none.
+	// Group is the group to which the change belongs. The change is reverted when the group is repaired, or when its
+	// owner disconnects. Default: none, the change is not reverted.
 	Group string `json:"group,omitempty"`
 }
 
 // FaultSelector selects faults.
 type FaultSelector = fault.Selector
 
-// Faults are the faults that are set.
+// Faults contains the faults of a group or of all groups, and the API writes of controllers.
 type Faults struct {
 	Faults []fault.Status `json:"faults"`
-	// Writes of the controllers that use the API proxy.
+	// Writes contains the numbers of API writes of the controllers that use the API proxy.
 	Writes apifault.Writes `json:"writes,omitzero"`
 }
 
-// Component is one part of a sandbox.
+// Component is the status of one component of a sandbox.
 type Component = supervise.Component
 
-// Error is a failure that the daemon reports. Its Code is an HTTP status.
+// Error is an error reported by the daemon. Its Code is an HTTP status code.
 type Error = rpc.Error

@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// A failed up keeps a cluster that existed before. down removes it, and a failed up removes a cluster that it created.
+// TestFailedUpKeepsAdoptedCluster checks that a failed up keeps a cluster that existed before, and that down removes
+// this cluster. A failed up must remove a cluster that it created itself.
 func TestFailedUpKeepsAdoptedCluster(t *testing.T) {
 	for name, tc := range map[string]struct{ adopted, down, want bool }{
 		"created by this up":        {want: true},

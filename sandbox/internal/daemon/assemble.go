@@ -34,25 +34,26 @@ import (
 // clientPrefix is the prefix of the MQTT client IDs of controllers and bases.
 const clientPrefix = "koupleless"
 
-// assembly has the parts of a sandbox. Once Daemon.assembled returns it, all fields are set and do not change.
+// assembly contains the parts of a sandbox. After Daemon.assembled has returned it, all fields are set and do not
+// change.
 type assembly struct {
 	cluster  Cluster
 	topology Topology
-	version  string // of the Kubernetes API
+	version  string // version of the API server
 	link     *broker.Link
 	relay    *heartbeat.Relay
 	fleet    *fleet.Fleet
 	nodes    *nodes.Watcher
-	gateway  string // host:port
+	gateway  string // host:port of the HTTP proxy
 	traffic  *trafficStreams
 	runner   ControllerRunner
-	faults   *fault.Set // on API and broker connections
-	// apiFaults proxies the API server for controllers. mqttFaults intercepts all connections to the broker.
+	faults   *fault.Set // faults of API and broker connections
+	// apiFaults is the API proxy of the controllers. mqttFaults intercepts all broker connections.
 	apiFaults  *apifault.Proxy
 	mqttFaults *mqttfault.Injector
 }
 
-// newBrokerLink creates the broker connection point: the sandbox's own broker, or a relay to an external broker.
+// newBrokerLink creates the broker link: the embedded broker, or a relay to an external broker.
 func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	d := b.d
 	at, err := b.topology.BrokerHost()
@@ -74,7 +75,7 @@ func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	return broker.NewLink(o)
 }
 
-// assemble creates the parts that need the API or the broker. It starts none of them.
+// assemble creates the parts of the sandbox that need the API or the broker, but does not start them.
 func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d, c := b.d, b.cluster.Cluster()
 	b.version = c.Version
@@ -133,7 +134,7 @@ func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error
 	return s.fleet.HeartbeatTransport(hostName)
 }
 
-// nodeCreated records a base of an existing cluster, so that down removes its Node.
+// nodeCreated records the identity of a base in an existing cluster, so that down removes the Node of the base.
 func (b *bringUp) nodeCreated(identity, holder string) {
 	own := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
 	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !own {
@@ -196,7 +197,7 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	return gateway, nil
 }
 
-// listen opens a port on this machine. The port is closed when the sandbox shuts down.
+// listen opens a port on this machine. The port is closed when the sandbox stops.
 func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -211,8 +212,8 @@ func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	return l, nil
 }
 
-// newPods creates the runtime for bases in Pods. Pods that can reach this machine use the sandbox's broker port, where
-// faults are injected. Other Pods connect to the external broker.
+// newPods creates the runtime for bases in Pods. Pods that can reach this machine connect to the broker link of the
+// sandbox, where faults are injected. Other Pods connect directly to the external broker.
 func (b *bringUp) newPods() (*pods.Pods, error) {
 	d := b.d
 	log, err := d.openLog(fleetName)
@@ -255,7 +256,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	return pods.New(o)
 }
 
-// openLog opens the log file of a component that does not open it itself.
+// openLog opens the log file of a component that does not open its own log file.
 func (d *Daemon) openLog(name string) (*os.File, error) {
 	log, err := os.OpenFile(d.o.Dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -296,8 +297,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	return host.New(o), nil
 }
 
-// newClusterRunner creates the runner for controllers in the cluster. On the sandbox's own nodes, the controllers reach
-// bases through a proxy on this machine.
+// newClusterRunner creates the runner for controllers in the cluster. On nodes that the sandbox created, the
+// controllers reach the bases through a proxy on this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
 	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
@@ -325,8 +326,9 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 	return incluster.New(o)
 }
 
-// openCommandProxy opens a proxy through which controllers in the cluster reach the bases, at an address of this
-// machine on their network. It returns the URL of the proxy, including the password.
+// openCommandProxy opens a proxy through which controllers in the cluster send commands to the bases. The proxy
+// listens on the address of this machine in the network of the controllers. openCommandProxy returns the URL of the
+// proxy, including the password.
 func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (proxy string, err error) {
 	l, err := b.listen(address, "for commands to bases")
 	if err != nil {
@@ -340,8 +342,8 @@ func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (pr
 	return u.String(), nil
 }
 
-// controllerKubeconfig returns the path of the controllers' kubeconfig. A custom command gets the administrator's
-// kubeconfig, because the permissions that it needs are unknown.
+// controllerKubeconfig returns the path of the controllers' kubeconfig. A custom controller command gets the
+// administrator's kubeconfig, because its required permissions are unknown.
 func (b *bringUp) controllerKubeconfig() string {
 	if len(b.config.Spec.Controller.Command) > 0 {
 		return b.cluster.Cluster().Kubeconfig

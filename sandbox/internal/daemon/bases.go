@@ -18,7 +18,7 @@ import (
 
 const fleetName = "bases"
 
-// bases presents all bases as one component. Its readiness ignores bases of groups.
+// bases represents all bases as one component. Bases of groups do not affect its readiness.
 type bases struct {
 	fleet     *fleet.Fleet
 	startedAt time.Time
@@ -40,7 +40,7 @@ func (b bases) Components(context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Act refuses all actions. Bases have commands of their own.
+// Act rejects all actions, because bases have their own commands.
 func (b bases) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != fleetName {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
@@ -52,10 +52,10 @@ func refuseAction(name string, action supervise.Action) error {
 	return supervise.Refuse("cannot %s %s: it is not a separate process; see koupsandbox base --help", action, name)
 }
 
-// ToStart returns nil, because bases are added and removed, not started again.
+// ToStart returns nil, because bases are not restarted as a component.
 func (b bases) ToStart(context.Context) []string { return nil }
 
-// scaleTo changes the number of bases outside groups and waits until all of them are connected.
+// scaleTo changes the number of bases outside groups, and waits until all of these bases are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
@@ -81,7 +81,7 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// acquireRunning acquires a share of changeLock of a sandbox that is up.
+// acquireRunning acquires changeLock with the weight share. It returns an error unless the sandbox is up.
 func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, release, err := d.acquire(ctx, share)
 	if err != nil {
@@ -94,8 +94,9 @@ func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Conte
 	return ctx, release, nil
 }
 
-// withRunning returns a context that ends with ctx, when the sandbox shuts down, and after the step timeout. It does
-// not acquire changeLock: a scenario may have to resume the broker that the bases of another scenario wait for.
+// withRunning returns a context that ends when ctx ends, when the sandbox shuts down, or after the step timeout. It
+// does not acquire changeLock, because the bases of one scenario may wait for a broker that another scenario has to
+// resume.
 func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, func(), error) {
 	s, err := d.requireUp()
 	if err != nil {
@@ -109,7 +110,8 @@ func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, f
 	}, nil
 }
 
-// AddBases adds bases and waits until they are connected. If bases of a group do not connect in time, they are removed.
+// AddBases adds bases and waits until they are connected. If the new bases of a group do not connect in time,
+// AddBases removes them.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -155,7 +157,8 @@ func hostNames(members []*fleet.Member) []string {
 	return names
 }
 
-// RemoveBases ends the named bases, the newest bases, or all bases of a group with its traffic.
+// RemoveBases removes the named bases, the most recently added bases, or all bases of a group with its request
+// streams.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -181,8 +184,8 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	return running.describe(gone), err
 }
 
-// deleteNodes deletes the Nodes of ended bases. It continues if the client that removed the bases disconnects, and ends
-// when the sandbox shuts down.
+// deleteNodes deletes the Nodes of removed bases. It continues if the client that removed the bases disconnects, and
+// stops when the sandbox shuts down.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities []string) error {
 	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()
@@ -190,7 +193,7 @@ func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities [
 	return n.DeleteNodes(ctx, identities)
 }
 
-// RestartBase ends the process of a base and starts it again.
+// RestartBase stops the process of a base and starts it again.
 func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*control.Base, error) {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -207,7 +210,7 @@ func (d *Daemon) RestartBase(ctx context.Context, r control.RestartRequest) (*co
 	return &running.describe([]*fleet.Member{m})[0], nil
 }
 
-// Bases lists the bases of a group, or all bases if the group is empty.
+// Bases lists the bases of a group. If the group is empty, it lists all bases.
 func (d *Daemon) Bases(_ context.Context, r control.GroupRequest) ([]control.Base, error) {
 	switch running, ok := d.assembled(); {
 	case !ok:

@@ -26,8 +26,8 @@ import (
 // phase is one phase of bringing up a sandbox. It blocks until the phase is done or ctx ends.
 type phase func(ctx context.Context) error
 
-// phases returns the phases of bringing up a sandbox. Bases connect last, when the controllers are ready, because a
-// base reports some facts only when it connects.
+// phases returns a phase that brings up the whole sandbox. Bases connect last, when the controllers are ready,
+// because a base reports some facts only when it connects.
 func (b *bringUp) phases() phase {
 	return inOrder(
 		b.prepareCluster,
@@ -61,7 +61,7 @@ func inOrder(phases ...phase) phase {
 	}
 }
 
-// together runs phases concurrently. The first failure cancels the other phases.
+// together returns a phase that runs several phases concurrently. The first failure cancels the other phases.
 func together(phases ...phase) phase {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -78,10 +78,10 @@ type bringUp struct {
 	steps     *progress.Steps
 	request   control.UpRequest
 	config    *v1alpha1.Sandbox
-	client    kubernetes.Interface // for the cluster
+	client    kubernetes.Interface // API client of the cluster
 	external  *broker.External     // nil without an external broker
 	pods      *pods.Pods           // nil if no base runs in a Pod
-	// podImage is the image to load onto the nodes for Pods of bases; nil if the nodes pull the image.
+	// podImage is the image of the bases in Pods, which is loaded onto the nodes; nil if the nodes pull the image.
 	podImage *image.Image
 	services []service
 	prepared *fleet.Prepared
@@ -96,7 +96,7 @@ type service struct {
 	start func(context.Context) error
 }
 
-// bringUp performs the first up. If it fails, stop undoes the completed phases.
+// bringUp runs the first up. If bringUp fails, stop undoes the completed phases.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, assembly: &assembly{}}
 	if b.config.Spec.Controller.Location == "" && EffectiveProvider(b.config) != v1alpha1.ProviderKind {
@@ -133,7 +133,7 @@ func (b *bringUp) completeCluster(ctx context.Context) error {
 	return b.runSteps(ctx, b.cluster.Steps().Complete)
 }
 
-// runSteps runs steps of the cluster. A failed up does not undo them in a cluster that existed before.
+// runSteps runs cluster steps. If up fails, the steps are undone, except in a cluster that existed before.
 func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
 	d := b.d
 	for _, s := range steps {
@@ -152,7 +152,7 @@ func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
 	return nil
 }
 
-// checkBroker checks the external broker before anything connects to it.
+// checkBroker checks the external broker before controllers and bases connect to it.
 func (b *bringUp) checkBroker(ctx context.Context) error {
 	spec := b.config.Spec
 	if spec.Broker.URL == "" {
@@ -171,7 +171,7 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 	})
 }
 
-// loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run there.
+// loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run on these nodes.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	nodes, location := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location
 	binary := b.d.o.Binaries.Controller
@@ -182,7 +182,7 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	return incluster.Load(ctx, nodes, binary, string(b.d.o.Dir))
 }
 
-// openBroker opens the broker at an address that controllers and bases can reach.
+// openBroker opens the broker link at an address that controllers and bases can reach.
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
 	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {
@@ -207,7 +207,8 @@ func (b *bringUp) startServices(ctx context.Context) error {
 	return nil
 }
 
-// admitControllers grants the controllers their permissions and removes leftovers of an earlier daemon.
+// admitControllers grants the controllers their permissions, and removes objects that an earlier daemon left in the
+// cluster.
 func (b *bringUp) admitControllers(ctx context.Context) error {
 	b.d.onStop(func(ctx context.Context) error { return b.cluster.CleanUp(ctx, b.fleet.StartedIdentities()) })
 	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
@@ -217,8 +218,8 @@ func (b *bringUp) admitControllers(ctx context.Context) error {
 		inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
 }
 
-// startFleet starts the fleet and creates the Pods for bases. Without Pods, it removes the Pods that an earlier daemon
-// left.
+// startFleet starts the fleet and creates the Pods for bases. If no base runs in a Pod, it removes the Pods that an
+// earlier daemon left in the cluster.
 func (b *bringUp) startFleet(ctx context.Context) error {
 	label, err := b.d.o.Dir.Label()
 	if err != nil {
@@ -271,7 +272,7 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 	})
 }
 
-// prepareBases waits for the Pods of bases. Bases in the daemon process need no preparation.
+// prepareBases waits until the Pods of bases are ready. Bases in the daemon process need no preparation.
 func (b *bringUp) prepareBases(ctx context.Context) error {
 	number := *b.config.Spec.Bases.Count
 	prepare := func(ctx context.Context) (err error) {
@@ -313,7 +314,7 @@ func waitingForNodes(n int) string {
 }
 
 // waitNodes waits until every base outside groups has a Ready Node. The error includes the last log lines of the
-// controller, which creates the Nodes.
+// controller, because the controller creates the Nodes.
 func (d *Daemon) waitNodes(ctx context.Context, s *assembly) error {
 	err := s.nodes.Wait(ctx, func() []string { return identities(s.fleet.Group("")) })
 	return runner.WithLog(err, d.o.Dir.Log(runner.Name))
@@ -343,7 +344,8 @@ func (d *Daemon) withStepTimeout(ctx context.Context) (context.Context, context.
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %s (see --wait)", wait))
 }
 
-// startService starts a service in the background. stop cancels the service and waits for it.
+// startService starts a service in the background. The stop function cancels the service and waits until it has
+// returned.
 func (d *Daemon) startService(ctx context.Context, s service) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -360,8 +362,8 @@ func (d *Daemon) startService(ctx context.Context, s service) {
 	}()
 }
 
-// onStop registers a function for stop, which calls the functions in reverse order. Register undo before the action
-// that it reverts, because an action that fails may have completed a part of its work.
+// onStop registers an undo function. stop calls the registered functions in reverse order. Register the function
+// before the action that it reverts, because an action that fails may be partly complete.
 func (d *Daemon) onStop(undo func(context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	// idleTime is how long a daemon waits for its first `up`.
+	// idleTime is how long a daemon waits for its first up request before it exits.
 	idleTime = 10 * time.Second
-	// downTime is the time limit for stopping before processes are killed; downTimeEach is added for each base.
-	// downTime includes the 15 s after which the Lease of a killed controller expires.
+	// downTime is the maximum time for stopping a sandbox. After this time, the processes are killed. downTimeEach is
+	// added for each base. downTime includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
-	// daemonName names the daemon's run record and its component.
+	// daemonName is the name of the daemon's run record and of its component.
 	daemonName = "daemon"
 )
 
@@ -41,30 +41,32 @@ var (
 	errClusterKept = errors.New("the cluster existed before the sandbox and was kept")
 )
 
-// Binaries has the paths of the binaries of a sandbox. An empty path means that the binary was not found.
+// Binaries contains the paths of the sandbox binaries. An empty path means that the binary was not found.
 type Binaries struct {
-	// Daemon is koupsandbox, or a binary with its hidden commands. It also runs on a node to send requests from there.
+	// Daemon is the path of koupsandbox, or of a binary with the same hidden commands. Daemon also runs on a node to
+	// send requests from there.
 	Daemon string
-	// ControlPlane is koup-controlplane; required for the provider embedded.
+	// ControlPlane is the path of koup-controlplane. Required for the provider embedded.
 	ControlPlane string
-	// Controller is module-controller.
+	// Controller is the path of module-controller.
 	Controller string
-	// Base is fakebase; required for bases in Pods.
+	// Base is the path of fakebase. Required for bases in Pods.
 	Base string
 }
 
-// Options configures a Daemon.
+// Options are the options of a Daemon.
 type Options struct {
-	// Dir is the existing state directory of the sandbox. Required.
+	// Dir is the state directory of the sandbox, which must exist. Required.
 	Dir state.Dir
-	// Programs are the binaries to run. Required.
+	// Binaries are the binaries to run. Required.
 	Binaries Binaries
-	// Logger is the logger of the daemon. Default: discard.
+	// Logger is the logger of the daemon. Default: log messages are discarded.
 	Logger *slog.Logger
 
-	// open creates the cluster; tests replace it. Default: the configured provider.
+	// open creates the cluster. Tests replace it. Default: the cluster of the configured provider.
 	open func(clusterOptions) (Cluster, error)
-	// client creates a client for many objects; tests replace it. Default: cluster.NewClient.
+	// client returns an API client that can read many objects efficiently (cluster.NewClient uses protobuf). Tests
+	// replace it. Default: cluster.NewClient.
 	client func(*cluster.Cluster) (kubernetes.Interface, error)
 }
 
@@ -75,32 +77,32 @@ type Daemon struct {
 	supervisor *supervise.Supervisor
 	startedAt  time.Time
 
-	// changeLock is held exclusively by up, down and scaling. An action on a component holds it shared, because one
-	// action may have to start the broker that another action waits for.
+	// changeLock is held exclusively by up, down and scaling. An action on a component acquires it in shared mode,
+	// because one action may have to start the broker that another action waits for.
 	changeLock *semaphore.Weighted
 	// ending is cancelled with the cause errDown, errAbandoned or errUpFailed when the shutdown begins.
 	ending      context.Context
 	requestStop context.CancelCauseFunc
 	// stopped is closed when the shutdown is complete.
 	stopped chan struct{}
-	stopErr error // read after stopped
+	stopErr error // must only be read after stopped is closed
 
 	mu            sync.Mutex // guards the following fields
 	phase         control.Phase
-	config        *v1alpha1.Sandbox                // effective; replaced, not modified; nil before the first up
-	controllers   control.ControllerRequest        // last request for the controllers
-	componentSets [setCount]supervise.ComponentSet // nil until created
+	config        *v1alpha1.Sandbox                // effective configuration; never modified; nil before the first up
+	controllers   control.ControllerRequest        // last applied controller request
+	componentSets [setCount]supervise.ComponentSet // each is nil until it is created
 	assembly      *assembly                        // nil until all parts exist
 	repairs       pendingRepairs
 	undo          []func(context.Context) error
 
-	up  chan struct{} // closed at the first up
+	up  chan struct{} // closed when the first up begins
 	hub eventHub
-	// faultCount numbers the generated fault IDs.
+	// faultCount is the number of generated fault IDs.
 	faultCount atomic.Int64
 }
 
-// Indexes of Daemon.componentSets, in the order in which status lists the sets after the daemon itself.
+// The indexes of Daemon.componentSets. The status lists the sets in this order, after the daemon itself.
 const (
 	brokerSet = iota
 	basesSet
@@ -110,7 +112,7 @@ const (
 	setCount
 )
 
-// New returns a daemon. It starts nothing.
+// New returns a daemon. It does not start the daemon.
 func New(o Options) *Daemon {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -135,8 +137,8 @@ func New(o Options) *Daemon {
 	return d
 }
 
-// Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up arrives within
-// idleTime. It then stops everything and returns. Call Start once.
+// Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up request arrives
+// within idleTime. Then it stops the sandbox and returns. Start can be called only once.
 func (d *Daemon) Start(ctx context.Context) error {
 	path, err := d.o.Dir.NewSocketPath()
 	if err != nil {
@@ -190,7 +192,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 	return err
 }
 
-// untilStop returns a context that ends with ctx or when the sandbox shuts down.
+// untilStop returns a context that ends when ctx ends or the sandbox shuts down.
 func (d *Daemon) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(d.ending, func() { cancel(d.stopCause()) })
@@ -200,7 +202,8 @@ func (d *Daemon) untilStop(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// acquire acquires a share of changeLock. It returns the context of untilStop and a function that releases the lock.
+// acquire acquires changeLock with the weight share. It returns the context of untilStop, and a function that
+// releases the lock.
 func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, cancel := d.untilStop(ctx)
 	if err := d.changeLock.Acquire(ctx, share); err != nil {
@@ -219,7 +222,7 @@ func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, fun
 	return ctx, release, nil
 }
 
-// Weights of Daemon.changeLock.
+// The weights of Daemon.changeLock for shared and exclusive mode.
 const (
 	sharedWeight    = 1
 	exclusiveWeight = 1 << 20
@@ -273,14 +276,14 @@ func (d *Daemon) exclusiveUp(ctx context.Context, r control.UpRequest, sink func
 	return result, nil
 }
 
-// Down stops the sandbox and blocks until it has stopped. The daemon then ends.
+// Down shuts down the sandbox and blocks until it has stopped. The daemon then exits.
 func (d *Daemon) Down() error {
 	d.requestStop(errDown)
 	<-d.stopped
 	return d.stopErr
 }
 
-// Hold calls held and blocks until the sandbox shuts down. If ctx ends first, Hold shuts the sandbox down.
+// Hold calls held and blocks until the sandbox shuts down. If ctx ends first, Hold shuts down the sandbox.
 func (d *Daemon) Hold(ctx context.Context, held func()) {
 	held()
 	select {
@@ -291,10 +294,10 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 	}
 }
 
-// StopTimeout is the time limit for stopping a sandbox with the given number of bases.
+// StopTimeout returns the maximum time for stopping a sandbox with the given number of bases.
 func StopTimeout(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
 
-// stop runs the undo functions. d.ending has already ended, which cancels changes in progress.
+// stop runs the undo functions. d.ending must already be cancelled, which aborts changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
 	_ = d.changeLock.Acquire(context.WithoutCancel(ctx), exclusiveWeight) // never released
 	d.setPhase(control.Stopping)
@@ -328,14 +331,14 @@ func (d *Daemon) allComponentSets() []supervise.ComponentSet {
 	return slices.DeleteFunc(slices.Clone(d.componentSets[:]), func(p supervise.ComponentSet) bool { return p == nil })
 }
 
-// assembled returns the parts of the sandbox; ok reports whether they exist. They may not have started yet.
+// assembled returns the parts of the sandbox. ok reports whether the parts exist. They may not be started yet.
 func (d *Daemon) assembled() (s *assembly, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.assembly, d.assembly != nil
 }
 
-// requireUp returns the parts of the sandbox, or a conflict error unless the first up has succeeded.
+// requireUp returns the parts of the sandbox. It returns a conflict error unless the first up has succeeded.
 func (d *Daemon) requireUp() (*assembly, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

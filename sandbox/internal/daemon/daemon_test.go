@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// fakeCluster is a cluster without an API server. Its only Nodes are those that the test creates.
+// fakeCluster is a cluster without an API server. It contains only the Nodes that the test creates.
 type fakeCluster struct {
 	client  *fake.Clientset
 	rest    func(context.Context) error
@@ -181,7 +181,7 @@ func request(role string, bases int) control.UpRequest {
 	return control.UpRequest{Config: c}
 }
 
-// makeNodes creates a Ready Node for each base, like the controller.
+// makeNodes creates a Ready Node for each base in the same way as the controller.
 func (b *bench) makeNodes(ctx context.Context) {
 	bases, err := b.Bases(ctx, "")
 	if err != nil {
@@ -201,7 +201,8 @@ func (b *bench) makeNodes(ctx context.Context) {
 	}
 }
 
-// up runs an up and creates the Nodes when the daemon waits for them. It returns the successful steps in order.
+// up runs an up, and creates the Nodes when the daemon waits for them. It returns the names of the successful steps
+// in order.
 func (b *bench) up(r control.UpRequest) (*control.UpResult, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -298,7 +299,7 @@ func TestUpRestartsComponentsAndScalesBases(t *testing.T) {
 	b.checkNodes()
 }
 
-// checkNodes fails the test unless exactly the present bases have Nodes.
+// checkNodes fails the test unless exactly the existing bases have Nodes.
 func (b *bench) checkNodes() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
@@ -319,8 +320,9 @@ func (b *bench) checkNodes() {
 	}
 }
 
-// Removing bases deletes their Nodes, except when a single base is removed by name: the controller must detect that.
-// status reports the Node of that base, and up deletes it.
+// TestRemovingBasesDeletesNodes checks that the Nodes of removed bases are deleted. The exception is a single base
+// that is removed by name, because the controller must detect this removal. status must report the Node of that base,
+// and up must delete the Node.
 func TestRemovingBasesDeletesNodes(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 6))
@@ -349,7 +351,8 @@ func TestRemovingBasesDeletesNodes(t *testing.T) {
 	b.checkNodes()
 }
 
-// The Nodes are deleted even if the client disconnects or the API server is briefly unavailable.
+// TestRemovingBasesRetriesNodeDeletion checks that the Nodes of removed bases are deleted even if the client
+// disconnects or the API server is briefly unavailable.
 func TestRemovingBasesRetriesNodeDeletion(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 3))
@@ -400,7 +403,7 @@ func TestUpResumesComponentsAndRestartsBases(t *testing.T) {
 	}
 }
 
-// The error of a failed up contains the reason and the last log lines of the component.
+// TestUpFails checks that the error of a failed up contains the reason and the last log lines of the component.
 func TestUpFails(t *testing.T) {
 	for _, tc := range []struct {
 		name, role string
@@ -480,7 +483,7 @@ func TestDownInterruptsUp(t *testing.T) {
 	}
 }
 
-// Bases reconnect after the broker has been stopped and started.
+// TestBrokerRestart checks that bases reconnect after the broker was stopped and started.
 func TestBrokerRestart(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 2))
@@ -507,7 +510,8 @@ func TestBrokerRestart(t *testing.T) {
 	})
 }
 
-// The connection to an external broker can be cut and restored without a change of that broker.
+// TestExternalBroker checks that the connection to an external broker can be cut and restored without affecting the
+// external broker.
 func TestExternalBroker(t *testing.T) {
 	external, err := broker.New(broker.Options{Env: "given"})
 	check.Must(t, err)
@@ -631,8 +635,8 @@ func TestBasesAndFaults(t *testing.T) {
 	}
 }
 
-// After the shutdown has begun, acquire fails even if the lock is free. For example, an up that follows a failed up
-// must not start.
+// TestAcquireFailsDuringShutdown checks that acquire fails after the shutdown has begun, even if the lock is free.
+// For example, an up request after a failed up must not be executed.
 func TestAcquireFailsDuringShutdown(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
 	d.requestStop(errUpFailed)
@@ -643,7 +647,7 @@ func TestAcquireFailsDuringShutdown(t *testing.T) {
 	}
 }
 
-// same returns an error with the differences between two lists.
+// same returns an error with the differences between want and got, or nil if they are equal.
 func same(want, got []string) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)

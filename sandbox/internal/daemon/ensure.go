@@ -19,8 +19,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ensure reconciles a running sandbox with a configuration: it resumes paused components, starts exited components, and
-// scales the bases. It returns a description of each change. Other settings take effect after the next down and up.
+// ensure reconciles a running sandbox with a configuration: it resumes paused components, starts exited components,
+// and scales the bases. It returns a description of each change. Changes of other settings take effect after the next
+// down and up.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
 	config := r.Config
 	running, err := d.requireUp()
@@ -92,8 +93,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
-// restartEndedBases restarts bases outside groups whose processes have ended. It removes bases that failed; scaling
-// replaces them.
+// restartEndedBases restarts bases outside groups whose processes have exited. It removes failed bases, because
+// scaling replaces them.
 func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, running *assembly) (changes []string,
 	err error) {
 	var ended []string
@@ -132,7 +133,8 @@ func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, r
 	return changes, nil
 }
 
-// maxConcurrentRestarts limits concurrent restarts of bases. Each restart waits for the connection of the base.
+// maxConcurrentRestarts is the maximum number of concurrent base restarts. Each restart waits until the base is
+// connected.
 const maxConcurrentRestarts = 50
 
 // changedSettings returns the paths of the fields that differ between two configurations. It ignores the number of
@@ -157,7 +159,7 @@ func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// addDifferences adds the paths of the fields in which two structs differ to paths.
+// addDifferences appends to paths the paths of the fields whose values differ between two structs.
 func addDifferences(paths map[string]bool, at string, a, b reflect.Value) {
 	if a.Kind() != reflect.Struct {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) {

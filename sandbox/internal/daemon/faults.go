@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// SetFault injects a fault and returns its ID.
+// SetFault sets a fault and returns the fault ID.
 func (d *Daemon) SetFault(ctx context.Context, i fault.Injection) (id string, err error) {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	return nil
 }
 
-// ClearFaults clears the faults that match the selector. It returns an error if no fault has one of the selected IDs.
+// ClearFaults clears the faults that match the selector. It returns an error if a selected ID is unknown.
 func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	running, err := d.requireUp()
 	if err != nil {
@@ -124,7 +124,7 @@ func faultStatus(m *fleet.Member, f basefault.Status) fault.Status {
 	}
 }
 
-// Faults lists the faults of a group, or all faults if the group is empty, and the API writes of controllers.
+// Faults lists the faults of a group and the API writes of controllers. If the group is empty, it lists all faults.
 func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faults, error) {
 	group := r.Group
 	running, err := d.requireUp()
@@ -149,11 +149,11 @@ func (s *assembly) dropFaults(group string) {
 	s.apiFaults.ForgetGroup(group)
 }
 
-// maxKnownNodes limits the Nodes whose group is cached.
+// maxKnownNodes is the maximum number of Nodes whose group is cached.
 const maxKnownNodes = 1 << 16
 
-// groupOf returns a function that finds the group of an object that a controller writes: by the namespace, which has
-// the name of the group, or by the base of the Node.
+// groupOf returns a function that finds the group of an object that a controller writes. The group is the namespace
+// of the object, or the group of the base for a Node.
 func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name string) string {
 	var mu sync.Mutex
 	known := map[string]string{} // a Node may be written after its base has been removed
@@ -180,7 +180,8 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name 
 	}
 }
 
-// killController kills controller n for a fault, or the first controller if n is 0 (unknown).
+// killController kills the controller with the number n when a fault requires it. If n is 0 (unknown), it kills the
+// first controller.
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
 	if err := d.Act(context.Background(),

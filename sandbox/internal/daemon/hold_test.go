@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// When the client of Hold disconnects, the sandbox is removed with its directory. After a down, the directory remains.
+// TestHold checks that the sandbox and its state directory are removed when the client of Hold disconnects. After
+// down, the state directory must still exist.
 func TestHold(t *testing.T) {
 	for name, end := range map[string]func(*bench, context.CancelFunc) error{
 		"client disconnects": func(_ *bench, disconnect context.CancelFunc) error { disconnect(); return nil },

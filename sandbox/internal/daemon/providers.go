@@ -28,8 +28,8 @@ type clusterOptions struct {
 	log        *slog.Logger
 }
 
-// EffectiveProvider returns the provider of a configuration. It returns embedded, which has no dependencies, if auto
-// has not been resolved.
+// EffectiveProvider returns the provider of a configuration. If the provider auto has not been resolved yet, it
+// returns embedded, which has no external dependencies.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
 		return v1alpha1.ProviderEmbedded
@@ -37,7 +37,7 @@ func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	return s.Spec.Provider
 }
 
-// openCluster creates the cluster of a configuration. It starts nothing.
+// openCluster creates the Cluster for a configuration. It does not start the cluster.
 func openCluster(o clusterOptions) (Cluster, error) {
 	switch EffectiveProvider(o.config) {
 	case v1alpha1.ProviderKind:
@@ -58,7 +58,8 @@ func openCluster(o clusterOptions) (Cluster, error) {
 	}
 }
 
-// asCluster returns a nil interface with an error, instead of an interface with a nil pointer.
+// asCluster converts the result of a provider's New function to a Cluster. If there is an error, it returns a nil
+// interface instead of an interface that contains a nil pointer.
 func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	if err != nil {
 		return nil, err
@@ -66,9 +67,10 @@ func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	return c, nil
 }
 
-// CleanUp removes the objects of a sandbox whose daemon has ended. In an existing cluster it removes the Nodes of the
-// bases, the objects with the label of the sandbox, and the ownership marker, but no object of another sandbox. It
-// deletes a kind cluster. An embedded cluster needs no cleanup, because run records identify its processes.
+// CleanUp removes the objects of a sandbox whose daemon is not running. In an existing cluster, it removes the Nodes
+// of the bases, the objects with the label of the sandbox, and the ownership marker, but keeps all objects of other
+// sandboxes. It deletes a kind cluster. An embedded cluster needs no cleanup, because its processes are identified by
+// run records.
 func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderKind:

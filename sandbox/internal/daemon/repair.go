@@ -11,23 +11,23 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// undoActions maps each action to the action that reverts it. Other actions need no revert.
+// undoActions maps each action to the action that reverts it. Actions that are not in the map need no revert.
 var undoActions = map[supervise.Action]supervise.Action{
 	supervise.Kill: supervise.Start, supervise.Stop: supervise.Start, supervise.Pause: supervise.Resume,
 }
 
-// pendingRepairs records the component changes of groups that Repair reverts. Daemon.mu guards it.
+// pendingRepairs records the changes that groups made to components and that Repair must revert. Daemon.mu guards it.
 type pendingRepairs struct {
-	// components maps group and component to the action that reverts the last change.
+	// components maps each group and component to the action that reverts the last change of the component.
 	components map[string]map[string]supervise.Action
-	// changer is the group that last changed the controllers, or empty. original is the request that was in effect
-	// before the first change.
+	// changer is the group that last changed the controllers, or empty. original is the controller request that was
+	// in effect before the first change.
 	changer  string
 	original control.ControllerRequest
 }
 
-// recordAction records how to revert an action of a group. Call it before the action, because an action that fails may
-// have completed a part of its work.
+// recordAction records how to revert an action of a group. Call it before the action, because an action that fails
+// may be partly complete.
 func (d *Daemon) recordAction(group, name string, action supervise.Action) {
 	if group == "" {
 		return
@@ -40,7 +40,7 @@ func (d *Daemon) recordAction(group, name string, action supervise.Action) {
 	}
 }
 
-// addRepair records an action for Repair. The caller holds d.mu.
+// addRepair records an action that Repair must perform for a group. The caller holds d.mu.
 func (d *Daemon) addRepair(group, name string, undo supervise.Action) {
 	if d.repairs.components == nil {
 		d.repairs.components = map[string]map[string]supervise.Action{}
@@ -63,8 +63,8 @@ func (d *Daemon) recordControllers(group string, before control.ControllerReques
 	d.repairs.changer = group
 }
 
-// Repair starts or resumes the components that a group has left stopped or paused, the controllers last. If
-// r.Controllers is set, it also reverts the group's changes to the controllers. The next Repair retries failed actions.
+// Repair starts or resumes the components that a group has stopped or paused, the controllers last. If r.Controllers
+// is set, it also reverts the changes of the group to the controllers. Failed actions are retried by the next Repair.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
 	undo := d.repairs.components[r.Group]
@@ -85,14 +85,15 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	return errors.Join(errs...)
 }
 
-// changedBy reports whether a group was the last to change the controllers. original is the request before the change.
+// changedBy reports whether a group was the last one to change the controllers. original is the controller request
+// that was in effect before the change.
 func (d *Daemon) changedBy(group string) (original control.ControllerRequest, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.repairs.original, group != "" && d.repairs.changer == group
 }
 
-// restoreControllers reverts the changes of a group to the controllers. If ctx ends first, the change may still be
+// restoreControllers reverts the changes of a group to the controllers. If ctx ends first, the changes may still be
 // reverted later.
 func (d *Daemon) restoreControllers(ctx context.Context, group string) error {
 	if _, changed := d.changedBy(group); !changed {

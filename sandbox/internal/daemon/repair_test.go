@@ -33,7 +33,8 @@ func (b *bench) setReplicas(group string, replicas int) {
 	}
 }
 
-// Components are resumed before the controllers are restored, because restoring restarts the controllers.
+// TestRepairRestoresControllersLast checks that components are resumed before the controllers are restored, because
+// restoring the controllers restarts them.
 func TestRepairRestoresControllersLast(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
@@ -71,7 +72,7 @@ func TestRepairRestoresControllersLast(t *testing.T) {
 	}
 }
 
-// failingRunner is a ControllerRunner whose Ensure fails while fails is true.
+// failingRunner is a ControllerRunner whose Ensure method returns an error while fails is true.
 type failingRunner struct {
 	ControllerRunner
 	fails *atomic.Bool
@@ -84,7 +85,8 @@ func (s failingRunner) Ensure(ctx context.Context, c v1alpha1.Controller) error 
 	return s.ControllerRunner.Ensure(ctx, c)
 }
 
-// Repair removes the request of a group even if restoring the controllers fails. The next Repair retries.
+// TestRepairRetriesControllers checks that Repair removes the controller request of a group even if restoring the
+// controllers fails, and that the next Repair retries.
 func TestRepairRetriesControllers(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
@@ -111,7 +113,8 @@ func TestRepairRetriesControllers(t *testing.T) {
 	}
 }
 
-// If two groups have changed the controllers, the repair of the last one restores the original state.
+// TestRepairAfterChangesOfTwoGroups checks that the original controllers are restored after two groups have changed
+// the controllers and the last group is repaired.
 func TestRepairAfterChangesOfTwoGroups(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))

@@ -18,17 +18,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficStreams manages the request streams of all groups. The daemon sends some of them; an agent in the cluster
-// sends the others through kube-proxy.
+// trafficStreams manages the request streams of all groups. The daemon sends the requests of some streams. An agent
+// in the cluster sends the requests of the others through kube-proxy.
 type trafficStreams struct {
 	local   *traffic.Generator
-	cluster *clusterSender // nil if requests cannot be sent from within the cluster
+	cluster *clusterSender // nil if no requests can be sent from within the cluster
 }
 
-// agentTimeout limits how long removed bases wait for the agent to stop using them.
+// agentTimeout is the maximum time that removed bases wait until the agent no longer sends requests to them.
 const agentTimeout = 2 * time.Second
 
-// clusterSender sends requests from within the cluster.
+// clusterSender sends the requests of streams from within the cluster.
 type clusterSender struct {
 	*agent.Remote
 	services corev1client.ServicesGetter
@@ -36,8 +36,8 @@ type clusterSender struct {
 	gateway  *traffic.Gateway
 }
 
-// handles reports whether the streams of a group are sent from within the cluster. All bases of the group must run in
-// Pods.
+// handles reports whether the requests of a group's streams are sent from within the cluster. This is the case if all
+// bases of the group run in Pods.
 func (i *clusterSender) handles(group string) bool {
 	return i != nil && i.allBases(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
@@ -47,8 +47,9 @@ func (i *clusterSender) allBases(group string, matches func(*fleet.Member) bool)
 	return len(members) > 0 && !slices.ContainsFunc(members, func(m *fleet.Member) bool { return !matches(m) })
 }
 
-// completeSpec sets the target of a stream. It uses the address of the Service, and so kube-proxy, if the cluster
-// routes the addresses of the bases. Bases that share a Pod share its address, so the agent gets their ports instead.
+// completeSpec sets the target of a stream. If the cluster routes the addresses of the bases, the target is the
+// address of the Service, so that kube-proxy selects the endpoint. Bases in the same Pod share an address, so for
+// them the agent gets their ports instead.
 func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source,
 	error) {
 	if spec.Via == v1alpha1.ViaBases {
@@ -90,7 +91,7 @@ func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.TargetSet, <-ch
 	return c, change
 }
 
-// waitUntilUnused blocks until the agent no longer uses bases that have left the fleet, for at most agentTimeout.
+// waitUntilUnused blocks until the agent no longer sends requests to removed bases, for at most agentTimeout.
 func (i *clusterSender) waitUntilUnused(ctx context.Context) {
 	if i == nil {
 		return
@@ -104,7 +105,8 @@ func targetOf(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.ClusterAddr(), Port: m.WebPort}
 }
 
-// Begin starts a stream, from within the cluster if possible. It resolves the address of a Service only once.
+// Begin starts a request stream, from within the cluster if possible. The address of the Service is resolved only
+// once.
 func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.Spec) error {
 	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()
@@ -126,7 +128,7 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 	return f.cluster.StartStream(ctx, group, spec, source)
 }
 
-// Summaries returns the counts of the streams of a group, in order of their start.
+// Summaries returns the request counts of the streams of a group, in the order in which the streams started.
 func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.Summary {
 	all := f.local.Summaries(group)
 	if f.cluster != nil {
@@ -136,7 +138,7 @@ func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.
 	return all
 }
 
-// Stop stops a stream and returns its result.
+// Stop stops a request stream and returns the result.
 func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	end, err := f.local.Stop(ctx, group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
@@ -145,7 +147,7 @@ func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic
 	return end, err
 }
 
-// Records calls sink for each recorded request of a stream.
+// Records calls sink for each recorded request of a request stream.
 func (f *trafficStreams) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	records, err := f.local.Records(group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
@@ -163,7 +165,7 @@ func (f *trafficStreams) Records(ctx context.Context, group, name string, sink f
 	return nil
 }
 
-// Drop aborts and removes the streams of a group.
+// Drop aborts and removes the request streams of a group.
 func (f *trafficStreams) Drop(ctx context.Context, group string) {
 	f.local.Drop(group)
 	if f.cluster != nil {
@@ -173,8 +175,8 @@ func (f *trafficStreams) Drop(ctx context.Context, group string) {
 
 type launcher func(ctx context.Context, log io.Writer) (agent.Process, error)
 
-// agentLauncher returns a function that starts an agent on a node of the sandbox or in a Pod. It returns nil if neither
-// is possible.
+// agentLauncher returns a function that starts an agent on a node of the sandbox or in a Pod. It returns nil if
+// neither is possible.
 func (b *bringUp) agentLauncher() launcher {
 	if nodes := b.cluster.Properties().Nodes; nodes != nil {
 		return func(ctx context.Context, log io.Writer) (agent.Process, error) {
@@ -191,7 +193,7 @@ func (b *bringUp) agentLauncher() launcher {
 	return nil
 }
 
-// newAgent creates an agent. The agent starts when it is first used.
+// newAgent creates an agent that starts when it is first used.
 func (d *Daemon) newAgent(start launcher) *agent.Remote {
 	launch := func(ctx context.Context) (agent.Process, error) {
 		log, err := d.openLog(agent.Command)

@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// localAgent is an agent in the test process.
+// localAgent runs an agent in the test process.
 type localAgent struct {
 	http.RoundTripper
 	end  context.CancelFunc
@@ -57,7 +57,7 @@ func launchLocalAgent(ctx context.Context) (agent.Process, error) {
 	return a, err
 }
 
-// newTestStreams returns streams for a cluster in which the Service stock has the address of a test server.
+// newTestStreams returns the streams of a cluster in which the Service "stock" has the address of a test server.
 func newTestStreams(t *testing.T) *trafficStreams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(
@@ -107,7 +107,7 @@ func streamTo(name, service string) traffic.Spec {
 		Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
 }
 
-// awaitEnd waits until the newest stream of a group has ended without being stopped.
+// awaitEnd waits until the newest stream of a group has ended by itself.
 func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	t.Helper()
 	check.Eventually(t, patience, func() error {
@@ -120,7 +120,7 @@ func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	})
 }
 
-// Requests to a Service use kube-proxy if the cluster routes the addresses of the bases.
+// TestStreamRoutes checks that requests to a Service use kube-proxy if the cluster routes the addresses of the bases.
 func TestStreamRoutes(t *testing.T) {
 	f := newTestStreams(t)
 	bases := streamTo("bases", "")
@@ -163,7 +163,7 @@ func TestStreamRoutes(t *testing.T) {
 	}
 }
 
-// inPods is a runtime whose bases are reachable only from within the cluster.
+// inPods is a runtime whose bases can only be reached from within the cluster.
 type inPods struct{ ip string } // a routed address; empty if there is none
 
 func (inPods) Adapt(*fakebase.Options, int) error { return nil }
@@ -193,8 +193,8 @@ func (unreachable) WebAddr(context.Context) (string, error) {
 	return "", errors.New("reachable only in the cluster")
 }
 
-// Requests to bases in Pods are sent from within the cluster, to a Service or to each base. A removed base gets no more
-// requests.
+// TestStreamsToBasesInPods checks that requests to bases in Pods, through a Service or directly to each base, are
+// sent from within the cluster. A removed base must not receive further requests.
 func TestStreamsToBasesInPods(t *testing.T) {
 	f := newTestStreams(t)
 	var leaving func()

@@ -15,19 +15,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// maxQueuedEvents limits the queue of a slow subscriber to a few minutes of events of a busy sandbox. The initial
-// snapshot does not count toward the limit.
+// maxQueuedEvents is the maximum number of queued events of a slow subscriber. A busy sandbox takes a few minutes to
+// produce that many events. The initial snapshot is not included in the limit.
 const maxQueuedEvents = 1 << 16
 
-// subscriber queues events for one stream. Adding an event never blocks.
+// subscriber queues the events of one watch stream. Adding an event never blocks.
 type subscriber struct {
-	group string // empty = all
+	group string // empty = all groups
 	rpc.Queue[events.Event]
 }
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-// endSnapshot marks the end of the initial snapshot.
+// endSnapshot adds the Synced event that marks the end of the initial snapshot.
 func (s *subscriber) endSnapshot() {
 	s.Put(events.Event{Time: time.Now(), Synced: true})
 	s.Limit(maxQueuedEvents)
@@ -48,7 +48,7 @@ func (s *subscriber) baseName(m *fleet.Member) string {
 	return m.Name()
 }
 
-// OnSnapshot reports the present state of a base.
+// OnSnapshot reports the current state of a base.
 func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	if !v.Started {
 		return // the base has no state yet; its events follow
@@ -69,7 +69,7 @@ func (s *subscriber) OnSnapshot(m *fleet.Member, v fleet.BaseSnapshot) {
 	}
 }
 
-// processEvents returns the events that describe the present state of a base process.
+// processEvents returns the events that describe the current state of a base process.
 func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseSnapshot) (list []events.Event) {
 	for _, state := range []struct {
 		change events.BaseChange
@@ -85,7 +85,7 @@ func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseS
 	return list
 }
 
-// Mappings from fakebase kinds and states to event kinds and states.
+// Mappings from the kinds and states of fakebase to the kinds and states of events.
 var (
 	baseChanges = map[fakebase.EventKind]events.BaseChange{
 		fakebase.EventUp: events.BaseUp, fakebase.EventReady: events.BaseReady, fakebase.EventDown: events.BaseDown,
@@ -121,8 +121,8 @@ func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 	}
 }
 
-// OnTrace reports a command or a fault of a base. It omits successful health checks, which would be most events of a
-// large fleet.
+// OnTrace reports a command or a fault of a base. It does not report successful health checks, because they would be
+// most of the events of a large fleet.
 func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		s.fault(m, t.Time, *t.Fault)
@@ -146,21 +146,21 @@ func (s *subscriber) fault(m *fleet.Member, at time.Time, f fakebase.FaultTrace)
 	}})
 }
 
-// OnRemoved reports that a base has been removed.
+// OnRemoved reports that a base was removed.
 func (s *subscriber) OnRemoved(m *fleet.Member) {
 	s.Put(events.Event{Time: time.Now(), Base: &events.BaseEvent{Base: s.baseName(m), Change: "removed"}})
 }
 
-// eventHub distributes events to subscribers. New subscribers first get the present state.
+// eventHub distributes events to subscribers. A new subscriber first receives the current state of the components.
 type eventHub struct {
 	mu          sync.Mutex
 	subscribers []*subscriber
 	components  []events.Event // last event of each component, in order of first appearance
-	// owners maps each known group to whether its owner is still connected.
+	// owners maps the name of each known group to whether the owner of the group is still connected.
 	owners map[string]bool
 }
 
-// add creates a subscriber. Its queue begins with the present state of the components.
+// subscribe creates a subscriber for a group. Its queue begins with the current state of the components.
 func (s *eventHub) subscribe(group string) *subscriber {
 	sub := &subscriber{group: group}
 	s.mu.Lock()
@@ -192,7 +192,8 @@ func (s *eventHub) publishComponent(at time.Time, name string, state supervise.S
 	s.components[i] = e
 }
 
-// publishFault reports a fault event to the subscribers of the group, or to all subscribers if group is empty.
+// publishFault reports a fault event to the subscribers of the group. If group is empty, it reports the event to all
+// subscribers.
 func (s *eventHub) publishFault(group string, e events.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +212,7 @@ func (s *eventHub) knowsGroup(group string) bool {
 	return known
 }
 
-// publishRequest reports a lost request of a group.
+// publishRequest reports a lost request to the subscribers of a group.
 func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEvent) {
 	all := r
 	if r.Base != "" {
@@ -243,14 +244,16 @@ func (s *eventHub) claimGroup(group string) error {
 	return nil
 }
 
-// closeGroup records that the owner of a group has disconnected. Nothing can be added to the group afterwards.
+// closeGroup records that the owner of a group has disconnected. Afterwards, no bases, streams or faults can be added
+// to the group.
 func (s *eventHub) closeGroup(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owners[group] = false
 }
 
-// checkOpen returns a conflict error if nothing can be added to the group because its owner has disconnected.
+// checkOpen returns a conflict error if the owner of the group has disconnected, so that nothing can be added to the
+// group.
 func (s *eventHub) checkOpen(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

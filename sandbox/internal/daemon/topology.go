@@ -8,13 +8,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
 
-// loopback is the address on which processes of this machine listen for each other.
+// loopback is the listen address of processes that only other processes on this machine use.
 const loopback = "127.0.0.1"
 
 var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine; set spec.broker.url to " +
 	"an external broker")
 
-// site is where a part of the sandbox runs.
+// site is the location in which a part of the sandbox runs.
 type site int
 
 const (
@@ -23,15 +23,16 @@ const (
 	otherCluster             // Pods of a cluster that cannot reach this machine
 )
 
-// Topology states where the parts of a sandbox run. It is immutable.
+// Topology describes where the parts of a sandbox run. It is immutable.
 type Topology struct {
 	Controllers, Bases site
-	// Host is the address of this machine for Pods on its own nodes; empty if they cannot reach this machine.
+	// Host is the address at which Pods on nodes of the sandbox reach this machine; empty if they cannot reach this
+	// machine.
 	Host string
 }
 
-// newTopology returns the topology of a configuration with a resolved controller location. The API of the cluster must
-// answer.
+// newTopology returns the topology for a configuration whose controller location is resolved. The API of the cluster
+// must be available.
 func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	pods := otherCluster
 	if p.Nodes != nil {
@@ -52,7 +53,7 @@ func (t Topology) BrokerDirect() bool {
 	return t.Controllers == otherCluster && t.Bases == otherCluster
 }
 
-// NoHTTPReason returns why bases cannot use the HTTP tunnel, or an empty string if they can.
+// NoHTTPReason returns the reason why bases cannot use the HTTP tunnel, or the empty string if they can.
 func (t Topology) NoHTTPReason() string {
 	if t.Controllers == otherCluster {
 		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up " +
@@ -61,8 +62,8 @@ func (t Topology) NoHTTPReason() string {
 	return ""
 }
 
-// BrokerHost returns the address on which the broker listens: loopback if only processes on this machine use the
-// broker.
+// BrokerHost returns the listen address of the broker. It is the loopback address if only processes on this machine
+// use the broker.
 func (t Topology) BrokerHost() (string, error) {
 	if t.Controllers == thisMachine && t.Bases == thisMachine {
 		return loopback, nil
@@ -78,8 +79,9 @@ func (t Topology) BrokerHost() (string, error) {
 		"engine runs in a virtual machine; " + advice)
 }
 
-// resolveLocation returns the configuration with a controller location. If none is configured, it chooses the cluster,
-// unless that is impossible; it then calls note with the reason. The API of the cluster must answer.
+// resolveLocation returns the configuration with a controller location. If no location is configured, the controllers
+// run in the cluster. If that is impossible, they run on this machine, and resolveLocation calls note with the
+// reason. The API of the cluster must be available.
 func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, binary string,
 	note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {

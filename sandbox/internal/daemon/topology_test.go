@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// The controller runs in the cluster by default. If it cannot, it runs on this machine and the user gets the reason. A
-// configured location is not changed.
+// TestResolveLocation checks that the controller runs in the cluster by default. If the controller cannot run there,
+// it must run on this machine, and the user must be notified of the reason. A configured location must not change.
 func TestResolveLocation(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
@@ -86,7 +86,8 @@ func TestChangedSettings(t *testing.T) {
 	}
 }
 
-// BrokerHost returns an address that all users of the broker can reach, or an error with advice.
+// TestBrokerHost checks that BrokerHost returns an address that all users of the broker can reach, or an error that
+// states the fix.
 func TestBrokerHost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		location v1alpha1.Location

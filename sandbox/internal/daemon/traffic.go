@@ -32,7 +32,7 @@ func (d *Daemon) reportLostRequest(l traffic.LostRequest) {
 	})
 }
 
-// StartTraffic starts a stream of requests for a group.
+// StartTraffic starts a request stream for a group.
 func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest) error {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest
 	return nil
 }
 
-// Traffic returns the counts of the streams of a group.
+// Traffic returns the request counts of the streams of a group.
 func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
 	running, err := d.requireUp()
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic
 	return running.traffic.Summaries(ctx, r.Group), nil
 }
 
-// StopTraffic stops a stream and waits for its pending requests.
+// StopTraffic stops a request stream and waits for its in-flight requests.
 func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.StreamResult, error) {
 	running, err := d.requireUp()
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*tra
 	return end, err
 }
 
-// TrafficRecords calls sink for each recorded request of a stream.
+// TrafficRecords calls sink for each recorded request of a request stream.
 func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
 	running, err := d.requireUp()
 	if err != nil {
@@ -93,9 +93,9 @@ func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, si
 	return err
 }
 
-// targets presents the fleet as request targets to the gateway and the generator.
+// targets provides the bases of the fleet as request targets for the gateway and the request generator.
 type targets struct {
-	ctx   context.Context // of listeners that are opened on first use
+	ctx   context.Context // context of listeners that are opened on first use
 	fleet *fleet.Fleet
 
 	mu     sync.Mutex // not held during calls to a base
@@ -103,11 +103,11 @@ type targets struct {
 }
 
 type targetList struct {
-	generation uint64 // of the fleet when the list was created
+	generation uint64 // generation of the fleet when the list was created
 	all        []traffic.Target
 }
 
-// ByIP returns the base with an address.
+// ByIP returns the base with the given IP address.
 func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 	m, ok := t.fleet.ByIP(ip)
 	if !ok {
@@ -116,8 +116,8 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 	return t.target(m), true
 }
 
-// Group returns the bases of a group, or the bases outside groups if group is empty. It caches the list until the fleet
-// changes, because a Pod that does not answer delays the creation of a list.
+// Group returns the bases of a group, or the bases outside groups if group is empty. It caches the list until the
+// fleet changes, because a Pod that does not respond delays the creation of a new list.
 func (t *targets) Group(group string) []traffic.Target {
 	generation := t.fleet.Generation()
 	t.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Watch calls sink for each event of the bases of a group, or of all bases if the group is empty, and of components. It
-// returns when ctx ends or the sandbox shuts down.
+// Watch calls sink for each component event and for each event of the bases of a group, or of all bases if the group
+// is empty. It blocks until ctx ends or the sandbox shuts down.
 func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
 	running, err := d.requireUp()
 	switch {
@@ -35,7 +35,8 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ev
 	return sub.follow(ctx, sink)
 }
 
-// cleanUpGroup removes the bases, traffic and faults of a group whose owner has disconnected, and repairs components.
+// cleanUpGroup removes the bases, request streams and faults of a group whose owner has disconnected, and reverts its
+// changes to components.
 func (d *Daemon) cleanUpGroup(running *assembly, group string) {
 	d.hub.closeGroup(group)
 	running.traffic.Drop(d.ending, group)

@@ -53,7 +53,7 @@ func (s *stream) end() {
 	}
 }
 
-// lineOf describes an event by its kind, base, state, name, module and code.
+// lineOf returns a line with the kind, base, state, name, module and code of an event.
 func lineOf(e events.Event) string {
 	kind, rest := "synced", ""
 	switch {
@@ -73,7 +73,7 @@ func lineOf(e events.Event) string {
 	return events.Join(" ", kind, e.BaseName(), rest)
 }
 
-// until returns the events up to the first one whose line is want.
+// until returns the lines of all events up to the first event whose line is want.
 func (s *stream) until(want string) []string {
 	s.t.Helper()
 	var got []string
@@ -178,8 +178,8 @@ func TestWatchGroup(t *testing.T) {
 	all.ended <- nil
 }
 
-// When the owner of a group disconnects, the bases, traffic and component changes of the group are removed, and nothing
-// can be added to the group.
+// TestOwnerDisconnects checks that the bases, request streams and component changes of a group are removed when the
+// owner of the group disconnects. Afterwards, nothing can be added to the group.
 func TestOwnerDisconnects(t *testing.T) {
 	b := newBench(t)
 	b.up(request("good", 1))
@@ -254,7 +254,8 @@ func TestOwnerDisconnects(t *testing.T) {
 	})
 }
 
-// The stream of a slow subscriber ends with an error. The publisher does not block.
+// TestSlowSubscriber checks that the stream of a slow subscriber ends with an error, and that the subscriber does not
+// block the publisher.
 func TestSlowSubscriber(t *testing.T) {
 	s := &subscriber{}
 	e := events.Event{Base: &events.BaseEvent{Change: "up"}}

@@ -35,7 +35,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// TestCluster runs several tests with one control plane.
+// TestCluster runs several tests that share one control plane.
 func TestCluster(t *testing.T) {
 	c := newControlPlane(t, t.TempDir(), nil)
 	up(t, c)
@@ -118,7 +118,7 @@ func testAuthorization(t *testing.T, c *ControlPlane) {
 	}))
 }
 
-// foreignConfig returns a configuration with an administrator's certificate of another CA.
+// foreignConfig returns a client configuration with an administrator certificate that was issued by another CA.
 func foreignConfig(t *testing.T, config *rest.Config) *rest.Config {
 	t.Helper()
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
@@ -128,7 +128,7 @@ func foreignConfig(t *testing.T, config *rest.Config) *rest.Config {
 	return foreign
 }
 
-// A new Node has no taint until the controller manager notices that it is not ready.
+// testNodeTaints checks that a new Node has no taint until the controller manager detects that the Node is not ready.
 func testNodeTaints(t *testing.T, c *ControlPlane) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	nodes := c.client().CoreV1().Nodes()
@@ -231,7 +231,7 @@ func testKubeletLogs(t *testing.T, c *ControlPlane) {
 	}
 }
 
-// The administrator's certificate for the API does not give access to etcd.
+// testEtcdAccess checks that the administrator certificate for the Kubernetes API does not give access to etcd.
 func testEtcdAccess(t *testing.T, c *ControlPlane) {
 	for name, user := range map[string]string{"the API server": "apiserver-etcd-client",
 		"the administrator": "user-admin"} {
@@ -304,7 +304,7 @@ func testPausedEtcd(t *testing.T, c *ControlPlane) {
 	check.Must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
 }
 
-// within waits until check succeeds.
+// within retries check until it succeeds or the time limit is reached.
 func within(t *testing.T, check func(context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -322,7 +322,7 @@ func within(t *testing.T, check func(context.Context) error) error {
 	}
 }
 
-// makeNode creates a Ready Node and its Lease, like the module controller.
+// makeNode creates a Ready Node and its Lease in the same way as the module controller.
 func makeNode(ctx context.Context, client kubernetes.Interface, i int) error {
 	name := fmt.Sprintf("base-%04d", i)
 	room := corev1.ResourceList{
@@ -362,7 +362,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// counted returns an error unless good returns true for exactly want of got objects.
+// counted returns an error unless good returns true for exactly want of the objects in got.
 func counted(want int, err error, got int, good func(int) bool) error {
 	if err != nil {
 		return err

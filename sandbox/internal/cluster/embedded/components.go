@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Names of the components: subcommands of the binary, names in the supervisor, and names of the logs.
+// The names of the components. They are the subcommands of the binary, the names in the supervisor, and the names of
+// the log files.
 const (
 	etcd              = "etcd"
 	apiserver         = "kube-apiserver"
@@ -22,7 +23,7 @@ const (
 	scheduler         = "kube-scheduler"
 )
 
-// componentNames lists the components in order of start.
+// componentNames lists the components in the order in which they start.
 var componentNames = []string{etcd, apiserver, controllerManager, scheduler}
 
 // flags are command-line flags in the form --name=value.
@@ -30,7 +31,7 @@ type flags []string
 
 func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
 
-// spec returns the process of a component.
+// spec returns the process specification of a component.
 func (c *ControlPlane) spec(name string) supervise.Spec {
 	s := supervise.Spec{
 		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
@@ -178,8 +179,8 @@ func (c *ControlPlane) schedulerFlags() flags {
 
 func (c *ControlPlane) schedulerConfig() string { return filepath.Join(c.o.Dir, scheduler+".yaml") }
 
-// writeSchedulerConfig writes the settings that the scheduler accepts only in a file. For each Pod, the scheduler
-// scores a tenth of the Nodes, but at least 100. With 1,000 bases this halves its CPU time.
+// writeSchedulerConfig writes the scheduler settings that can only be set in a file. For each Pod, the scheduler
+// scores a tenth of the Nodes, but at least 100 Nodes. With 1,000 bases, this halves its CPU time.
 func (c *ControlPlane) writeSchedulerConfig() error {
 	config := map[string]any{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",
@@ -201,10 +202,10 @@ func (c *ControlPlane) writeSchedulerConfig() error {
 	return nil
 }
 
-// apiQPS effectively disables the client-side rate limit.
+// apiQPS is a client-side rate limit that is high enough to have no effect.
 const apiQPS = 10000
 
-// controllerFlags returns the flags that the controller manager and the scheduler share.
+// controllerFlags returns the flags that are common to the controller manager and the scheduler.
 func (c *ControlPlane) controllerFlags(name string) flags {
 	var f flags
 	f.add("authentication-kubeconfig", c.kubeconfig(name))
@@ -219,14 +220,14 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 	return f
 }
 
-// nodeGrace is the default node monitor grace period of Kubernetes.
+// nodeGrace is Kubernetes' default node monitor grace period.
 const nodeGrace = 50 * time.Second
 
-// minGrace is the minimum node monitor grace period. The controller renews a Lease every 20 s at speed 1, and a busy
-// machine can be late by a second.
+// minGrace is the minimum node monitor grace period. The controller renews a Node Lease every 20 s at speed 1, and a
+// renewal can be a second late on a busy machine.
 const minGrace = 4 * time.Second
 
-// scaled returns a period of Kubernetes at the time scale of the cluster.
+// scaled divides a Kubernetes period by the time scale of the cluster.
 func (c *ControlPlane) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(c.o.Speed, 1))
 }
@@ -244,7 +245,7 @@ func (c *ControlPlane) port(component string) string {
 }
 func (c *ControlPlane) url(component string) string { return c.access.Load().ports.url(component) }
 
-// hasData reports whether etcd has already run in this state directory.
+// hasData reports whether the state directory contains etcd data from an earlier run.
 func (c *ControlPlane) hasData() bool {
 	_, err := os.Stat(filepath.Join(c.etcdDir(), "member"))
 	return err == nil

@@ -10,23 +10,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// renewDeadline is the time without the API server after which the controller manager and the scheduler of a real
-// cluster lose their leader election and restart. Without the restart, the controller manager would mark all Nodes
-// unreachable.
+// renewDeadline is how long the API server must be unavailable before the controller manager and the scheduler of a
+// real cluster lose their leader election and restart. Without this restart, the controller manager would mark all
+// Nodes as unreachable.
 const renewDeadline = 10 * time.Second
 
-// startTime is the minimum time that the API server needs to start, at any time scale. No Lease can be renewed during
-// this time.
+// startTime is the minimum time that the API server needs to start, at any time scale. No leader election Lease can
+// be renewed during this time.
 const startTime = 2 * time.Second
 
-// componentSet has the processes of the control plane. They run without leader election, which would cost a write every
-// two seconds. Instead, componentSet restarts the processes that would have lost their election.
+// componentSet controls the control plane processes. They run without leader election, because leader election would
+// cost a write every two seconds. Instead, componentSet restarts the processes that would have lost their leader
+// election.
 type componentSet struct {
 	supervise.Processes
 	c *ControlPlane
 
 	mu        sync.Mutex
-	downSince map[string]time.Time // when a process was stopped or paused; running processes have no entry
+	downSince map[string]time.Time // when each process was stopped or paused; running processes have no entry
 }
 
 // electedComponents are the components that use leader election in a real cluster.
@@ -72,7 +73,7 @@ func (p *componentSet) setDown(name string) {
 	}
 }
 
-// takeDowntime returns how long a process has been stopped or paused, and resets the time.
+// takeDowntime returns how long a process has been stopped or paused, and resets this time.
 func (p *componentSet) takeDowntime(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +85,7 @@ func (p *componentSet) takeDowntime(name string) time.Duration {
 	return time.Since(since)
 }
 
-// killElected kills the running components with leader election and returns their names.
+// killElected kills the running components that use leader election in a real cluster, and returns their names.
 func (p *componentSet) killElected(ctx context.Context) (names []string) {
 	for _, s := range p.Supervisor.Status(ctx, func(n string) bool { return slices.Contains(electedComponents, n) }) {
 		if s.State == supervise.Running && p.Supervisor.Kill(s.Name) == nil {

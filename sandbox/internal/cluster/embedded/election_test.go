@@ -8,8 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Components with leader election are restarted if they would have lost their election in a real cluster: after an
-// outage of the API server, or after a pause. Stopped components stay stopped.
+// TestLostElection checks that components with leader election are restarted if they would have lost their election
+// in a real cluster: after an API server outage, or after the component was paused. Stopped components must stay
+// stopped.
 func TestLostElection(t *testing.T) {
 	const brief, long = time.Second, time.Minute
 	for name, c := range map[string]struct {

@@ -23,64 +23,65 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Options configures a ControlPlane.
+// Options are the options of a ControlPlane.
 type Options struct {
-	// Owner is the owner of the cluster. Its name, which is required, determines the name of the kubeconfig context:
-	// koup-<name>.
+	// Owner is the owner of the cluster. The sandbox name in Owner is required. It determines the name of the
+	// kubeconfig context: koup-<name>.
 	Owner cluster.Owner
-	// Dir is the state directory of the cluster with certificates, etcd data and kubeconfigs. It is created if missing.
-	// Required.
+	// Dir is the state directory of the cluster, for certificates, etcd data and kubeconfigs. It is created if it
+	// does not exist. Required.
 	Dir string
 	// Binary is the path of koup-controlplane. Required.
 	Binary string
 	// Supervisor runs the components. Required.
 	Supervisor *supervise.Supervisor
-	// Durable makes etcd sync writes to disk, so that the data survives a crash of the machine. If false, writes are
-	// faster but survive only the end of the processes.
+	// Durable makes etcd sync writes to disk, so that the data survives a machine crash. If Durable is false, writes
+	// are faster, but the data only survives a restart of the processes.
 	Durable bool
-	// Listen is the listen address of the API server. Its port is not changed if it is in use. Default: 127.0.0.1 and a
-	// free port.
+	// Listen is the listen address of the API server. If the port is in use, no other port is chosen. Default:
+	// 127.0.0.1 and a free port.
 	Listen netip.AddrPort
-	// Speed is the time scale, which divides the periods of the node lifecycle; 0 means 1.
+	// Speed is the time scale by which the periods of the node lifecycle are divided; 0 means 1.
 	Speed int
 	// Wipe deletes the data of earlier runs.
 	Wipe bool
 	// LogDir is the directory of the log files <component>.log; empty means Dir/logs.
 	LogDir string
-	// Kubeconfig is the path for the administrator's kubeconfig; empty means Dir/kubeconfig.
+	// Kubeconfig is the path to which the administrator's kubeconfig is written; empty means Dir/kubeconfig.
 	Kubeconfig string
-	// Logger logs details for troubleshooting; nil means discard.
+	// Logger receives details for troubleshooting; nil means that they are discarded.
 	Logger *slog.Logger
 }
 
 const (
-	// serviceCIDR is the network of Service addresses. firstService is its first address, which the Service
-	// "kubernetes" has.
+	// serviceCIDR is the network of Service addresses. firstService is the first address of this network, which is
+	// assigned to the Service "kubernetes".
 	serviceCIDR  = "10.96.0.0/16"
 	firstService = "10.96.0.1"
-	// clusterDomain is the DNS suffix of Services.
+	// clusterDomain is the DNS domain of the cluster, which is the suffix of Service names.
 	clusterDomain = "cluster.local"
-	// portAttempts is the number of attempts to start a component if another process takes its port between the choice
-	// of the port and its use, for example another sandbox that starts at the same time.
+	// portAttempts is the number of attempts to start a component whose port was taken by another process after the
+	// port was chosen, for example by another sandbox that starts at the same time.
 	portAttempts = 3
 )
 
-// ControlPlane is a Kubernetes API on this machine. Run its Steps in order, then use Cluster, and stop it with Down.
-// Its methods must not be called concurrently, unless stated otherwise.
+// ControlPlane is a Kubernetes control plane on this machine. Run its Steps in order, then use Cluster, and stop it
+// with Down. Its methods must not be called concurrently, unless stated otherwise.
 type ControlPlane struct {
 	o Options
 
 	// The first step sets the following fields.
 	pki                *pki
-	tokens             map[string]string // by user; replaced at each start
+	tokens             map[string]string // tokens by user; replaced at each start
 	health, etcdHealth *http.Client
-	hadData            bool // etcd has run in Dir in an earlier run
+	hadData            bool // Dir contains etcd data from an earlier run
 
 	access  atomic.Pointer[access]
 	version string
 }
 
-// access has the ports and clients of the components. It is immutable; a change of ports creates another access.
+// access contains the ports of the components and the clients that use them. It is immutable; a change of ports
+// creates a new access.
 type access struct {
 	ports  ports
 	config *rest.Config
@@ -89,7 +90,7 @@ type access struct {
 
 func (c *ControlPlane) client() kubernetes.Interface { return c.access.Load().client }
 
-// New returns a control plane. It starts nothing and writes nothing.
+// New returns a control plane. It starts no processes and writes no files.
 func New(o Options) (*ControlPlane, error) {
 	dir, err := filepath.Abs(o.Dir) // the components use it as working directory
 	if err != nil {
@@ -102,8 +103,8 @@ func New(o Options) (*ControlPlane, error) {
 	return &ControlPlane{o: o}, nil
 }
 
-// Steps implements daemon.Cluster. After Start, the administrator's kubeconfig works and Cluster may be used. Complete
-// waits for the default roles and the controllers.
+// Steps implements daemon.Cluster. After the Start steps, the administrator's kubeconfig works and Cluster may be
+// called. The Complete steps wait for the default roles and the controllers.
 func (c *ControlPlane) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Preparing certificates", Run: c.prepare, Undo: c.Down}},
@@ -114,15 +115,15 @@ func (c *ControlPlane) Steps() cluster.Steps {
 	}
 }
 
-// Cluster implements daemon.Cluster. Call it after "Starting kube-apiserver".
+// Cluster implements daemon.Cluster. Call it after the step "Starting kube-apiserver".
 func (c *ControlPlane) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: c.o.Kubeconfig, Config: c.access.Load().config, Version: c.version}
 }
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
 
-// Down stops the components in reverse order and joins the errors. It keeps the data. It takes some milliseconds or,
-// with Durable, as long as etcd needs to close its files.
+// Down stops the components in reverse order and joins the errors. It keeps the data. Down takes some milliseconds.
+// With Durable, it takes as long as etcd needs to close its files.
 func (c *ControlPlane) Down(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(componentNames) {
@@ -131,7 +132,7 @@ func (c *ControlPlane) Down(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare creates certificates, ports and kubeconfigs.
+// prepare creates certificates and kubeconfigs, and assigns ports.
 func (c *ControlPlane) prepare(context.Context) error {
 	if err := os.MkdirAll(c.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("creating the state directory of the control plane: %w", err)
@@ -168,8 +169,8 @@ func (c *ControlPlane) prepare(context.Context) error {
 	return c.assignPorts(loadPorts(c.o.Dir), componentNames...)
 }
 
-// assignPorts chooses ports for the named components, which must not be running, and writes the files that contain
-// these ports. known has the present or previous ports of all components.
+// assignPorts chooses ports for the named components and writes the files that contain these ports. The named
+// components must not be running. known contains the current or previous ports of all components.
 func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	known = maps.Clone(known)
 	if c.o.Listen.IsValid() {
@@ -206,7 +207,8 @@ func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	return nil
 }
 
-// startEtcd starts etcd and the API server, and waits for etcd. Both need about the same time to load.
+// startEtcd starts etcd and the API server, and waits until etcd is ready. It starts both together because both take
+// about the same time to load.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err := c.launch(ctx, etcd, apiserver); err != nil {
 		return err
@@ -220,8 +222,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return err
 }
 
-// startAPIServer waits until the administrator can use the API. Other clients have to wait for the default roles. The
-// caller can use this time, for example to apply manifests.
+// startAPIServer waits until the administrator can use the API. Other clients have to wait until the default roles
+// exist. In the meantime, the caller can apply manifests, for example.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.namespacesExist); err != nil {
 		return err
@@ -231,8 +233,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	return err
 }
 
-// startControllers starts the controller manager and the scheduler when the API server is healthy. They do not need the
-// default roles, and the controller manager checks the health only once per second.
+// startControllers starts the controller manager and the scheduler when the API server is healthy. Both can start
+// before the default roles exist. The controller manager checks the health of the API server only once per second.
 func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.apiHealthy); err != nil {
 		return err
@@ -257,8 +259,8 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits until a component is ready. If a component exits because its port is in use, waitUntil restarts it
-// with another port, together with the components that connect to it.
+// waitUntil waits until a component is ready. If the component exits because its port is in use, waitUntil assigns
+// another port and restarts the component, together with the components that connect to it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
@@ -273,7 +275,7 @@ func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(co
 }
 
 // moveToOtherPort stops a component and the components that connect to it, assigns new ports, and restarts the
-// components that were running.
+// components that were running before.
 func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 	affected := []string{name}
 	if name == etcd || name == apiserver {

@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// binary returns the path of koup-controlplane. It skips the test if the binary has not been built.
+// binary returns the path of koup-controlplane. It skips the test if koup-controlplane has not been built.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")
@@ -57,7 +57,7 @@ func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPl
 	return c
 }
 
-// up runs the steps and logs their durations.
+// up runs the steps of a control plane and logs the duration of each step.
 func up(t testing.TB, c *ControlPlane) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -71,7 +71,8 @@ func up(t testing.TB, c *ControlPlane) {
 	}
 }
 
-// A state directory is used by successive control planes: after a stop, after a crash of the supervisor, and with Wipe.
+// TestStateDirectory checks that several control planes can use the same state directory one after another: after a
+// stop, after a crash of the supervisor, and with Wipe.
 func TestStateDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := newControlPlane(t, dir, func(o *Options) { o.Durable = true })
@@ -159,7 +160,8 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// Another process can take a port between its assignment and its use.
+// TestPortTaken checks that the control plane starts with another port if another process takes an assigned port
+// before the component uses it.
 func TestPortTaken(t *testing.T) {
 	for _, name := range []string{apiserver, scheduler} { // with and without clients among the components
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// withoutPort prepares a control plane and takes one of its ports.
+// withoutPort prepares a control plane and occupies the port of the named component.
 func withoutPort(t *testing.T, name string) (c *ControlPlane, listener net.Listener) {
 	t.Helper()
 	for {
@@ -202,7 +204,8 @@ func withoutPort(t *testing.T, name string) (c *ControlPlane, listener net.Liste
 	}
 }
 
-// The port may be free again when the component is restarted.
+// TestPortTakenBriefly checks that a component starts if its port is in use at the first attempt, but is free again
+// when the component is restarted.
 func TestPortTakenBriefly(t *testing.T) {
 	c, listener := withoutPort(t, etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

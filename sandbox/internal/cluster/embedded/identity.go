@@ -14,14 +14,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
-// kubeletClientCA returns the path of the CA certificate that has signed only the API server's client certificate for
-// kubelets. A kubelet API that trusts only this CA needs no further authorization.
+// kubeletClientCA returns the path of a CA certificate. This CA has issued only the client certificate that the API
+// server presents to kubelets, so a kubelet API that trusts only this CA needs no further authorization.
 func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 
-// usersWithTokens are the users that send many requests, each with at most one group. They authenticate with tokens,
-// because verifying client certificates used 9 % of the API server's CPU time with 10,000 bases.
+// usersWithTokens maps the users that send many requests to their groups (at most one each). These users authenticate
+// with tokens, because verifying client certificates took 9 % of the API server's CPU time with 10,000 bases.
 var usersWithTokens = map[string][]string{
 	controllerManagerUser: {"system:masters"},
 	schedulerUser:         {"system:masters"},
@@ -35,7 +35,7 @@ const (
 
 func (c *ControlPlane) tokensFile() string { return filepath.Join(c.o.Dir, "tokens.csv") }
 
-// makeTokens writes new tokens for the API server and returns them by user.
+// makeTokens generates tokens, writes them to the token file of the API server, and returns them by user.
 func (c *ControlPlane) makeTokens() (map[string]string, error) {
 	tokens := map[string]string{}
 	var text bytes.Buffer
@@ -51,7 +51,7 @@ func (c *ControlPlane) makeTokens() (map[string]string, error) {
 	return tokens, nil
 }
 
-// adminKubeconfig writes the administrator's kubeconfig, with a client certificate.
+// adminKubeconfig writes the administrator's kubeconfig, which contains a client certificate.
 func (c *ControlPlane) adminKubeconfig(server string) error {
 	certificate, err := os.ReadFile(c.pki.crt(adminCertificate))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// Names of the CAs. As in a real cluster, each CA has one purpose: etcd, an aggregated API or a kubelet do not accept a
-// client certificate of the API.
+// The names of the CAs. As in a real cluster, each CA has one purpose: etcd, aggregated API servers and kubelets do
+// not accept a client certificate for the Kubernetes API.
 const (
 	clusterCA       = "ca"
 	etcdCA          = "etcd-ca"
@@ -21,16 +21,16 @@ const (
 	kubeletClientCA = "kubelet-client-ca"
 )
 
-// The file name and the common name of the administrator's certificate.
+// The file name and the common name of the administrator certificate.
 const (
 	adminCertificate = "user-admin"
 	adminUser        = "koupsandbox-admin"
 )
 
-// saKey is the file of the key that signs service account tokens.
+// saKey is the file with the key that signs service account tokens.
 const saKey = "sa.key"
 
-// certificate describes a file of the PKI directory.
+// certificate describes a certificate in the PKI directory.
 type certificate struct {
 	file, ca string
 	cluster.Subject
@@ -59,7 +59,7 @@ func certificates() []certificate {
 	}
 }
 
-// pki is a PKI directory. It is immutable, so it may be used concurrently.
+// pki is a PKI directory. It is immutable and safe for concurrent use.
 type pki struct {
 	dir string
 	cas map[string]*cluster.Authority
@@ -68,8 +68,8 @@ type pki struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// makePKI issues the wanted certificates. It keeps existing CAs and the key for service accounts, so that kubeconfigs
-// and tokens stay valid after a restart. replaced is the reason why a CA was replaced, or empty.
+// makePKI issues the wanted certificates. It keeps existing CAs and the service account key, so that kubeconfigs and
+// tokens stay valid after a restart. If a CA had to be replaced, replaced is the reason.
 func makePKI(dir string, wanted []certificate) (p *pki, replaced string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err
@@ -99,7 +99,7 @@ func makePKI(dir string, wanted []certificate) (p *pki, replaced string, err err
 	return p, replaced, nil
 }
 
-// authority loads a CA, or creates it. reason is why the CA could not be loaded, or nil.
+// authority loads a CA, or creates the CA if loading fails. reason is the error that prevented loading, or nil.
 func (p *pki) authority(name string) (reason, err error) {
 	certPEM, reason := os.ReadFile(p.crt(name))
 	if reason == nil {

@@ -16,7 +16,7 @@ import (
 
 var wanted = certificates()
 
-// contents reads all files of a directory. It fails the test if another user can read one of them.
+// contents returns the contents of all files in a directory. It fails the test if a file is readable by other users.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -33,13 +33,13 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// A second start keeps the CAs and the key for service accounts, and issues new certificates. It replaces damaged
-// files.
+// TestPKISecondStart checks that a second start keeps the CAs and the service account key, issues new certificates,
+// and replaces damaged files.
 func TestPKISecondStart(t *testing.T) {
 	cas := []string{"ca.crt", "etcd-ca.crt", "front-proxy-ca.crt", "kubelet-client-ca.crt"}
 	for name, tc := range map[string]struct {
 		damage func(t *testing.T, dir string)
-		reason string // part of the reason why a CA was replaced
+		reason string // substring of the reason why a CA was replaced
 		kept   []string
 	}{
 		"undamaged": {kept: append([]string{saKey}, cas...)},
@@ -83,7 +83,7 @@ func TestPKISecondStart(t *testing.T) {
 	}
 }
 
-// A certificate is accepted only by users of the CA that has issued it.
+// TestCAsAreSeparate checks that a certificate is only accepted by components that trust the CA that issued it.
 func TestCAsAreSeparate(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	check.Must(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ports has the ports of the components by name. It is stored in the state directory, because users may have copied
-// kubeconfigs: a sandbox gets the same ports after a restart unless another process has taken them.
+// ports maps component names to ports. It is stored in the state directory, because users may have copied
+// kubeconfigs: after a restart, a sandbox uses the same ports unless another process has taken them.
 type ports map[string]int
 
 const portsFile = "ports.json"
@@ -38,7 +38,7 @@ func (p ports) save(dir string) error {
 }
 
 // pick assigns a free port to each named component that has no port or whose port is in use. It keeps the listeners
-// open until it has assigned all ports, so that the ports differ.
+// open until all ports are assigned, so that all ports are different.
 func (p ports) pick(names ...string) error {
 	var open []net.Listener
 	defer func() {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// probeTimeout limits one readiness check. A paused component accepts connections without answering.
+// probeTimeout is the timeout of one readiness check. A paused component accepts connections but does not respond.
 const probeTimeout = 2 * time.Second
 
 func (c *ControlPlane) etcdReady(ctx context.Context) error {
@@ -35,8 +35,8 @@ func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 	return c.checkHealth(ctx, scheduler, "/readyz")
 }
 
-// namespacesExist returns nil if the API answers the administrator, for whom no role is needed, and has the namespaces
-// that every cluster has.
+// namespacesExist returns nil if the administrator can use the API and the namespaces kube-system and default exist.
+// The administrator does not depend on the default roles.
 func (c *ControlPlane) namespacesExist(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (c *ControlPlane) namespacesExist(ctx context.Context) error {
 	return nil
 }
 
-// controllersReady checks the health of the process and whether the default service account exists, because /healthz
-// succeeds before the first controller has started.
+// controllersReady returns nil if the controller manager is healthy and the default service account exists. It checks
+// the service account because /healthz succeeds before the first controller has started.
 func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	return nil
 }
 
-// checkHealth returns an error if a health endpoint of a component does not return the status 200.
+// checkHealth returns an error unless a health endpoint of a component returns the status 200.
 func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) 
 	return nil
 }
 
-// newHealthClient returns a client that trusts a CA and presents a certificate of the PKI directory.
+// newHealthClient returns an HTTP client that trusts one CA and presents one certificate of the PKI directory.
 func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(p.crt(user), p.key(user))
 	if err != nil {
@@ -104,7 +104,7 @@ func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	return &http.Client{Timeout: probeTimeout, Transport: transport}, nil
 }
 
-// failedChecks returns the failed checks from the response of a health endpoint.
+// failedChecks returns the failed checks that are listed in the response of a health endpoint.
 func failedChecks(body string) string {
 	var failed []string
 	for line := range strings.Lines(body) {
@@ -119,7 +119,7 @@ func failedChecks(body string) string {
 	return "; failed checks: " + strings.Join(failed, ", ")
 }
 
-// exited reports whether err is from a component whose process has exited.
+// exited reports whether err means that the process of a component has exited.
 func exited(err error) bool {
 	var notReady *supervise.NotReadyError
 	return errors.As(err, &notReady) && notReady.Exited

@@ -25,21 +25,23 @@ import (
 )
 
 const (
-	// accountNamespace is the namespace of the controllers' ServiceAccount and of the ownership marker.
+	// accountNamespace is the namespace of the ServiceAccount of the controllers.
 	accountNamespace = cluster.MarkNamespace
-	// tokenLifetime is the requested lifetime of a token. The token is renewed after a third of its lifetime.
+	// tokenLifetime is the requested lifetime of a ServiceAccount token. The token is renewed after a third of its
+	// lifetime.
 	tokenLifetime = time.Hour
-	// tokenCheck is the interval between checks of the token.
+	// tokenCheck is the time between checks whether the token must be renewed.
 	tokenCheck = 30 * time.Second
-	// permissionPoll is the interval between checks of the permissions of the ServiceAccount.
+	// permissionPoll is the time between checks whether the ServiceAccount has its permissions.
 	permissionPoll = 100 * time.Millisecond
 )
 
-// accountName returns the name of the ServiceAccount for controllers on this machine, and of its roles and bindings.
-// The name is unique to the sandbox.
+// accountName returns the name of the ServiceAccount for controllers on this machine. The roles and bindings of the
+// ServiceAccount have the same name, which is unique to the sandbox.
 func accountName(label string) string { return "koupsandbox-" + label }
 
-// accountObjects returns the ServiceAccount and its permissions, which are those in the manifests of the controller.
+// accountObjects returns the ServiceAccount with its roles and bindings. The permissions are the same as in the
+// controller manifests.
 func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -65,8 +67,8 @@ func accountObjects(label string) ([]*unstructured.Unstructured, error) {
 	return append([]*unstructured.Unstructured{account}, objects...), nil
 }
 
-// AuthorizeController creates a ServiceAccount with the permissions of a module controller, and a kubeconfig with a
-// token of the ServiceAccount. It blocks until the API server accepts the token.
+// AuthorizeController creates a ServiceAccount with the permissions of a module controller, and a kubeconfig that
+// contains a ServiceAccount token. It blocks until the API server accepts the token.
 func (p *Provider) AuthorizeController(ctx context.Context) error {
 	label, err := p.o.Dir.Label()
 	if err != nil {
@@ -88,7 +90,7 @@ func (p *Provider) AuthorizeController(ctx context.Context) error {
 	return p.waitForPermissions(ctx)
 }
 
-// renewToken writes a new token of the ServiceAccount to a file, which clients read every minute.
+// renewToken writes a new ServiceAccount token to a file. Clients reread the file every minute.
 func (p *Provider) renewToken(ctx context.Context, account string) error {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))}}
@@ -109,7 +111,7 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 	return nil
 }
 
-// Maintain renews the token of the controllers until ctx ends.
+// Maintain renews the ServiceAccount token of the controllers until ctx ends.
 func (p *Provider) Maintain(ctx context.Context) error {
 	ticker := time.NewTicker(tokenCheck)
 	defer ticker.Stop()
@@ -131,7 +133,8 @@ func (p *Provider) Maintain(ctx context.Context) error {
 	}
 }
 
-// writeControllerKubeconfig writes a kubeconfig with the cluster of the context and with the token file.
+// writeControllerKubeconfig writes a kubeconfig with the cluster from the selected context and a reference to the
+// token file.
 func (p *Provider) writeControllerKubeconfig() error {
 	raw, err := clientcmd.LoadFromFile(p.o.Dir.Kubeconfig())
 	if err == nil {
@@ -157,8 +160,7 @@ func (p *Provider) writeControllerKubeconfig() error {
 	return os.Chmod(p.o.Dir.ControllerKubeconfig(), 0o600)
 }
 
-// waitForPermissions sends requests with the kubeconfig of the controllers until the API server authorizes them, or ctx
-// ends.
+// waitForPermissions sends requests with the controller kubeconfig until the API server authorizes them or ctx ends.
 func (p *Provider) waitForPermissions(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {

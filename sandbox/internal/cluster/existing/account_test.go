@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// The token is renewed long before it expires. Failed requests are repeated.
+// TestTokenRenewal checks that the token is renewed long before it expires, and that failed renewals are repeated.
 func TestTokenRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := state.Dir(t.TempDir())
@@ -81,7 +81,8 @@ func TestTokenRenewal(t *testing.T) {
 	})
 }
 
-// The objects of two sandboxes have different names. Each sandbox binds its ServiceAccount to its own roles.
+// TestAccountObjects checks that the objects of two sandboxes have different names, and that each sandbox binds its
+// ServiceAccount to its own roles.
 func TestAccountObjects(t *testing.T) {
 	objects, err := accountObjects("demo-1")
 	check.Must(t, err)
@@ -104,7 +105,8 @@ func TestAccountObjects(t *testing.T) {
 	}
 }
 
-// The kubeconfig of the controllers has the cluster of the context, and no credentials of the user.
+// TestControllerKubeconfig checks that the controller kubeconfig contains the cluster from the selected context, but
+// not the user's credentials.
 func TestControllerKubeconfig(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	p, err := New(Options{Owner: owner, Kubeconfig: kubeconfig(t, "https://10.0.0.1"), Context: "laptop", Dir: dir})

@@ -22,30 +22,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// ErrConsent is returned, wrapped, if the cluster has no ownership marker and the user has not consented to its use.
-// Nothing was written.
+// ErrConsent is returned, wrapped, if the cluster has no ownership marker and the user has not consented to the use
+// of the cluster. In this case, nothing was written to the cluster.
 var ErrConsent = errors.New("consent is needed")
 
-// Options configures a Provider.
+// Options are the options of a Provider.
 type Options struct {
-	// Owner is the owner of the cluster. Its name is required.
+	// Owner is the owner of the cluster. The sandbox name in Owner is required.
 	Owner cluster.Owner
-	// Kubeconfig is the path of the user's kubeconfig, which is not changed; empty means .kube/config in the home
+	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config in the home
 	// directory.
 	Kubeconfig string
-	// Context is the name of the context. Required.
+	// Context is the name of the kubeconfig context. Required.
 	Context string
-	// Consent permits the use of a cluster without an ownership marker.
+	// Consent permits the use of a cluster that has no ownership marker.
 	Consent bool
 	// Env is the environment of the sandbox. Required by Steps and CleanUp.
 	Env string
 	// Dir is the state directory of the sandbox. Required by all methods except Down and Marked.
 	Dir state.Dir
-	// Logger logs problems of Maintain. Default: discard.
+	// Logger receives the errors of Maintain. Default: they are discarded.
 	Logger *slog.Logger
 }
 
-// Provider is an existing cluster. Run its Steps in order, then use Cluster, and release it with Down.
+// Provider provides an existing cluster. Run its Steps in order, then use Cluster, and release the cluster with Down.
 type Provider struct {
 	o       Options
 	config  *rest.Config
@@ -53,11 +53,11 @@ type Provider struct {
 	version string
 
 	mu      sync.Mutex // guards the following fields
-	account string     // ServiceAccount of the controllers; empty before AuthorizeController
-	renewAt time.Time  // when to renew its token
+	account string     // name of the controllers' ServiceAccount; empty before AuthorizeController
+	renewAt time.Time  // when to renew the token of the ServiceAccount
 }
 
-// New reads the kubeconfig and selects the context. It does not call the cluster.
+// New reads the kubeconfig and selects the context. It does not connect to the cluster.
 func New(o Options) (*Provider, error) {
 	o.Kubeconfig = cmp.Or(o.Kubeconfig, clientcmd.RecommendedHomeFile)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -85,7 +85,7 @@ func New(o Options) (*Provider, error) {
 	return &Provider{o: o, config: config, client: client}, nil
 }
 
-// availableContexts describes the contexts in a kubeconfig.
+// availableContexts returns a text that lists the contexts in a kubeconfig.
 func availableContexts(raw *clientcmdapi.Config, path string) string {
 	if len(raw.Contexts) == 0 {
 		return fmt.Sprintf("kubeconfig %s has no contexts", path)
@@ -94,7 +94,7 @@ func availableContexts(raw *clientcmdapi.Config, path string) string {
 		strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
 }
 
-// Steps implements daemon.Cluster. Prepare is read-only.
+// Steps implements daemon.Cluster. The Prepare steps are read-only.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Checking context " + p.o.Context, Run: p.check}},
@@ -110,7 +110,7 @@ func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
-// Down deletes the ownership marker, and nothing else. A missing marker is not an error.
+// Down deletes only the ownership marker. A missing marker is not an error.
 func (p *Provider) Down(ctx context.Context) error {
 	if err := cluster.Unmark(ctx, p.client, p.o.Owner); err != nil {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
@@ -131,7 +131,7 @@ func (p *Provider) check(ctx context.Context) error {
 	return err
 }
 
-// mark repeats the check before it writes, so that it does not depend on an earlier step.
+// mark repeats checkAllowed and then writes the ownership marker. It does not rely on the check in an earlier step.
 func (p *Provider) mark(ctx context.Context) error {
 	marked, err := p.checkAllowed(ctx)
 	if err != nil || marked {
@@ -143,9 +143,10 @@ func (p *Provider) mark(ctx context.Context) error {
 	return nil
 }
 
-// checkAllowed returns an error unless the sandbox may use the cluster: the cluster has the ownership marker of this
-// sandbox, or it has none and the user has consented. marked reports whether it has the marker. Consent does not
-// override the marker of another sandbox. The error wraps a *nodes.InUseError if another user has the environment.
+// checkAllowed returns an error unless the sandbox may use the cluster. The cluster must have the ownership marker of
+// this sandbox, or it must have no marker and the user must have consented. marked reports whether the cluster has
+// the marker of this sandbox. Consent does not override the marker of another sandbox. The error wraps a
+// *nodes.InUseError if the environment has Nodes or Leases that this sandbox did not create.
 func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {
@@ -165,7 +166,8 @@ func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	return marked, nil
 }
 
-// owner returns the owner of the Nodes and Leases of this sandbox. started are bases in addition to the recorded ones.
+// owner returns the owner of the Nodes and Leases of this sandbox. started contains the identities of bases that may
+// not be recorded in the state directory.
 func (p *Provider) owner(started map[string]bool) (nodes.Owner, error) {
 	prefix, err := p.o.Dir.ClientIDPrefix()
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 )
 
-// fakeAPI implements the requests for the ownership marker, Nodes and Leases. It records all requests.
+// fakeAPI implements the API requests for the ownership marker, Nodes and Leases. It records all requests.
 type fakeAPI struct {
 	mu     sync.Mutex
 	mark   *corev1.ConfigMap
@@ -89,7 +89,8 @@ func (f *fakeAPI) takeCalls() []string {
 	return calls
 }
 
-// decode decodes a request body, which clients send as protobuf. It returns into unchanged if that fails.
+// decode decodes the protobuf request body of a client into the object into, and returns the object. If decoding
+// fails, the object is unchanged.
 func decode[T runtime.Object](r *http.Request, into T) T {
 	if body, err := io.ReadAll(r.Body); err == nil {
 		_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
@@ -107,8 +108,8 @@ func refuse(w http.ResponseWriter, err *apierrors.StatusError) {
 	reply(w, int(err.ErrStatus.Code), err.ErrStatus)
 }
 
-// kubeconfig writes a kubeconfig with the contexts "laptop", for server, and "production", for an unavailable server.
-// The current context is "production".
+// kubeconfig writes a kubeconfig with two contexts: "laptop" uses server, and "production" uses a server that is
+// unavailable. The current context is "production".
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -139,7 +140,7 @@ var (
 		ownLabels)
 )
 
-// mark returns an ownership marker of a sandbox with the Place of owner.
+// mark returns the ownership marker of the named sandbox, with the Place of owner.
 func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
 	return markOf(map[string]string{"sandbox": sandbox, "place": owner.Place}, labels)
 }
@@ -232,8 +233,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Steps return an error, before any write, if another user has the environment, even in a cluster with the marker of
-// this sandbox. They accept controllers and bases of this sandbox.
+// TestStepsRejectUsedEnvironment checks that Steps return an error before the first write if another user uses the
+// environment, even in a cluster with the ownership marker of this sandbox. Steps must accept controllers and bases
+// of this sandbox.
 func TestStepsRejectUsedEnvironment(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()
@@ -298,7 +300,8 @@ func belongsTo(sandbox string) func(error) bool {
 	}
 }
 
-// RemoveLeftovers removes the Nodes of bases of a killed daemon, and no other Nodes.
+// TestRemoveLeftovers checks that RemoveLeftovers removes only the Nodes of bases that a killed daemon of this
+// sandbox started.
 func TestRemoveLeftovers(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()

@@ -11,8 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// SaveImage writes the default node image to a file, for a machine without a registry, and returns the name of the
-// image. The engine (see engine.Find) must have the image. SaveImage replaces an existing file atomically.
+// SaveImage writes the default node image to a file, for use on a machine without access to a registry. It returns
+// the image name. The engine (see engine.Find) must already have the image. SaveImage replaces an existing file
+// atomically.
 func SaveImage(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err == nil {
@@ -33,8 +34,8 @@ func SaveImage(ctx context.Context, name, path string) (image string, err error)
 	return image, nil
 }
 
-// LoadImages loads the images in a file of SaveImage into the engine (see engine.Find) and returns their names. The
-// engine may differ from the one that wrote the file.
+// LoadImages loads the images from a file written by SaveImage into the engine (see engine.Find), and returns the
+// image names. The file may have been written by another engine.
 func LoadImages(ctx context.Context, name, path string) (images []string, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf(

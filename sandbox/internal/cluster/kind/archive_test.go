@@ -37,7 +37,8 @@ esac
 	}
 }
 
-// Podman adds the prefix localhost/ to the names in the file, which docker would treat as a registry.
+// TestLoadImagesSavedByPodman checks that docker can load a file written by podman. Podman adds the prefix localhost/
+// to the image names in the file, which docker would interpret as a registry.
 func TestLoadImagesSavedByPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
 	enginetest.Fake(t, "docker", `case "$1" in

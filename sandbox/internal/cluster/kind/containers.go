@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// KillContainer kills a container with SIGKILL. The kubelet treats it as a crash. It is not an error if the container
-// has already ended.
+// KillContainer kills a container with SIGKILL. The kubelet handles this like a crash. If the container has already
+// exited, KillContainer returns nil.
 func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
 	err := p.runTask(ctx, node, "kill", "--signal", "SIGKILL", id)
 	if err != nil && strings.Contains(err.Error(), "not found") { // the process or the task has ended
@@ -26,7 +26,7 @@ func (p *Provider) ResumeContainer(ctx context.Context, node, id string) error {
 	return p.runTask(ctx, node, "resume", id)
 }
 
-// runTask runs a task command of containerd on a node.
+// runTask runs a containerd task command on a node.
 func (p *Provider) runTask(ctx context.Context, node string, args ...string) error {
 	if _, err := p.engine.Run(ctx,
 		append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "task"}, args...)...); err != nil {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// Component is the name of the cluster in `status`.
+	// Component is the name of the cluster component in `status`.
 	Component = "kind-cluster"
-	// pingTimeout limits the check whether the cluster answers.
+	// pingTimeout is the timeout of the check whether the cluster responds.
 	pingTimeout = time.Second
 )
 
-// AuthorizeController implements daemon.Cluster. The kubeconfig of the controller has the administrator's credentials
-// and impersonates the user with the permissions.
+// AuthorizeController implements daemon.Cluster. The controller kubeconfig contains the administrator's credentials,
+// and impersonates the user that has the controller permissions.
 func (p *Provider) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Provider) AuthorizeController(ctx context.Context) error {
 func (p *Provider) CleanUp(context.Context, map[string]bool) error { return nil }
 
 // RemoveLeftovers removes the controllers that a killed daemon left in the cluster, and the Nodes of its bases with
-// their Pods. A base outside the sandbox gets a new Node with its next heartbeat.
+// their Pods. A base outside the sandbox gets a new Node after its next heartbeat.
 func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	if err := incluster.RemoveAll(ctx, p.config); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	return nodes.RemoveAll(ctx, p.client)
 }
 
-// IssueServingCert issues a certificate of the sandbox's own CA, and writes the CA certificate to caFile.
+// IssueServingCert issues a serving certificate from the CA of the sandbox, and writes the CA certificate to caFile.
 func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.dir().BrokerCA()
 	if err := state.WriteFile(caFile, p.authority.PEM()); err != nil {
@@ -68,15 +68,15 @@ func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, ca
 	return certPEM, keyPEM, caFile, err
 }
 
-// Properties implements daemon.Cluster. The CA of the cluster also signs client certificates of other users, so the
-// controller has to check the permission nodes/proxy too.
+// Properties implements daemon.Cluster. The cluster CA also issues client certificates for other users, so the
+// controller must also check the permission for nodes/proxy.
 func (p *Provider) Properties() cluster.Properties {
 	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true,
 		Adopted: p.adopt}
 }
 
-// writeClientCA writes the CA certificate of the API server's client certificate to a file, if the API server can reach
-// this machine. Without the file, the controller does not serve logs.
+// writeClientCA writes a CA certificate to a file if the API server can reach this machine. The CA has issued the
+// client certificate of the API server. Without the file, the controller does not serve logs.
 func (p *Provider) writeClientCA() {
 	if p.gateway == "" {
 		return
@@ -89,21 +89,21 @@ func (p *Provider) writeClientCA() {
 	p.kubeletClientCA = path
 }
 
-// Maintain keeps DaemonSets off the Nodes of bases until ctx ends, including existing DaemonSets.
+// Maintain keeps new and existing DaemonSets off the Nodes of bases until ctx ends.
 func (p *Provider) Maintain(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
 }
 
-// ComponentSet implements daemon.Cluster. The cluster is one component.
+// ComponentSet implements daemon.Cluster. The set contains the cluster as a single component.
 func (p *Provider) ComponentSet() supervise.ComponentSet { return componentSet{p} }
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
-// componentSet presents the cluster as one component.
+// componentSet represents the cluster as a single component.
 type componentSet struct{ p *Provider }
 
-// Components implements supervise.ComponentSet. The component is ready if the API answers.
+// Components implements supervise.ComponentSet. The component is ready if the API server responds.
 func (x componentSet) Components(ctx context.Context) []supervise.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("timed out after %s", pingTimeout))
 	defer cancel()
@@ -119,7 +119,7 @@ func (x componentSet) Components(ctx context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Act refuses all actions.
+// Act rejects all actions.
 func (x componentSet) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
@@ -128,5 +128,5 @@ func (x componentSet) Act(_ context.Context, name string, action supervise.Actio
 		"them", action, name)
 }
 
-// ToStart returns nil, because up does not start a cluster again.
+// ToStart returns nil, because up does not restart a cluster.
 func (x componentSet) ToStart(context.Context) []string { return nil }

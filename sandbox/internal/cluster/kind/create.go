@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// logsTimeout limits the collection of logs after a failure.
+	// logsTimeout is the timeout for collecting logs after a failure.
 	logsTimeout = 20 * time.Second
-	// killTimeout limits killing nodes before their removal.
+	// killTimeout is the timeout for killing nodes before they are removed.
 	killTimeout = 5 * time.Second
 	// noSync is the etcd flag that disables syncing to disk.
 	noSync = "unsafe-no-fsync"
-	// deleteInterval is the time between attempts to delete a cluster while kind is still creating it. Between kind's
-	// steps there may be nothing to delete.
+	// deleteInterval is the time between attempts to delete a cluster while kind is still creating it. Between two
+	// steps of kind, there may be nothing to delete.
 	deleteInterval = 300 * time.Millisecond
 )
 
-// bringUp creates the cluster unless it is adopted, and connects to it.
+// bringUp creates the cluster, unless an existing cluster is adopted, and connects to the cluster.
 func (p *Provider) bringUp(ctx context.Context) error {
 	if p.adopt {
 		return nil
@@ -45,7 +45,8 @@ func (p *Provider) bringUp(ctx context.Context) error {
 	return p.connect()
 }
 
-// create creates the cluster. If that fails or ctx ends, create deletes everything except a directory with logs.
+// create creates the cluster. If the creation fails or ctx ends, create deletes everything except a directory with
+// the logs.
 func (p *Provider) create(ctx context.Context) error {
 	created := make(chan error, 1)
 	go func() {
@@ -81,7 +82,7 @@ func (p *Provider) create(ctx context.Context) error {
 	}
 }
 
-// keepLogs collects the logs of the nodes and adds their location to err.
+// keepLogs collects the logs of the nodes and adds the path of the logs to err.
 func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	dir := filepath.Join(p.o.LogDir, "kind")
 	collected := make(chan error, 1)
@@ -106,8 +107,8 @@ func (p *Provider) delete(ctx context.Context) error {
 	return nil
 }
 
-// kill kills the nodes in podman, which would otherwise wait ten seconds for each node before it removes the node. It
-// ignores errors: the deletion reports them.
+// kill kills the nodes in podman. Otherwise podman would wait ten seconds for each node before it removes the node.
+// kill ignores errors, because the later deletion reports them.
 func (p *Provider) kill(ctx context.Context) {
 	if p.engine.Command != engine.Podman {
 		return
@@ -155,8 +156,8 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	return c
 }
 
-// lastError returns the last error line of a command's output, or its last line. kubeadm prints a stack trace after the
-// error.
+// lastError returns the last error line in the output of a command. If there is none, it returns the last line. It is
+// needed because kubeadm prints a stack trace after the error.
 func lastError(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	for _, line := range slices.Backward(lines) {
@@ -167,7 +168,7 @@ func lastError(output string) string {
 	return lines[len(lines)-1]
 }
 
-// componentArgs are the control plane flags that differ from the defaults of kubeadm.
+// componentArgs contains the control plane flags that differ from the kubeadm defaults.
 var componentArgs = []struct{ component, flag, value string }{
 	// The API server requests logs of module Pods from the controller, at the first address type that the Node has.
 	{"apiServer", "kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"},
@@ -181,11 +182,11 @@ var componentArgs = []struct{ component, flag, value string }{
 	{"scheduler", "leader-elect", "false"},
 }
 
-// restartPeriodSince is the first Kubernetes version that can limit the back-off of container restarts. A scenario may
-// kill the controller ten times.
+// restartPeriodSince is the first Kubernetes version that can limit the back-off of container restarts. The limit is
+// needed because a scenario may kill the controller ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
-// versionOf returns the Kubernetes version in the tag of an image, or nil.
+// versionOf returns the Kubernetes version in an image tag, or nil.
 func versionOf(image string) *version.Version {
 	image = shortName(image)
 	v, err := version.ParseSemantic(image[strings.LastIndexByte(image, ':')+1:])
@@ -195,9 +196,9 @@ func versionOf(image string) *version.Version {
 	return v
 }
 
-// kubeadmPatches returns patches with componentArgs and faster settings for both versions of kubeadm's configuration.
-// kind applies the one for its Kubernetes version. The older version supports only RSA keys, which take seconds to
-// generate.
+// kubeadmPatches returns patches with componentArgs and with faster settings, for both versions of the kubeadm
+// configuration. kind applies the patch that matches its Kubernetes version. The older configuration version only
+// supports RSA keys, which take seconds to generate.
 func kubeadmPatches(durable bool) []string {
 	type m = map[string]any
 	list, dictionary := m{"encryptionAlgorithm": "ECDSA-P256"}, m{}
@@ -226,8 +227,8 @@ func kubeadmPatches(durable bool) []string {
 	return patches
 }
 
-// shortError shortens an error of kind to one line: the failed step and the last error of the failed command. The full
-// output has about a hundred lines; the logs of the nodes have the details.
+// shortError shortens a kind error to one line with the failed step and the last error of the failed command. The
+// full output has about a hundred lines. The node logs contain the details.
 func shortError(err error) error {
 	var run *exec.RunError
 	if !errors.As(err, &run) {

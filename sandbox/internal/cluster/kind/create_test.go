@@ -84,7 +84,8 @@ func TestDurableEtcdSyncs(t *testing.T) {
 	}
 }
 
-// A kubelet does not start if its configuration has an unknown field.
+// TestRestartPeriodRequiresVersion checks that the back-off of container restarts is only limited for Kubernetes
+// versions that support the setting. A kubelet does not start if its configuration contains an unknown field.
 func TestRestartPeriodRequiresVersion(t *testing.T) {
 	for image, want := range map[string]bool{
 		"kindest/node:v1.37.0@sha256:0123": true, "koupsandbox/node:v1.35.0": true, "kindest/node:v1.34.9": false,
@@ -107,7 +108,7 @@ func TestShortError(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		err  error
-		want string // prefix of the message
+		want string // prefix of the error message
 	}{
 		"other error": {errors.New("a: b: c"), "a: b: c"},
 		"last line":   {failed("first\nlast\n"), "failed to init node: last"},

@@ -22,10 +22,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// guardRetry is the interval of retries after a rejected request.
+// guardRetry is the time between retries of rejected updates.
 const guardRetry = 2 * time.Second
 
-// notABase is a node selector requirement that excludes the Nodes of bases.
+// notABase is the node selector requirement that excludes the Nodes of bases.
 var notABase = corev1.NodeSelectorRequirement{
 	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
 }
@@ -40,8 +40,8 @@ var notABase = corev1.NodeSelectorRequirement{
 type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
-	// cleared has the last generation of each DaemonSet for which the Pods on bases were removed. Only one goroutine
-	// uses it.
+	// cleared contains the last generation of each DaemonSet for which the Pods on the Nodes of bases were removed.
+	// Only one goroutine uses it.
 	cleared map[types.UID]int64
 }
 
@@ -49,7 +49,7 @@ func newGuard(client kubernetes.Interface, log *slog.Logger) *guard {
 	return &guard{client: client, log: log, cleared: map[types.UID]int64{}}
 }
 
-// restrictAll restricts all existing DaemonSets.
+// restrictAll keeps all existing DaemonSets off the Nodes of bases.
 func (g *guard) restrictAll(ctx context.Context) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		list, err := g.client.AppsV1().DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
@@ -65,8 +65,8 @@ func (g *guard) restrictAll(ctx context.Context) error {
 	})
 }
 
-// run watches the DaemonSets until ctx ends. The informer resyncs every guardRetry, without API requests, which retries
-// rejected updates.
+// run watches the DaemonSets until ctx ends. The informer resyncs every guardRetry without API requests. Each resync
+// retries rejected updates.
 func (g *guard) run(ctx context.Context) {
 	informer := informers.NewSharedInformerFactory(g.client, guardRetry).Apps().V1().DaemonSets().Informer()
 	keepOff := func(o any) {
@@ -89,8 +89,8 @@ func (g *guard) run(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// restrictDaemonSet excludes the Nodes of bases from a DaemonSet, and then removes the Pods that the DaemonSet
-// controller has deleted there. It modifies d.
+// restrictDaemonSet excludes the Nodes of bases from a DaemonSet. Then it removes the Pods on these Nodes that the
+// DaemonSet controller has marked for deletion. It modifies d.
 func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) error {
 	if !toleratesAll(d) || d.DeletionTimestamp != nil {
 		return nil
@@ -115,7 +115,7 @@ func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) erro
 	return nil
 }
 
-// removePods removes the Pods of a DaemonSet that are bound to Nodes of bases.
+// removePods removes the Pods of a DaemonSet that are bound to the Nodes of bases.
 func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 	bases, err := g.client.CoreV1().Nodes().List(ctx,
 		metav1.ListOptions{LabelSelector: labels.Component + "=" + labels.Vnode})
@@ -146,8 +146,8 @@ func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// toleratesAll reports whether a DaemonSet may run on Nodes of bases unintentionally: it tolerates every taint and has
-// no module label.
+// toleratesAll reports whether a DaemonSet may unintentionally run on the Nodes of bases, because it tolerates every
+// taint and has no module label.
 func toleratesAll(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
 		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
@@ -160,8 +160,8 @@ func toleratesAll(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It does not
-// change existing requirements that concern bases.
+// excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It keeps
+// existing requirements that refer to bases.
 func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	if _, explicit := spec.NodeSelector[labels.Component]; explicit {
 		return false
@@ -191,7 +191,8 @@ func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	return changed
 }
 
-// selectsBases reports whether a spec that excludeBases does not change selects the Nodes of bases.
+// selectsBases reports whether a spec explicitly selects the Nodes of bases. It is used for a spec that excludeBases
+// has not changed.
 func selectsBases(spec *corev1.PodSpec) bool {
 	return spec.NodeSelector[labels.Component] == labels.Vnode ||
 		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {

@@ -30,7 +30,7 @@ var (
 		Values: []string{labels.Vnode}}
 )
 
-// affinity returns a required node affinity with alternative terms.
+// affinity returns a required node affinity with the given alternative terms.
 func affinity(terms ...requirements) *corev1.Affinity {
 	s := &corev1.NodeSelector{}
 	for _, t := range terms {
@@ -39,7 +39,7 @@ func affinity(terms ...requirements) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: s}}
 }
 
-// daemonSet returns a DaemonSet that has not been rolled out.
+// daemonSet returns a new DaemonSet without a status.
 func daemonSet(tolerations []corev1.Toleration, a *corev1.Affinity) *appsv1.DaemonSet {
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d", Generation: 1}}
 	d.Spec.Selector = metav1.SetAsLabelSelector(map[string]string{"app": "d"})
@@ -108,7 +108,8 @@ func TestRestrictAll(t *testing.T) {
 	}
 }
 
-// A new DaemonSet is restricted too. Its Pods on bases are removed after its controller has observed the change.
+// TestNewDaemonSetIsRestricted checks that a new DaemonSet is restricted. Its Pods on the Nodes of bases must be
+// removed after the DaemonSet controller has observed the change.
 func TestNewDaemonSetIsRestricted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := func(name string, l map[string]string) *corev1.Node {
@@ -176,7 +177,7 @@ func TestNewDaemonSetIsRestricted(t *testing.T) {
 	})
 }
 
-// The guard retries rejected updates.
+// TestGuardRetries checks that the guard retries rejected updates.
 func TestGuardRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, attempts := fake.NewClientset(daemonSet(everything, nil)), 0
@@ -195,7 +196,8 @@ func TestGuardRetries(t *testing.T) {
 	})
 }
 
-// Pods of a DaemonSet that selects bases are kept, even if the DaemonSet tolerates every taint.
+// TestDaemonSetForBasesKeepsItsPods checks that the Pods of a DaemonSet that selects bases are kept, even if the
+// DaemonSet tolerates every taint.
 func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
 	d := daemonSet(everything,
 		affinity(requirements{

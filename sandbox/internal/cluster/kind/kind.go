@@ -21,55 +21,57 @@ import (
 )
 
 const (
-	// namePrefix is the prefix of cluster names. The name of the sandbox follows.
+	// namePrefix is the prefix of cluster names. It is followed by the sandbox name.
 	namePrefix = "koup-"
-	// maxName is the maximum length of a cluster name: kind appends up to 14 characters to form a host name, which is
-	// limited to 64 characters.
+	// maxName is the maximum length of a cluster name. kind appends up to 14 characters to form a host name, and host
+	// names are limited to 64 characters.
 	maxName = 50
-	// readyPoll is the interval of the checks whether nodes are Ready.
+	// readyPoll is the time between checks whether the nodes are Ready.
 	readyPoll = 200 * time.Millisecond
 )
 
-// Options configures a Provider.
+// Options are the options of a Provider.
 type Options struct {
-	// Owner is the owner of the cluster, whose name is koup-NAME. The name is required.
+	// Owner is the owner of the cluster. The sandbox name in Owner is required. The cluster name is koup-NAME.
 	Owner cluster.Owner
-	// Dir is the existing state directory of the sandbox. Required.
+	// Dir is the state directory of the sandbox, which must exist. Required.
 	Dir string
-	// Kubeconfig is the path for the administrator's kubeconfig. Required.
+	// Kubeconfig is the path to which the administrator's kubeconfig is written. Required.
 	Kubeconfig string
-	// LogDir is the directory in which kind/ with the logs of the nodes is created after a failure. Required.
+	// LogDir is the directory for logs. After a failure, the logs of the nodes are written to its subdirectory kind.
+	// Required.
 	LogDir string
 	// Engine is docker or podman. It is ignored if the sandbox already has a cluster. Default: the first engine that
-	// answers.
+	// responds.
 	Engine string
 	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int
 	// Image is the node image. Default: see Version.
 	Image string
-	// Version is the Kubernetes version, such as "v1.36.3". Do not set both Version and Image. Default: the version of
-	// kind's default image.
+	// Version is the Kubernetes version, such as "v1.36.3". Version and Image must not both be set. Default: the
+	// version of kind's default node image.
 	Version string
-	// Durable makes etcd sync writes to disk, so that the data survives a crash of the machine. Default: the data
-	// survives only the end of the processes.
+	// Durable makes etcd sync writes to disk, so that the data survives a machine crash. Default: the data only
+	// survives a restart of the processes.
 	Durable bool
-	// Notify is called with messages for the user. Default: discard.
+	// Notify is called with messages for the user. Default: the messages are discarded.
 	Notify func(string)
-	// Logger logs the messages of kind. Default: discard.
+	// Logger receives the log messages of kind. Default: they are discarded.
 	Logger *slog.Logger
 }
 
-// Provider is a kind cluster of one sandbox. Run its Steps in order, in one goroutine. Steps, ComponentSet and Down may
-// be called at any time, and Load after the first step. The other methods may be called after all steps, concurrently.
+// Provider provides the kind cluster of one sandbox. Run its Steps in order, in one goroutine. Steps, ComponentSet
+// and Down may be called at any time, and Load after the first step. The other methods may be called concurrently
+// after all steps have completed.
 type Provider struct {
 	o    Options
 	name string
 
 	engine *engine.Engine
 	kind   *kindcluster.Provider
-	owned  bool // the cluster, if it exists, belongs to this sandbox
-	adopt  bool // an existing cluster of this sandbox is used
-	// kubeletClientCA is a path; empty if the API server cannot reach this machine.
+	owned  bool // the cluster belongs to this sandbox if it exists
+	adopt  bool // use the existing cluster of this sandbox
+	// kubeletClientCA is the path of a CA certificate; empty if the API server cannot reach this machine.
 	kubeletClientCA string
 	image           string
 
@@ -78,11 +80,12 @@ type Provider struct {
 	created atomic.Pointer[rest.Config] // config, for callers during the steps; nil until the cluster exists
 	version string
 	gateway string
-	// authority issues certificates for servers on this machine.
+	// authority issues certificates for servers that run on this machine.
 	authority *cluster.Authority
 }
 
-// New validates the options. It starts nothing, writes nothing, and does not call the engine.
+// New validates the options and returns a Provider. It starts no processes, writes no files, and does not call the
+// engine.
 func New(o Options) (*Provider, error) {
 	o.Nodes = cmp.Or(o.Nodes, 1)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -116,7 +119,7 @@ func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
-// prepare finds the engine, checks the owner of an existing cluster, and chooses the image for a new one.
+// prepare finds the engine, checks the owner of an existing cluster, and chooses the node image for a new cluster.
 func (p *Provider) prepare(ctx context.Context) error {
 	if err := p.findEngine(ctx); err != nil {
 		return err
@@ -135,7 +138,8 @@ func (p *Provider) prepare(ctx context.Context) error {
 	return p.chooseImage(ctx)
 }
 
-// findEngine finds the engine of the existing cluster or, if there is none, the engine for a new cluster.
+// findEngine returns the engine of the existing cluster. If there is no cluster, it returns the engine for a new
+// cluster.
 func (p *Provider) findEngine(ctx context.Context) error {
 	recorded, err := p.readOwnership()
 	if err != nil {
@@ -176,7 +180,7 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	return newGuard(p.client, p.o.Logger).restrictAll(ctx)
 }
 
-// connect writes the administrator's kubeconfig and creates a client.
+// connect writes the administrator's kubeconfig and creates an API client.
 func (p *Provider) connect() error {
 	if err := p.kind.ExportKubeConfig(p.name, p.o.Kubeconfig, false); err != nil {
 		return fmt.Errorf("writing the kubeconfig of kind cluster %s: %w", p.name, err)
@@ -199,7 +203,7 @@ func (p *Provider) connect() error {
 	return nil
 }
 
-// waitNodes waits until all nodes are Ready, and adds routes to the Pods of other nodes.
+// waitNodes waits until all nodes are Ready. It then adds routes to the Pods on other nodes.
 func (p *Provider) waitNodes(ctx context.Context) error {
 	if err := poll(ctx, p.nodesReady); err != nil {
 		return err
@@ -226,7 +230,8 @@ func (p *Provider) nodesReady(ctx context.Context) error {
 	return nil
 }
 
-// poll calls done until it succeeds. If ctx ends first, the error has the last error of done and the cause of the end.
+// poll calls done repeatedly until done succeeds. If ctx ends first, the returned error contains the last error of
+// done and the cause of ctx.
 func poll(ctx context.Context, done func(context.Context) error) error {
 	for {
 		err := done(ctx)

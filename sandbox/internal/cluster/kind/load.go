@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load loads an image onto all nodes. Pods must not pull the image. Load waits for the container runtimes of the nodes.
-// Call it after Steps.Prepare; it may run during the other steps.
+// Load loads an image onto all nodes. Pods that use the image must not pull it. Load waits for the container runtimes
+// of the nodes. Call it after Steps.Prepare. It may run concurrently with the other steps.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	list, err := p.waitContainerRuntimes(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	return group.Wait()
 }
 
-// waitContainerRuntimes waits until the container runtimes of all nodes answer. It retries all failures, because the
-// nodes may still be starting.
+// waitContainerRuntimes waits until the container runtimes of all nodes respond. It retries after every failure,
+// because the nodes may still be starting.
 func (p *Provider) waitContainerRuntimes(ctx context.Context) ([]nodes.Node, error) {
 	var list []nodes.Node
 	err := poll(ctx, func(ctx context.Context) (err error) {

@@ -7,7 +7,8 @@ import (
 	"sigs.k8s.io/kind/pkg/log"
 )
 
-// logger logs the messages of kind: warnings and errors as warnings, other messages as debug messages.
+// logger forwards the log messages of kind: warnings and errors as warnings, and all other messages as debug
+// messages.
 type logger struct{ log *slog.Logger }
 
 var _ log.Logger = logger{}

@@ -19,18 +19,18 @@ import (
 const (
 	// engineNetwork is the container network that kind uses for all clusters.
 	engineNetwork = "kind"
-	// podNetwork is a ConfigMap in kube-system that states that the cluster does not set routes between nodes. The node
-	// image of `make node-image` contains it.
+	// podNetwork is the name of a ConfigMap in kube-system. If it exists, the cluster does not set routes between
+	// nodes itself. The node image built by `make node-image` contains it.
 	podNetwork = "pod-network"
-	// controlPlaneLabel is the label that kubeadm sets on control plane nodes.
+	// controlPlaneLabel is the label that kubeadm adds to control plane nodes.
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 	// apiServerPort is the port of the API server on its node.
 	apiServerPort = "6443"
-	// dialTimeout limits a connection attempt to a node on this machine.
+	// dialTimeout is the timeout of a connection attempt to a node on this machine.
 	dialTimeout = 2 * time.Second
 )
 
-// findGateway returns the address of this machine in the network of the nodes. It returns an empty string if this
+// findGateway returns the address of this machine in the network of the nodes. It returns the empty string if this
 // machine does not have that address or cannot reach the nodes.
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
@@ -82,12 +82,12 @@ func (p *Provider) checkReachable(ctx context.Context) error {
 	return errors.New("the cluster has no control plane node")
 }
 
-// baseNetworks are the networks of bases: the network of unrouted addresses, and the Pod network.
+// baseNetworks are the networks of base addresses: the network of unrouted addresses, and the Pod network.
 var baseNetworks = []string{"198.18.0.0/15", "10.244.0.0/16"}
 
-// keepReachable adds routes that make the addresses of bases appear local to each node. kindnet, the Pod network of
-// kind's default image, adds a route through the address of every Node, and exits if the kernel rejects the route
-// because the address is not local. Requests to Pods use the more specific routes of kindnet.
+// keepReachable adds routes on each node that make the addresses of bases local to the node. kindnet, the Pod network
+// of kind's default node image, adds a route through the address of every Node, and exits if the kernel rejects a
+// route because the address is not local. Requests to Pods still use the more specific routes of kindnet.
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	return nil
 }
 
-// addRoutes adds a route to the Pods of every other node on each node, unless the cluster does this itself.
+// addRoutes adds routes on each node to the Pods of all other nodes, unless the cluster sets these routes itself.
 func (p *Provider) addRoutes(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil || len(nodes) < 2 {

@@ -14,8 +14,8 @@ import (
 // BuiltImage is the repository of the node image that `make node-image` builds. Its tag is the Kubernetes version.
 const BuiltImage = "koupsandbox/node"
 
-// chooseImage chooses the node image. If the engine has no suitable image, chooseImage pulls the first choice: the
-// configured image, or kind's default image.
+// chooseImage chooses the node image. If the engine has none of the suitable images, chooseImage pulls the first
+// candidate: the configured image, or kind's default node image.
 func (p *Provider) chooseImage(ctx context.Context) error {
 	candidates := p.imageCandidates(ctx)
 	image, err := firstPresent(ctx, p.engine, candidates)
@@ -40,8 +40,8 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	return nil
 }
 
-// LocalImage returns the node image that is used by default, if an engine (see engine.Find) answers, meets the
-// requirements, and has a node image. The error states what is missing.
+// LocalImage returns the name of the default node image. An engine (see engine.Find) must respond, meet the
+// requirements, and already have the image. Otherwise, the error states what is missing.
 func LocalImage(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {
@@ -62,14 +62,14 @@ func localImage(ctx context.Context, e *engine.Engine) (image string, err error)
 	return shortName(image), err
 }
 
-// podmanHost is the registry that podman assumes for images without one.
+// podmanHost is the registry that podman adds to image names without a registry.
 const podmanHost = "localhost/"
 
-// firstPresent returns the first of the images that the engine has, or an empty string. An image for another
-// architecture is an error.
+// firstPresent returns the first of the images that the engine has, or the empty string. It returns an error if the
+// image is for another architecture.
 //
-// Podman finds local images by their short names, but kind looks for short names on docker.io. So for podman, the full
-// name is returned.
+// For podman, it returns the full image name: podman finds local images by their short names, but kind would look for
+// a short name on docker.io.
 func firstPresent(ctx context.Context, e *engine.Engine, images []string) (string, error) {
 	for _, image := range images {
 		architecture, err := e.Run(ctx, "image", "inspect", "--format", "{{.Architecture}}", image)
@@ -91,7 +91,8 @@ func firstPresent(ctx context.Context, e *engine.Engine, images []string) (strin
 	return "", nil
 }
 
-// imageCandidates returns suitable images in order of preference. The first one is pulled if the engine has none.
+// imageCandidates returns suitable images in order of preference. If the engine has none of them, the first one is
+// pulled.
 func (p *Provider) imageCandidates(ctx context.Context) []string {
 	switch {
 	case p.o.Image != "":
@@ -110,7 +111,7 @@ func (p *Provider) imageCandidates(ctx context.Context) []string {
 	return list
 }
 
-// newest returns the highest version; it ignores tags that are not versions.
+// newest returns the tag with the highest version. It ignores tags that are not versions.
 func newest(tags []string) string {
 	var tag string
 	var highest *version.Version
@@ -122,7 +123,7 @@ func newest(tags []string) string {
 	return tag
 }
 
-// shortName returns the name of an image without the digest and podman's prefix.
+// shortName returns an image name without the digest and without the prefix that podman adds.
 func shortName(image string) string {
 	name, _, _ := strings.Cut(image, "@")
 	return strings.TrimPrefix(name, podmanHost)

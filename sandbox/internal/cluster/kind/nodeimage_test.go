@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// For podman, the full name of an image is used, because kind looks for short names on docker.io.
+// TestChooseImageUsesFullNamesForPodman checks that chooseImage returns full image names for podman, because kind
+// would look for short names on docker.io.
 func TestChooseImageUsesFullNamesForPodman(t *testing.T) {
 	enginetest.Fake(t, "podman", `case "$1 $2" in
 "image ls") echo v1.36.3;;

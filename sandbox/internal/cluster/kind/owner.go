@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// ownershipFile is the file in the state directory that records that the sandbox has created, or was creating, the
-	// cluster.
+	// ownershipFile is a file in the state directory. It records that the sandbox has created the cluster or started
+	// to create it.
 	ownershipFile = "kind.json"
-	// answerTimeout limits the check of the ownership marker.
+	// answerTimeout is the timeout of the check of the ownership marker.
 	answerTimeout = 5 * time.Second
-	// startTimeout limits the check of the ownership marker after the containers were started.
+	// startTimeout is the timeout of the check of the ownership marker after the containers of the cluster were
+	// started.
 	startTimeout = 45 * time.Second
 )
 
@@ -32,7 +33,7 @@ const (
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete reports whether the cluster has the ownership marker. Otherwise it is an incomplete cluster.
+	// Complete reports whether the ownership marker was set. If it is false, the cluster is incomplete.
 	Complete bool `json:"complete"`
 }
 
@@ -47,7 +48,7 @@ func (p *Provider) writeOwnership(complete bool) error {
 	return nil
 }
 
-// readOwnership returns the record about the cluster in the state directory, or nil.
+// readOwnership returns the content of ownershipFile in the state directory, or nil if the file does not exist.
 func (p *Provider) readOwnership() (*ownership, error) {
 	text, err := os.ReadFile(filepath.Join(p.o.Dir, ownershipFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +67,9 @@ func (p *Provider) readOwnership() (*ownership, error) {
 	return &o, nil
 }
 
-// checkOwner checks an existing cluster with the name. It adopts a cluster of this sandbox, deletes an incomplete one
-// that an earlier up left, and returns an error for any other cluster, which it does not change.
+// checkOwner checks the existing cluster with the name of this sandbox's cluster, if there is one. It adopts the
+// cluster if it belongs to this sandbox, and deletes it if an earlier up left it incomplete. For any other cluster,
+// it returns an error and does not change the cluster.
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -111,7 +113,7 @@ func (p *Provider) checkOwner(ctx context.Context) error {
 	}
 }
 
-// markProblem returns a clause that states why the ownership marker was not found.
+// markProblem returns a clause that describes why the ownership marker was not found.
 func (p *Provider) markProblem(err error) string {
 	if err == nil {
 		return "it has no ownership marker"
@@ -120,8 +122,8 @@ func (p *Provider) markProblem(err error) string {
 	return "it does not answer"
 }
 
-// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster answers,
-// at most for limit. It is read-only.
+// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster
+// responds or limit has passed. It is read-only.
 func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
@@ -140,7 +142,8 @@ func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, e
 	return marked, err
 }
 
-// readMark checks the ownership marker once. It writes no kubeconfig, because the cluster may belong to another owner.
+// readMark checks the ownership marker once. It does not write the kubeconfig of the cluster, because the cluster may
+// belong to another owner.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {
@@ -157,8 +160,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// CleanUp deletes the cluster of a sandbox whose daemon has ended, if the state directory or the ownership marker shows
-// that the cluster belongs to the sandbox. Without an engine there is no cluster.
+// CleanUp deletes the cluster of a sandbox whose daemon is not running. The state directory or the ownership marker
+// must show that the cluster belongs to the sandbox. Without a container engine, CleanUp assumes that there is no
+// cluster.
 func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {

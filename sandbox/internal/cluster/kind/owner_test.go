@@ -25,8 +25,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// fakeCluster fakes an engine with one kind cluster. Its API returns the given ownership marker, or none. fakeCluster
-// returns the path of a file in which the engine records changes.
+// fakeCluster installs a fake engine with one kind cluster. The API of the cluster returns the given ownership
+// marker, or no marker. fakeCluster returns the path of a file in which the engine records changes.
 func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +81,8 @@ esac
 
 var owner = sandbox.Owner{Sandbox: "demo", Place: "me@laptop:/home/me/.koupsandbox/demo"}
 
-// marked returns the ownership marker of a sandbox, with the Place of owner unless place is given.
+// marked returns the ownership marker of the named sandbox. Its Place is place, or the Place of owner if place is not
+// given.
 func marked(sandboxName string, place ...string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
@@ -145,7 +146,8 @@ func TestCheckOwner(t *testing.T) {
 	}
 }
 
-// The engine of the existing cluster is used, even if another engine is configured.
+// TestClusterInAnotherEngine checks that the engine of the existing cluster is used, even if another engine is
+// configured.
 func TestClusterInAnotherEngine(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ownershipFile),
@@ -177,7 +179,8 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	}
 }
 
-// Podman waits for containers to stop before it removes them, so the containers are killed first.
+// TestDeleteKillsInPodman checks that the containers are killed before podman removes them, because podman would wait
+// for them to stop.
 func TestDeleteKillsInPodman(t *testing.T) {
 	changes := filepath.Join(t.TempDir(), "changes")
 	enginetest.Fake(t, "podman", `case "$1" in

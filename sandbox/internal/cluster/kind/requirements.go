@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// minMemory is what a control plane node needs: about 900 MB, and the same again for caches.
+	// minMemory is the memory for a control plane node: about 900 MB, and the same amount for caches.
 	minMemory = 2 << 30
-	// minDisk is what a node writes in its first minutes, with a reserve for logs.
+	// minDisk is the disk space that a node uses in its first minutes, plus a reserve for logs.
 	minDisk = 1 << 30
 )
 
-// checkEngine returns an error if an engine does not meet the requirements of a cluster.
+// checkEngine returns an error if an engine does not meet the requirements of a kind cluster.
 func checkEngine(ctx context.Context, e *engine.Engine) error {
 	if e.Memory > 0 && e.Memory < minMemory {
 		return fmt.Errorf("%s has %.1f GB of memory, but a kind cluster needs %.1f GB; increase it, or use --provider "+
@@ -49,15 +49,15 @@ func checkEngine(ctx context.Context, e *engine.Engine) error {
 }
 
 const (
-	// inotifyLimit is the file with the maximum number of inotify instances per user.
+	// inotifyLimit is the path of the kernel file with the maximum number of inotify instances per user.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
-	// minInotify is enough for several clusters. The processes of a cluster use about 30 instances, and the processes
-	// of all clusters belong to the same user.
+	// minInotify is the minimum limit, which is enough for several clusters. The processes of one cluster use about
+	// 30 inotify instances. The processes of all clusters belong to the same user.
 	minInotify = 512
 )
 
-// checkInotify returns an error if the limit of inotify instances is low, which is the most common reason why an
-// additional cluster does not start. It returns nil if the limit cannot be read.
+// checkInotify returns an error if the limit of inotify instances is too low. This is the most common reason why an
+// additional cluster does not start. If the limit cannot be read, checkInotify returns nil.
 func checkInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -71,7 +71,7 @@ func checkInotify(path string) error {
 		"sysctl -w fs.inotify.max_user_instances=%d", limit, minInotify)
 }
 
-// providerOption returns the kind option for the engine.
+// providerOption returns the kind option that selects the engine.
 func providerOption(e *engine.Engine) cluster.ProviderOption {
 	if e.Command == engine.Podman {
 		return cluster.ProviderWithPodman()

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// downTime is the timeout for stopping the sandbox, which ignores Ctrl-C.
+	// downTime is the timeout for stopping the sandbox. Ctrl-C does not interrupt the stop.
 	downTime = 30 * time.Second
 	// waitTime is the timeout of each step of starting the sandbox.
 	waitTime = time.Minute
@@ -32,31 +32,32 @@ const (
 //go:embed scenarios
 var files embed.FS
 
-// Options of Run.
+// Options are the options of Run.
 type Options struct {
 	// Home is the parent directory of the state directories of all sandboxes. Required.
 	Home string
-	// Name of the demo's sandbox, which must not exist. Required.
+	// Name is the name of the demo sandbox. A sandbox with this name must not exist. Required.
 	Name string
-	// Binaries are the binaries of the sandbox. Required.
+	// Binaries are the paths of the sandbox binaries. Required.
 	Binaries sandbox.Binaries
-	// Keep keeps the sandbox running, with the bases and Pods of the demo. Default: the sandbox is stopped.
+	// Keep keeps the sandbox with its bases and Pods running after the demo. Default: Run stops the sandbox.
 	Keep bool
-	// Progress receives the steps of starting the sandbox. Ready is called when the sandbox is ready. Default: none.
+	// Progress receives the steps of starting the sandbox. Ready is called when the sandbox is ready. Default: no
+	// progress output.
 	Progress func(sandbox.Event)
 	Ready    func()
-	// Out receives the output. Required.
+	// Out receives the output of the demo. Required.
 	Out io.Writer
-	// Width of Out in columns. Default: 100.
+	// Width is the width of Out in columns. Default: 100.
 	Width int
-	// Color enables the colours of the terminal.
+	// Color enables terminal colours in the output.
 	Color bool
-	// Clock is the source of the time. Default: the real clock.
+	// Clock provides the current time. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Run starts a sandbox, runs both scenarios concurrently, prints what happens, and stops the sandbox. It blocks until
-// all of this is done. When ctx ends, it cleans up and returns the partial report and the cause.
+// Run starts a sandbox, runs both demo scenarios concurrently, prints their events, and stops the sandbox. It blocks
+// until the sandbox is stopped. When ctx ends, Run cleans up and returns the partial report and the cause of ctx.
 func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	scenarios, err := load()
 	if err != nil {
@@ -91,7 +92,7 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	return runScenarios(ctx, up, scenarios, o)
 }
 
-// down stops the sandbox, also after Ctrl-C.
+// down stops the sandbox. It runs to completion even after Ctrl-C.
 func down(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
@@ -153,8 +154,8 @@ func load() (scenarios []*source.Scenario, err error) {
 	return scenarios, nil
 }
 
-// CheckResult returns an error if the results of the demo are unexpected. It expects that the Deployment loses no
-// requests, and that the run of the DaemonSet fails because requests were lost.
+// CheckResult returns an error if the demo results are unexpected. The run of the Deployment must lose no requests,
+// and the run of the DaemonSet must fail because requests were lost.
 func CheckResult(r *scenario.Report) error {
 	var errs []error
 	for _, run := range r.Runs {

@@ -25,7 +25,7 @@ const active = events.ModuleActivated
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// The embedded scenarios are valid.
+// TestLoad checks that the embedded scenarios are valid.
 func TestLoad(t *testing.T) {
 	list, err := load()
 	if err != nil {
@@ -154,12 +154,12 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// The demo fails if its results are unexpected.
+// TestCheckResult checks that CheckResult returns an error if a run of the demo does not have the expected result.
 func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
-		want        string // the workload, and how its run ended
+		want        string // the workload, and how its scenario run ended
 	}{
 		{"expected results", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
 		{"the Deployment loses requests", run(deployment, scenario.Failed, 900, 1),

@@ -7,19 +7,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// instant is the maximum time between the two events of one switch.
+// instant is the maximum time between the deactivation of the old version and the activation of the new version that
+// is printed as one switch.
 const instant = 5 * time.Millisecond
 
-// baseTracker tracks the active version of the demo's module on a base, and the time without one.
+// baseTracker tracks the active version of the demo module on a base, and gaps during which no version is active.
 type baseTracker struct {
 	state    events.State
-	since    time.Time // start of the gap; zero without a gap
-	before   string    // version before the gap
-	reported bool      // whether the gap was reported
+	since    time.Time // start of the gap without an active version; zero outside a gap
+	before   string    // active version before the gap
+	reported bool      // whether a message about the gap was printed
 }
 
-// apply applies a change of a module and returns a message, or the empty string if there is nothing to print. bad
-// reports whether no version was active.
+// apply applies a module event and returns the message to print, or the empty string. bad reports whether the message
+// is about a time without an active version.
 func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool) {
 	old := p.version(e.Module.Base, events.ModuleActivated)
 	p.state.Apply(e)
@@ -45,7 +46,7 @@ func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool)
 	return "", false
 }
 
-// version returns the first version in a state, or the empty string.
+// version returns the first module version in the given state, or the empty string.
 func (p *baseTracker) version(base string, state events.ModuleState) string {
 	if b := p.state.Bases.Get(base); b != nil {
 		for _, m := range b.Modules {

@@ -17,21 +17,22 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// The names of the scenarios.
+// The names of the demo scenarios.
 const (
 	deployment = "deployment"
 	daemonSet  = "daemonset"
 )
 
 const (
-	// defaultWidth is the width of output that is not a terminal. Narrower output than minColumnsWidth has no columns.
+	// defaultWidth is the output width if Out is not a terminal. Output narrower than minColumnsWidth is not split
+	// into columns.
 	defaultWidth, minColumnsWidth = 100, 84
 )
 
-// printer prints the events of each scenario in a column. Its methods may be called concurrently.
+// printer prints the events of each scenario in its own column. Its methods may be called concurrently.
 type printer struct {
 	out   io.Writer
-	width int // of a column; 0 without columns
+	width int // width of a column; 0 if the output has no columns
 	color bool
 	clock clock.PassiveClock
 
@@ -39,7 +40,7 @@ type printer struct {
 	columns []*column
 }
 
-// column is one of the scenarios.
+// column is the output column of one scenario.
 type column struct {
 	scenario, title, about, lesson string
 	group                          string
@@ -117,7 +118,7 @@ func (t *printer) progress(e scenario.ProgressEvent) {
 	}
 }
 
-// observe prints an event of the sandbox.
+// observe prints a sandbox event.
 func (t *printer) observe(e events.Event) {
 	if e.Module == nil {
 		return
@@ -142,7 +143,7 @@ func (t *printer) observe(e events.Event) {
 	}
 }
 
-// printResults prints the results.
+// printResults prints the results of the scenario runs.
 func (t *printer) printResults(r *scenario.Report) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +174,7 @@ func requestCounts(run *scenario.Run) string {
 	return fmt.Sprintf("%s requests sent, %s lost", report.Number(sent), report.Number(lost))
 }
 
-// printLine prints a line in a column.
+// printLine prints a line of text in a column.
 func (t *printer) printLine(c *column, at time.Time, text, colour string) {
 	text = fmt.Sprintf("%4.1fs  %s", max(at.Sub(c.start), 0).Seconds(),
 		plain.Text(strings.Join(strings.Fields(text), " ")))
@@ -197,7 +198,7 @@ func (t *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.out, format, args...)
 }
 
-// The colours of terminals.
+// Terminal colours.
 const (
 	red   = "9"
 	green = "2"

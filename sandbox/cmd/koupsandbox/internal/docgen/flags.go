@@ -12,15 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 )
 
-// flagRow describes a flag.
+// flagRow is a row of the flag table.
 type flagRow struct {
-	name                    string // --bases
-	shown                   string // --bases N
+	name                    string // for example --bases
+	shown                   string // for example --bases N
 	usage, env, defaultText string
 	commands                []string
 }
 
-// flagsOf describes the visible flags except --help and --version.
+// flagsOf returns the rows of the visible flags, except --help and --version.
 func flagsOf(flags []urfave.Flag) []flagRow {
 	var list []flagRow
 	for _, f := range flags {
@@ -51,7 +51,7 @@ func flagsOf(flags []urfave.Flag) []flagRow {
 	return list
 }
 
-// koupsandboxFlags returns the flags of all commands. Equal flags share a row.
+// koupsandboxFlags returns the flags of all commands. Identical flags of several commands share a row.
 func koupsandboxFlags(w *translations) ([]table, error) {
 	app := cli.App()
 	var list []flagRow

@@ -17,30 +17,30 @@ import (
 
 //go:generate go run -trimpath .
 
-// root is the root of the repository, relative to the directory of this package.
+// root is the repository root, relative to the directory of this package.
 const root = "../../../../.."
 
-// cell is a text in both languages.
+// cell is a table cell with its English and its Chinese text.
 type cell struct{ en, zh string }
 
 // same returns a cell with the same text in both languages.
 func same(text string) cell { return cell{text, text} }
 
-// table is a table of a page. An empty title adds no heading.
+// table is a table of a documentation page. If the title is empty, the table has no heading.
 type table struct {
 	title   cell
 	columns []cell
 	rows    [][]cell
 }
 
-// translations looks up Chinese texts, and records missing ones.
+// translations looks up Chinese texts and records missing translations.
 type translations struct {
-	texts   map[string]map[string]string // by section and key
+	texts   map[string]map[string]string // Chinese texts by section and key
 	used    map[string]bool
 	missing []string
 }
 
-// text returns a cell with the English text of the code and the Chinese text of a key.
+// text returns a cell with an English text from the code and the Chinese text of the given key.
 func (w *translations) text(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
@@ -50,10 +50,10 @@ func (w *translations) text(section, key, en string) cell {
 	return cell{en, zh}
 }
 
-// literal matches texts without a translation: numbers, names, quoted words.
+// literal matches texts that need no translation: numbers, names and quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
-// defaultCell returns the cell of a default value.
+// defaultCell returns the cell for a default value.
 func (w *translations) defaultCell(text string) cell {
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
@@ -65,7 +65,7 @@ func (w *translations) defaultCell(text string) cell {
 	return w.text("defaults", text, text)
 }
 
-// err reports missing and unused texts.
+// err returns an error that lists missing and unused translations.
 func (w *translations) err() error {
 	var errs []error
 	for _, m := range w.missing {
@@ -142,7 +142,7 @@ func readYAML(path string, into any) error {
 
 var section = regexp.MustCompile(`(?s)(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)`)
 
-// writePages writes each section into the page that has its marker.
+// writePages writes each generated section into the page that contains the section marker.
 func writePages(language string, sections map[string][]table) error {
 	placed := map[string]bool{}
 	err := filepath.WalkDir(filepath.Join(root, "docs", language), func(path string, d fs.DirEntry, err error) error {

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// errorCodes returns the tables of error codes. The code has their Chinese texts.
+// errorCodes returns the tables of error codes. Their Chinese texts come from the code, not from translations.
 func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
@@ -32,7 +32,7 @@ func errorCodes(*translations) ([]table, error) {
 	return tables, nil
 }
 
-// whyReasons returns the reasons of koupsandbox why.
+// whyReasons returns the table of the reasons that koupsandbox why reports.
 func whyReasons(*translations) ([]table, error) {
 	t := table{columns: []cell{{"Reason", "情形"}, {"Meaning", "含义"}}}
 	for _, r := range why.ReasonTexts() {
@@ -41,10 +41,10 @@ func whyReasons(*translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// groups are the groups of the catalogue in the order of the page.
+// groups are the scenario groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
-// catalogue returns the tables of the scenarios of the repository.
+// catalogue returns the tables of the scenarios in the repository.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
 	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
@@ -99,7 +99,7 @@ func catalogue(w *translations) ([]table, error) {
 
 var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
 
-// targets returns the table of the Makefile targets that make help shows.
+// targets returns the table of the Makefile targets that are listed by make help.
 func targets(w *translations) ([]table, error) {
 	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {

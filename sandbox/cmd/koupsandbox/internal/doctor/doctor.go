@@ -19,14 +19,16 @@ import (
 )
 
 const (
-	// minDisk is the size of a sandbox with 1,000 bases after an hour, most of it logs.
+	// minDisk is the disk space of a sandbox with 1,000 bases after one hour. Most of it is used by logs.
 	minDisk = 500 << 20
-	// minMemory is the memory of the control plane (490 MB), the controller, and the daemon with a few bases.
+	// minMemory is the memory that a sandbox needs: for the control plane (490 MB), the controller, and the daemon
+	// with a few bases.
 	minMemory = 1 << 30
-	// filesWithoutBases is the number of files that the daemon opens. It does not depend on the number of bases, which
-	// connect through memory.
+	// filesWithoutBases is the number of files that the daemon opens, without files of bases that serve modules.
+	// Other bases connect through memory and need no files.
 	filesWithoutBases = 100
-	// filesPerServingBase is the number of files of a base that serves modules: its listener and some connections.
+	// filesPerServingBase is the number of open files of a base that serves modules: its listener and some
+	// connections.
 	filesPerServingBase = 4
 )
 
@@ -34,17 +36,17 @@ const (
 type Check struct {
 	Name string `json:"name"`
 	OK   bool   `json:"ok"`
-	// Detail describes what was found.
+	// Detail describes what the check found.
 	Detail string `json:"detail"`
-	// Fix is the remedy if the check failed; otherwise it is empty.
+	// Fix describes how to fix the problem if the check failed; otherwise it is empty.
 	Fix string `json:"fix,omitempty"`
 }
 
-// doctor makes checks, and describes them in a language.
+// doctor runs checks and describes the results in one language.
 type doctor struct{ language language.Language }
 
 // Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
-// it is empty, either is accepted. The texts are in the language l.
+// it is empty, Run accepts either of them. The texts of the checks are in the language l.
 func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Binaries) []Check {
 	d := doctor{l}
 	return []Check{
@@ -60,7 +62,7 @@ func Run(ctx context.Context, l language.Language, home, containerEngine string,
 	}
 }
 
-// check returns a check with its texts. The fix is left out if ok is true.
+// check returns the result of a check with its detail and fix. The fix is empty if ok is true.
 func (d doctor) check(ok bool, name, detail, fix language.Text, a args) Check {
 	c := Check{Name: name.In(d.language, a), OK: ok, Detail: detail.In(d.language, a)}
 	if !ok {
@@ -86,7 +88,8 @@ func (d doctor) provider(binaries sandbox.Binaries) Check {
 		"existing": v1alpha1.ProviderExisting, "binary": sandbox.ControlPlaneBinary})
 }
 
-// engine succeeds without a container engine, because only the provider kind requires one.
+// engine checks for a container engine. The check also succeeds without a container engine, because only the provider
+// kind requires one.
 func (d doctor) engine(ctx context.Context, name string) Check {
 	detail := msgEngine
 	image, err := kind.LocalImage(ctx, name)
@@ -97,8 +100,8 @@ func (d doctor) engine(ctx context.Context, name string) Check {
 		args{"kind": v1alpha1.ProviderKind, "image": image, "error": err})
 }
 
-// directory checks whether the directory is writable, or can be created in its nearest existing parent. It removes what
-// it creates.
+// directory checks whether the state directory is writable, or can be created in its nearest existing parent. It
+// removes the directories and files that it creates.
 func (d doctor) directory(home string) Check {
 	probe, err := os.MkdirTemp(nearest(home), ".doctor-")
 	if err == nil {
@@ -121,7 +124,7 @@ func (d doctor) disk(ctx context.Context, home string) Check {
 	return d.check(usage.Free >= minDisk, nameDisk, quoted, fixDisk, a)
 }
 
-// nearest returns the directory, or its nearest parent that exists.
+// nearest returns the given directory if it exists, otherwise its nearest existing parent.
 func nearest(directory string) string {
 	for {
 		if _, err := os.Stat(directory); err == nil || directory == filepath.Dir(directory) {

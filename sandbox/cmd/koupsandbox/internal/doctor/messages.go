@@ -2,16 +2,16 @@ package doctor
 
 import "github.com/koupleless/koupsandbox/sandbox/internal/language"
 
-// args are the arguments of a message, for its text and its fix.
+// args are the arguments of the text and the fix of a message.
 type args = language.Args
 
-// catalogue has all messages of the package.
+// catalogue contains all messages of the package.
 var catalogue language.Catalogue
 
-// text adds a text to the catalogue.
+// text adds a message text to the catalogue.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
-// Names of the checks.
+// The names of the checks.
 var (
 	nameBinary    = text("binary {name}", "程序 {name}")
 	nameProvider  = text("provider", "可用的 provider")
@@ -23,7 +23,7 @@ var (
 	namePorts     = text("loopback ports", "回环端口")
 )
 
-// Details and fixes.
+// The details and fixes of the checks.
 var (
 	quoted      = text("{value}", "{value}")
 	msgNotFound = text("not found", "未找到")

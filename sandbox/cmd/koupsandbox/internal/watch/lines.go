@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Plain returns a sink for Follow that writes a line per event, except for routine queries. A line has the time, the
-// kind, the subject and the text of the event.
+// Plain returns a sink for Follow that writes one line per event, except for routine queries. A line contains the
+// time, the kind, the subject and the text of the event.
 func Plain(w io.Writer) func(events.Event) error {
 	return func(e events.Event) error {
 		if e.Routine() {

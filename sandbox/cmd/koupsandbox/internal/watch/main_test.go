@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The output has local times. The tests expect UTC.
+// TestMain sets the local time zone to UTC, because the output contains local times and the tests expect UTC.
 func TestMain(m *testing.M) {
 	time.Local = time.UTC
 	os.Exit(m.Run())

@@ -14,11 +14,12 @@ import (
 )
 
 // selectors select module Pods by the current and by the older label. A Pod with both labels matches only one
-// selector, so one watch reports all its changes.
+// selector, so a single watch reports all changes of the Pod.
 var selectors = []string{labels.Component + "=" + labels.Module,
 	labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
-// pods reports changes of Pods until ctx ends, and returns its cause. It starts after the existing bases are known.
+// pods reports Pod changes until ctx ends, and returns the cause of ctx. It starts after the existing bases are
+// known.
 func (f *follower) pods(ctx context.Context) error {
 	select {
 	case <-f.synced:
@@ -62,7 +63,7 @@ func (f *follower) pods(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// pod reports a change of a Pod.
+// pod reports a change of one Pod.
 func (f *follower) pod(pod *corev1.Pod, deleted bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// framePeriod is the time between two updates of the screen.
+	// framePeriod is the time between two screen updates.
 	framePeriod = 200 * time.Millisecond
-	// minWidth and minHeight are the minimum size of the screen. the smallest screen.
+	// minWidth and minHeight are the minimum size of the screen.
 	minWidth, minHeight = 40, 8
 )
 
-// help explains the table and the keys.
+// help is the help text that explains the table and the keys.
 const help = `One row per base:
   STATE       state of the base, of its Node unless Ready, and its faults
   MODULES     NAME:VERSION, and the state of inactive modules
@@ -38,11 +38,11 @@ q quit   space pause   ↑ ↓ PgUp PgDn scroll   ? close this help`
 
 const keys = "q quit   space pause   ↑ ↓ scroll   ? help"
 
-// ScreenOptions of a Screen.
+// ScreenOptions are the options of a Screen.
 type ScreenOptions struct {
-	// Title of the screen. Default: none.
+	// Title is the title of the screen. Default: no title.
 	Title string
-	// Clock is the source of the time. Default: the real clock.
+	// Clock is the clock that the screen uses. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -54,15 +54,15 @@ type Screen struct {
 	synced bool
 	state  events.State
 	last   map[string]events.Event // the latest event of each base
-	lost   map[string]int          // lost requests of each base
+	lost   map[string]int          // number of lost requests of each base
 	rates  []rate
 }
 
-// snapshot is the content of the screen at one time.
+// snapshot is the screen content at one point in time.
 type snapshot struct {
 	at      time.Time
 	summary []string
-	rows    [][]string // the cells of each base
+	rows    [][]string // the table cells of each base
 }
 
 // NewScreen returns a screen without bases.
@@ -73,7 +73,7 @@ func NewScreen(o ScreenOptions) *Screen {
 	return &Screen{o: o, last: map[string]events.Event{}, lost: map[string]int{}}
 }
 
-// Observe is a sink for Follow. It always returns nil.
+// Observe updates the screen with an event. It is a sink for Follow and always returns nil.
 func (s *Screen) Observe(e events.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *Screen) Observe(e events.Event) error {
 	return nil
 }
 
-// snapshot returns the current content.
+// snapshot returns the current content of the screen.
 func (s *Screen) snapshot() *snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +101,8 @@ func (s *Screen) snapshot() *snapshot {
 	return now
 }
 
-// Run shows the screen on a terminal. It calls follow, which must call Observe, and blocks until follow
-// has returned. It returns the error of follow, or nil if the user has quit.
+// Run shows the screen on a terminal. It calls follow, which must pass its events to Observe. It blocks until follow
+// has returned. Run returns the error of follow, or nil if the user quits.
 func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,12 +125,12 @@ func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow fu
 	return followErr
 }
 
-// model is the state of the screen that keys change. It implements tea.Model.
+// model is the screen state that the user changes with keys. It implements tea.Model.
 type model struct {
 	screen        *Screen
 	shown         *snapshot
 	width, height int
-	scroll        int // rows above the first one that is shown
+	scroll        int // number of rows above the first visible row
 	paused, help  bool
 }
 
@@ -198,7 +198,7 @@ func (m *model) draw() string {
 	return strings.Join(lines, "\n")
 }
 
-// lines returns the summary, the table and the keys.
+// lines returns the summary, the table and the key help.
 func (m *model) lines() []string {
 	rows := m.shown.rows
 	head := fmt.Sprintf("%s   %s   %s", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title),
@@ -217,8 +217,8 @@ func (m *model) lines() []string {
 	return append(lines, paint(weak, keys))
 }
 
-// table returns the lines of the table. A name has at most a third of the width of the screen, each other
-// cell a fifth, and the last column the rest.
+// table returns the lines of the table. The name column uses at most a third of the screen width, every other column
+// at most a fifth, and the last column the remaining width.
 func (m *model) table(bases [][]string) []string {
 	rows := [][]string{slices.Clone(headers)}
 	for _, row := range bases {

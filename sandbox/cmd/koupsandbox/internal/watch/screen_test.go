@@ -31,7 +31,7 @@ func pod(ms int, base, version, phase, reason string) events.Event {
 				Modules: []events.ModuleRef{{Name: "stock", Version: version}}}}}
 }
 
-// failedRollout returns the events of a release that fails on base-2 and base-10.
+// failedRollout returns the events of a rollout that fails on base-2 and base-10.
 func failedRollout() []events.Event {
 	var all []events.Event
 	for _, name := range []string{"broker", "kube-apiserver", "module-controller"} {
@@ -82,7 +82,7 @@ func press(m *model, keys ...string) {
 	}
 }
 
-// observed returns a screen that has observed events, and its clock.
+// observed returns a screen that has observed the given events, and the clock of the screen.
 func observed(t *testing.T, width, height int, all ...events.Event) (*model, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(after(25000))
@@ -150,7 +150,7 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 	}
 }
 
-// A paused screen does not change.
+// TestPausedScreenDoesNotChange checks that events do not change the content of a paused screen.
 func TestPausedScreenDoesNotChange(t *testing.T) {
 	m, clock := observed(t, 100, 20, failedRollout()...)
 	press(m, "space")
@@ -184,7 +184,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// Run returns after the key q, after the sandbox stops, and after its context ends.
+// TestRunReturns checks that Run returns after the user presses q, after the sandbox stops, and after its context
+// ends.
 func TestRunReturns(t *testing.T) {
 	t.Run("q", func(t *testing.T) {
 		in, keys := io.Pipe()

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// The colors are from the palette of the terminal, so they are readable on its background.
+// The colours are from the terminal palette, so they are readable on the background of the terminal.
 var (
 	good = lipgloss.Color("2")
 	bad  = lipgloss.Color("9")
@@ -27,7 +27,7 @@ func paint(c color.Color, text string) string {
 	return lipgloss.NewStyle().Foreground(c).Render(text)
 }
 
-// names returns the names of the existing bases, sorted.
+// names returns the names of the existing bases in sorted order.
 func (s *Screen) names() []string {
 	var names []string
 	for b := range s.state.Bases.All() {
@@ -39,7 +39,7 @@ func (s *Screen) names() []string {
 	return names
 }
 
-// row returns the cells of a base.
+// row returns the table cells of a base.
 func (s *Screen) row(name string) []string {
 	b := s.state.Bases.Get(name)
 	lost, last := "", ""
@@ -55,14 +55,15 @@ func (s *Screen) row(name string) []string {
 	return []string{plain.Text(name), s.baseState(b), moduleList(b), s.podList(name), lost, last}
 }
 
-// shortLine returns an event of a base as a cell of the table.
+// shortLine formats an event of a base for a table cell.
 func shortLine(e events.Event) string {
 	kind, _, text := e.Describe()
 	prefix := map[string]string{"node": "Node ", "pod": "Pod ", "fault": "fault "}[kind]
 	return e.Time.Local().Format("15:04:05") + " " + plain.Text(prefix+text)
 }
 
-// baseState returns the state of a base, the state of its Node unless the Node is Ready, and its faults.
+// baseState returns the state of a base and its faults. It also returns the state of the Node unless the Node is
+// Ready.
 func (s *Screen) baseState(b *events.BaseStatus) string {
 	state := b.State()
 	colour := map[events.BaseState]color.Color{events.BaseStateDown: bad, events.BaseStateReady: good}[state]
@@ -84,7 +85,7 @@ func (s *Screen) baseState(b *events.BaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// moduleList returns the modules of a base as NAME:VERSION. Modules that are not active are first, with their state.
+// moduleList returns the modules of a base as NAME:VERSION. Inactive modules come first, with their state.
 func moduleList(b *events.BaseStatus) string {
 	var parts []string
 	modules := slices.SortedStableFunc(slices.Values(b.Modules), func(a, b events.ModuleStatus) int {
@@ -113,7 +114,8 @@ func moduleList(b *events.BaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// podList returns the number of Ready Pods of a base, the number of its Pods, and why the other Pods are not Ready.
+// podList returns the number of Ready Pods and of all Pods on a base, and the reasons why the other Pods are not
+// Ready.
 func (s *Screen) podList(base string) string {
 	ready, all := 0, 0
 	var reasons []string
@@ -133,7 +135,8 @@ func (s *Screen) podList(base string) string {
 	return plain.Text(strings.Join(append([]string{fmt.Sprintf("%d/%d", ready, all)}, reasons...), ", "))
 }
 
-// summary returns the lines above the table: the components, the streams, and the Pods without a base.
+// summary returns the lines above the table. They show the components, the request streams, and the Pods without a
+// base.
 func (s *Screen) summary() []string {
 	var lines []string
 	running := 0

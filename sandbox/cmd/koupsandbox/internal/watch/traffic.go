@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// ratePeriod is the time between two queries for the counters of streams.
+// ratePeriod is the time between two queries of the stream counters.
 const ratePeriod = time.Second
 
 // Streams returns the counters of request streams. control.Client implements it.
@@ -24,14 +24,14 @@ type Streams interface {
 // rate is the request rate of a stream.
 type rate struct {
 	name            string
-	sent, lostTotal int     // since the start of the stream
-	ok, lost        float64 // per second
+	sent, lostTotal int     // requests sent since the start of the stream
+	ok, lost        float64 // successful requests per second
 	at              time.Time
 	answered        int
 }
 
-// Rates updates the request rates of the screen every second. It blocks until ctx ends. It shows the streams of a
-// group, or of all groups if group is empty.
+// Rates updates the request rates on the screen every second. It blocks until ctx ends. It shows the streams of the
+// given group, or of all groups if group is empty.
 func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		groups := []string{group}
@@ -61,7 +61,7 @@ func (s *Screen) Rates(ctx context.Context, streams Streams, group string) {
 	}, ratePeriod)
 }
 
-// updateRates computes the rates from the new and the previous counters.
+// updateRates computes the request rates from the new and the previous stream counters.
 func (s *Screen) updateRates(all []traffic.Summary) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

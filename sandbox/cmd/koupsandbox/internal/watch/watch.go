@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// ErrEnded is returned, wrapped, when the sandbox stops.
+// ErrEnded is wrapped in the error that Follow returns when the sandbox stops.
 var ErrEnded = errors.New("the sandbox has stopped")
 
 // Source reports the events of bases, components, faults and requests. control.Client implements it.
@@ -22,21 +22,22 @@ type Source interface {
 	Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error
 }
 
-// Options of Follow.
+// Options are the options of Follow.
 type Options struct {
-	// Source reports all events except for events of Pods. Required.
+	// Source reports all events except Pod events. Required.
 	Source Source
-	// API is the client of the API server, for events of Pods. Default: Pods are not followed.
+	// API is the API server client that is used to watch Pods. Default: Follow reports no Pod events.
 	API kubernetes.Interface
-	// Group is the group of the followed bases and the namespace of the followed Pods. Default: all.
+	// Group is the group of the followed bases and the namespace of the followed Pods. Default: all groups and
+	// namespaces.
 	Group string
-	// Clock is the source of the time of Pod events. Default: the real clock.
+	// Clock is the clock that provides the time of Pod events. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
-// Follow calls sink for each event, one call at a time: first for the current state, then for Synced, then for
-// changes. It blocks until ctx ends, and returns its cause; until the sandbox stops, and returns ErrEnded, wrapped;
-// or until sink fails, and returns its error.
+// Follow calls sink for each event, one call at a time. It first reports the current state, then Synced, then
+// changes. It blocks until ctx ends, the sandbox stops, or sink fails. Follow returns the cause of ctx, an error that
+// wraps ErrEnded, or the error of sink, respectively.
 func Follow(ctx context.Context, o Options, sink func(events.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -63,7 +64,7 @@ func Follow(ctx context.Context, o Options, sink func(events.Event) error) error
 	return group.Wait()
 }
 
-// follower merges the events of the two sources.
+// follower merges the events of the daemon and of the API server.
 type follower struct {
 	o      Options
 	stop   context.CancelCauseFunc
@@ -74,7 +75,7 @@ type follower struct {
 	state events.State
 }
 
-// event handles an event of the daemon.
+// event handles an event from the daemon.
 func (f *follower) event(e events.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +85,7 @@ func (f *follower) event(e events.Event) {
 	f.emit(e)
 }
 
-// emit applies an event to the state and calls the sink. The caller must hold f.mu.
+// emit applies an event to the state and calls the sink with the event. The caller must hold f.mu.
 func (f *follower) emit(e events.Event) {
 	f.state.Apply(e)
 	if err := f.sink(e); err != nil {

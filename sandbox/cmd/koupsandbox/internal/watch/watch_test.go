@@ -26,10 +26,10 @@ var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// source is a fake daemon that reports events, then the events from more.
+// source is a fake daemon. It first reports events, and then the events from the channel more.
 type source struct {
 	events  []events.Event
-	more    chan events.Event // closed when the daemon stops
+	more    chan events.Event // closed to simulate that the daemon stops
 	request control.WatchRequest
 }
 
@@ -63,7 +63,8 @@ func modulePod(version string, ready corev1.ConditionStatus) *corev1.Pod {
 	}
 }
 
-// Follow reports Pods after their bases, and reports a Pod with both labels once.
+// TestFollowReportsPodsAfterBases checks that Follow reports Pods after the existing bases, and that it reports a Pod
+// with both labels only once.
 func TestFollowReportsPodsAfterBases(t *testing.T) {
 	s := &source{more: make(chan events.Event), events: []events.Event{
 		{Time: at(0), Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: "up"}},
