@@ -56,7 +56,7 @@ type Run struct {
 	Description string            `json:"description"`
 	Source      string            `json:"source,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Cell is the cell of the matrix; empty if the scenario has no matrix.
+	// Cell is the matrix cell of the run; empty if the scenario has no matrix.
 	Cell map[string]any `json:"cell,omitempty"`
 	// Attempt is the number of the repetition, from 1.
 	Attempt int `json:"attempt"`
@@ -64,7 +64,7 @@ type Run struct {
 	Speed int `json:"speed,omitempty"`
 	// Seed is the random seed of this run. It is derived from the seed of the Report.
 	Seed uint64 `json:"seed"`
-	// RerunCommand is the command that repeats the run with everything random as it was.
+	// RerunCommand is the command that repeats the run with the same random values.
 	RerunCommand string        `json:"again,omitempty"`
 	Namespace    string        `json:"namespace"`
 	Result       Result        `json:"verdict"`
@@ -73,10 +73,10 @@ type Run struct {
 	Steps        []*Step       `json:"steps"`
 	Checks       []Check       `json:"checks,omitempty"`
 	Traffic      []Traffic     `json:"traffic,omitempty"`
-	// Delay is the longest delay that was measured during the run: of the sending of a request, or of the observation
-	// of an event. A run that failed with a long Delay is Errored.
+	// Delay is the longest delay that was measured during the run, either in sending a request or in observing an
+	// event. A failed run with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
-	// FirstFailure is why the run is the second one, after an inconclusive one; empty = it is the first.
+	// FirstFailure is the failure of the first, inconclusive attempt, if this run is its repetition; otherwise empty.
 	FirstFailure string `json:"repeated,omitempty"`
 	// Failure is the reason why the run has not passed, in one sentence. Details has evidence, such as the diff, the
 	// Pod events and the commands of the bases.
@@ -95,7 +95,7 @@ type Step struct {
 	Result  Result        `json:"verdict"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
-	// Message describes the effect of the step, or the reason why it failed or was skipped.
+	// Message describes the effect of the step, or the reason why the step failed or was skipped.
 	Message string  `json:"message,omitempty"`
 	Steps   []*Step `json:"steps,omitempty"`
 }
@@ -111,14 +111,14 @@ type Check struct {
 	Summary string `json:"summary"`
 	// Compared is the number of compared items. If it is 0, the check proves nothing.
 	Compared int `json:"compared"`
-	// Violations in the order of time.
+	// Violations lists the violations in chronological order.
 	Violations []Violation `json:"violations,omitempty"`
 }
 
-// Violation is one violation of a check.
+// Violation is a single violation of a check.
 type Violation struct {
 	Time time.Time `json:"time"`
-	// Length is the duration; 0 means an instant.
+	// Length is the duration of the violation; 0 means a single point in time.
 	Length time.Duration `json:"length,omitempty"`
 	Base   string        `json:"base,omitempty"`
 	Pod    string        `json:"pod,omitempty"`
@@ -129,15 +129,16 @@ type Violation struct {
 // Traffic is the result of a stream of requests.
 type Traffic struct {
 	traffic.Summary
-	// Judge is the expression, Result the result of its evaluation.
+	// Judge is the judge expression of the stream. Result is the result of its evaluation.
 	Judge  string `json:"judge"`
 	Result Result `json:"verdict"`
-	// Seconds has the requests of each second of the run.
+	// Seconds has the request counts of each second of the run.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
-	// Bins has the requests of each interval of BinWidth from the start of the stream. It is empty for long streams.
+	// Bins has the request counts of each interval of length BinWidth from the start of the stream. It is empty for
+	// long streams.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []traffic.Bin `json:"bins,omitempty"`
-	// Lost has the first 1,000 lost requests. Summary.Lost, lost in JSON, is the number of all lost requests.
+	// Lost lists the first 1,000 lost requests. Summary.Lost (lost in JSON) is the total number of lost requests.
 	Lost []traffic.Record `json:"lostRequests,omitempty"`
 }
 

@@ -20,18 +20,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
-// background is a step in the background.
+// background is a step that runs in the background.
 type background struct {
 	name string
 	done chan struct{} // closed when the step has ended
-	err  error         // the error of the step, valid after done is closed
+	err  error         // error of the step; valid after done is closed
 }
 
-// stepPosition is the position of a step.
+// stepPosition is the position of a step in the scenario and in the report.
 type stepPosition struct {
 	field string // path of the field, such as spec.steps[2]
 	depth int
-	list  *[]*Step // list of the report that contains the step
+	list  *[]*Step // list of the report to which the step is added
 }
 
 func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
@@ -147,7 +147,8 @@ func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return err
 }
 
-// runGuarded executes a step with its timeout and its invariants, unless its condition is false.
+// runGuarded executes a step with its timeout while its invariants are evaluated. If the condition of the step is
+// false, the step is skipped.
 func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string,
 	skipped bool,
 	err error) {
@@ -177,7 +178,7 @@ func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPos
 	return message, false, withCause(guarded, err)
 }
 
-// withCause adds the cause of the end of ctx to an error, unless the error contains it.
+// withCause adds the cancellation cause of ctx to an error, unless the error already contains it.
 func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Valve pauses all data of its connections while it is shut. The connections stay open. Their peers see them as
-// if this process were stopped.
+// Valve pauses all data on its connections while it is shut. The connections stay open. To their peers, the
+// connections behave as if this process were paused.
 type Valve struct {
 	held    func()
-	shut    atomic.Bool // changed under mu; read without mu for every packet
+	shut    atomic.Bool // changed with mu held; read without mu for every packet
 	mu      sync.Mutex
 	changed sync.Cond
 }

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker; empty in other builds.
+// koupsandbox and the following variables are set by the linker; they are empty in other builds.
 var koupsandbox, commit, kubernetes string
 
 // String returns the version of koupsandbox, such as "v1.2.3".
@@ -34,9 +34,9 @@ var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.0-9]*)?$`)
 // Released reports whether version is the version of a release.
 func Released(version string) bool { return released.MatchString(version) }
 
-// CheckCompatible returns an error if the component name with the version theirs is not compatible with the
-// version ours: both are releases, and they differ. Versions of builds between releases are compatible with all
-// versions, because developers build binaries one by one.
+// CheckCompatible returns an error if a component with the version theirs is incompatible with the version ours. Two
+// versions are incompatible if both are releases and they differ. Versions of builds between releases are compatible
+// with all versions, because developers build binaries individually.
 func CheckCompatible(name, theirs, ours string) error {
 	if !Released(theirs) || !Released(ours) || theirs == ours {
 		return nil

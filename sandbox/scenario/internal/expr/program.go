@@ -9,7 +9,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit limits an evaluation, in cost units of CEL. Loops over all pairs of a thousand Pods cost much less.
+// costLimit limits the cost of an evaluation, in cost units of CEL. A loop over all pairs of a thousand Pods costs
+// much less.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
@@ -22,12 +23,12 @@ type Program struct {
 	program   cel.Program
 }
 
-// Result of an evaluation.
+// Result is the result of an evaluation.
 type Result struct {
 	// Value is a JSON value. It is a bool in all scopes except Value.
 	Value any
-	// EmptyLists has the empty lists because of which an operand compared nothing. It is nil if every operand compared
-	// something. Otherwise, the value true proves nothing.
+	// EmptyLists names the empty lists because of which an operand compared nothing. If it is nil, every operand
+	// compared something. If it is not nil, the value true proves nothing.
 	EmptyLists []string
 }
 
@@ -74,8 +75,8 @@ func (p *Program) Uses() []string { return p.uses }
 // Text returns the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. It returns an error if the expression has no value for the data, for example because a
-// field does not exist.
+// Eval evaluates the expression. It returns an error if the expression has no value for these data, for example
+// because a field does not exist.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *Program) Eval(data Data) (Result, error) {
 	return result, nil
 }
 
-// uses returns the names that an expression uses, with the fields of names such as vars.
+// uses returns the names that an expression uses. For vars and similar names, it returns the name with the field.
 func uses(a *ast.AST) []string {
 	var names []string
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -118,7 +119,7 @@ func uses(a *ast.AST) []string {
 	})
 }
 
-// fieldOf splits name.field and name["field"].
+// fieldOf splits name.field or name["field"] into the name and the field.
 func fieldOf(e ast.Expr) (name, field string, ok bool) {
 	var operand ast.Expr
 	switch e.Kind() {

@@ -8,8 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the bases
-// of a group. A node selector for the host name of a base may use the short name SET-N instead of GROUP-SET-N.
+// Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the
+// bases of a group. An existing node selector for the host name of a base may use the short name SET-N instead of
+// GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	bind(o.Object, group)
