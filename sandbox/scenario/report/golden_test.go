@@ -69,7 +69,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// writeFrame writes the page without its script and style.
+// writeFrame writes the HTML page without its script and style.
 func writeFrame(w io.Writer, r *scenario.Report) error {
 	var page bytes.Buffer
 	if err := report.WriteHTML(&page, r); err != nil {

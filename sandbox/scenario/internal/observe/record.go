@@ -79,7 +79,7 @@ func (w *Recorder) recordNode(at time.Time, o *unstructured.Unstructured, delete
 // isReady reports whether a Pod or a Node is Ready.
 func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == events.NodeReady }
 
-// NodeStateOf returns the state of a Node by its condition Ready; NodeUnknown if it has none.
+// NodeStateOf returns the state of a Node from its Ready condition; NodeUnknown if the Node has no such condition.
 func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, c := range conditions {

@@ -10,7 +10,7 @@ import (
 type Failure struct {
 	// Message is the text of the error.
 	Message string
-	// Details is evidence that explains the failure.
+	// Details is the evidence that explains the failure.
 	Details []Detail
 	cause   error
 }
@@ -46,8 +46,8 @@ func (f *Failure) With(title, text string) *Failure {
 	return f
 }
 
-// TimeoutFailure returns the failure of last, with err as its cause, if err is the cause of the end of ctx. It returns
-// other errors unchanged.
+// TimeoutFailure returns the failure of last with err as its cause, if err is the cancellation cause of ctx. It
+// returns any other error unchanged.
 func TimeoutFailure(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err
