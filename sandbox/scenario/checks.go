@@ -49,8 +49,9 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// evaluateChecks evaluates the built-in checks until end and adds them to the report. An unexpected result fails the
-// run. An inconclusive check makes the run Errored unless the run has failed.
+// evaluateChecks evaluates the built-in checks for the events until end and adds the results to the report. A check
+// with an unexpected result fails the run. An inconclusive check makes the run Errored, unless the run has already
+// failed.
 func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
 	expect, inconclusive := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
@@ -120,8 +121,8 @@ func (e *execution) releases(ctx context.Context) error {
 	return err
 }
 
-// faults adds a check for each fault to the report. It returns an error for faults that were never triggered, unless
-// the scenario allows this.
+// faults adds a check for each fault to the report. It returns an error if a fault was never triggered, unless the
+// scenario allows this.
 func (e *execution) faults() error {
 	list, err := e.env.Faults(e.recorder.Events())
 	for _, f := range list {

@@ -15,14 +15,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanUpTimeout limits the clean-up of a run. Restarting controllers in a cluster takes up to 40 s.
+// cleanUpTimeout limits the duration of the clean-up of a run. Restarting the controllers in a cluster takes up to 40
+// s.
 const cleanUpTimeout = 2 * time.Minute
 
 // services is the resource of Services for the dynamic client, because the typed client cannot delete all Services of
 // a namespace with one request.
 var services = corev1.SchemeGroupVersion.WithResource("services")
 
-// cleanUp removes the objects and bases of the run. It returns a description of what remains and how to remove it.
+// cleanUp removes the objects and bases of the run. It returns a description of the objects and bases that remain,
+// and of how to remove them.
 func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()

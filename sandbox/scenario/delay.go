@@ -63,8 +63,9 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	return version, nil
 }
 
-// catchUp waits until the run has observed all events so far. It returns errInconclusive after catchUpTimeout, and
-// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API cannot list objects.
+// catchUp waits until the run has observed all events so far. It returns errEventsLate after catchUpTimeout, and
+// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API server cannot list
+// objects.
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errEventsLate)
 	defer cancel()
@@ -120,7 +121,7 @@ func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 	return e.r.o.Sandbox.Bases(ctx, e.in.name)
 }
 
-// matchesEvents reports whether the observed state of the bases equals the listed bases.
+// matchesEvents reports whether the observed state of the bases equals the state in the list from the daemon.
 func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 	e.recorder.Read(func(v observe.Snapshot) {
 		seen := v.Bases()

@@ -48,7 +48,7 @@ func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	return filepath.Join(e.privateDir, "kubeconfig"), nil
 }
 
-// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted with the namespace.
+// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted together with the namespace.
 func (e *execution) removeIdentity() error {
 	if e.privateDir == "" {
 		return nil
@@ -92,7 +92,7 @@ func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error
 	return nil
 }
 
-// waitForBinding waits until the RoleBinding is effective.
+// waitForBinding waits until the permissions of the RoleBinding are effective.
 func (e *execution) waitForBinding(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,

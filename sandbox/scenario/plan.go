@@ -15,7 +15,7 @@ type instance struct {
 	*source.Instance
 	attempt      int
 	seed         uint64
-	name         string // name of the namespace and of the group of bases
+	name         string // name of the run, which is also the name of its namespace and of its group of bases
 	rerunCommand string
 }
 
@@ -37,7 +37,7 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	return all, nil
 }
 
-// newInstance expands a scenario for one run with a unique name.
+// newInstance returns the instance of a scenario for one run with a unique name.
 func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance,
 	error) {
 	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}

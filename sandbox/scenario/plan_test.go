@@ -100,7 +100,7 @@ func TestSchedule(t *testing.T) {
 		name      string
 		parallel  int
 		exclusive []bool
-		stopAfter int // 0 means never
+		stopAfter int // number of runs after which the schedule stops; 0 means never
 		most      int
 		begun     int
 	}{

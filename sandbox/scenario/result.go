@@ -11,7 +11,7 @@ import (
 // Result is the result of a run, a step or a check.
 type Result string
 
-// The results.
+// The results of runs, steps and checks.
 const (
 	Passed  = Result(events.StepPassed)
 	Failed  = Result(events.StepFailed)
@@ -21,9 +21,9 @@ const (
 	Errored = Result(events.StepErrored)
 )
 
-// Report has the results of one call of Execute. It is the schema of the JSON report.
+// Report contains the results of one call of Execute. It defines the schema of the JSON report.
 type Report struct {
-	// Sandbox is the name of the sandbox. Provider and Version describe its Kubernetes API.
+	// Sandbox is the name of the sandbox. Provider is its Kubernetes provider, and Version its Kubernetes version.
 	Sandbox  string `json:"sandbox"`
 	Provider string `json:"provider"`
 	Version  string `json:"version"`
@@ -58,7 +58,7 @@ type Run struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Cell is the matrix cell of the run; empty if the scenario has no matrix.
 	Cell map[string]any `json:"cell,omitempty"`
-	// Attempt is the number of the repetition, from 1.
+	// Attempt is the number of this repetition of the scenario, from 1.
 	Attempt int `json:"attempt"`
 	// Speed is the time scale of the sandbox: all periods are divided by it. 0 means 1.
 	Speed int `json:"speed,omitempty"`
@@ -78,11 +78,11 @@ type Run struct {
 	Delay time.Duration `json:"delay,omitempty"`
 	// FirstFailure is the failure of the first, inconclusive attempt, if this run is its repetition; otherwise empty.
 	FirstFailure string `json:"repeated,omitempty"`
-	// Failure is the reason why the run has not passed, in one sentence. Details has evidence, such as the diff, the
-	// Pod events and the commands of the bases.
+	// Failure is the reason why the run has not passed, in one sentence. Details is the evidence, such as the diff,
+	// the Pod events and the commands of the bases.
 	Failure string   `json:"failure,omitempty"`
 	Details []Detail `json:"details,omitempty"`
-	// Timeline has all observed events, in order.
+	// Timeline lists all observed events in order.
 	Timeline []events.Event `json:"timeline,omitempty"`
 }
 

@@ -36,15 +36,15 @@ type execution struct {
 	env        *steps.Env
 	queryBases func(context.Context) ([]control.Base, error) // returns the bases of the run from the daemon
 
-	stop    context.CancelFunc // stops the watches
-	watches sync.WaitGroup     // running watches
+	stop    context.CancelFunc // stops the watches of the run
+	watches sync.WaitGroup     // counts the running watches
 
 	privateDir string // directory of the kubeconfig of scripts; empty without scripts
 
 	mu           sync.Mutex
 	run          *Run
 	backgrounds  []*background
-	firstStep    string          // name of the first step to execute; empty after it was reached
+	firstStep    string          // name of the first step to execute; empty once this step was reached
 	stepsContext context.Context // context of all steps; background steps use it instead of the context of their group
 	explained    bool            // true after the details of the first failure were recorded
 }
@@ -115,8 +115,8 @@ func (e *execution) perform(ctx context.Context) *Run {
 	return e.finish(last)
 }
 
-// finalTimeLimit returns the time limit after the steps. It includes the timeouts of Finally steps unless the run was
-// stopped.
+// finalTimeLimit returns the time limit for the work after the steps. It includes the timeouts of the Finally steps,
+// unless the run was stopped.
 func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	limit := finalTimeout
 	if ctx.Err() != nil {
@@ -206,7 +206,7 @@ func (e *execution) fail(v Result, why string) {
 	}
 }
 
-// recordFailure fails the run with the error of a step, and records the details of the first error.
+// recordFailure fails the run with the error of a step. For the first error, it also records the details.
 func (e *execution) recordFailure(s *Step, err error) {
 	if s != nil && s.Steps == nil { // a group fails because of one of its steps
 		v := Failed

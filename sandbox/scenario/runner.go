@@ -24,7 +24,8 @@ type runner struct {
 
 	cleaning sync.WaitGroup
 
-	// perform executes one run. It returns the report and a function that cleans up and returns what remains.
+	// perform executes one run. It returns the report, and a function that cleans up and returns a description of
+	// what remains.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
 	// progressMu guards the report and inconclusive. It is held during calls of Progress and RequestLog.
@@ -216,7 +217,7 @@ func (r *runner) repeatInconclusive(ctx context.Context) {
 	}
 }
 
-// reportProgress reports progress, one event at a time.
+// reportProgress passes an event to Options.Progress, one event at a time.
 func (r *runner) reportProgress(e ProgressEvent) {
 	if r.o.Progress == nil {
 		return

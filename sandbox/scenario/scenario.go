@@ -47,18 +47,18 @@ type Options struct {
 // ProgressKind is the kind of a ProgressEvent.
 type ProgressKind string
 
-// The kinds of progress events, in their order.
+// The kinds of progress events, in the order in which they occur.
 const (
 	// Planned: all runs are planned; Total is the number of runs.
 	Planned ProgressKind = "planned"
-	// RunStarted: a run started.
+	// RunStarted: a run has started.
 	RunStarted ProgressKind = "runBegan"
-	// StepEnded: a step of a run ended.
+	// StepEnded: a step of a run has ended.
 	StepEnded ProgressKind = "stepEnded"
 	// RunPostponed: a run was inconclusive, because the machine was too slow. The run is repeated once after all
 	// other runs.
 	RunPostponed ProgressKind = "runPostponed"
-	// RunEnded: the result of a run is known. Its clean-up continues.
+	// RunEnded: a run has ended, and its result is known. Its clean-up has not ended yet.
 	RunEnded ProgressKind = "runEnded"
 	// Cleaned: the clean-up of a run has ended. Message describes the objects and bases that remain.
 	Cleaned ProgressKind = "cleaned"
@@ -69,7 +69,7 @@ type ProgressEvent struct {
 	Kind ProgressKind
 	// Total is the number of runs.
 	Total int
-	// Run is the current state of the run. It has no timeline until the run has ended. It is nil for Planned.
+	// Run is the current state of the run; nil for Planned. It has no timeline until the run has ended.
 	Run *Run
 	// Step is the step that ended. It is set only for StepEnded. Depth is the number of groups that contain the step.
 	Step  *Step

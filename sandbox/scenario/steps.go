@@ -91,7 +91,7 @@ func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return nil
 }
 
-// isSkipped reports whether a step is before the first step to execute.
+// isSkipped reports whether a step is skipped because it precedes the first step to execute.
 func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +106,7 @@ func containsStep(s *v1alpha1.Step, name string) bool {
 		func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// startStep adds execution n of a step, counted from 0, to the report.
+// startStep adds the execution with index n of a step, from 0, to the report.
 func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
@@ -119,7 +119,7 @@ func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	return done
 }
 
-// repeatStep executes a step and its repetitions. The first execution is already in the report.
+// repeatStep executes a step and its repetitions. The caller has already added the first execution to the report.
 func (e *execution) repeatStep(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
 	for n := 1; ; n++ {
 		if err := e.runOnce(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {

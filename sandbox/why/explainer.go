@@ -21,7 +21,7 @@ type explainer struct {
 	*Snapshot
 	language    language.Language // language of the answer
 	now         time.Time
-	controllers []controller // sorted by environment and holder
+	controllers []controller // known controllers, sorted by environment and holder
 	// placement is the result of comparing a Pod without a Node with the bases; nil until placed is called.
 	placement *placement
 }
@@ -59,7 +59,7 @@ func (v *explainer) deleted() bool { return v.Pod.DeletionTimestamp != nil }
 func (v *explainer) unbound() bool { return v.Pod.Spec.NodeName == "" }
 func (v *explainer) bound() bool   { return !v.unbound() }
 
-// name returns the kind and the name of the target.
+// name returns the kind and the name of the target, for use in texts.
 func (v *explainer) name() string {
 	return kindNames[v.Target.Kind] + " " + v.Target.Name
 }

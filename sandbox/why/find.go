@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// ErrNotFound is returned, wrapped, if the target does not exist.
+// ErrNotFound is wrapped in the error for a target that does not exist.
 var ErrNotFound = errors.New("not found")
 
 // notFound returns the error for a target that could not be read. It suggests similar names.

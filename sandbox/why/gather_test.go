@@ -21,7 +21,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// cluster returns a client with two bases, a controller, a Deployment, and Pods with and without a Node.
+// cluster returns a client for a cluster with two bases, a controller, a Deployment, and Pods with and without a
+// Node.
 func cluster() *fake.Clientset {
 	one, two := base(1, "base", "1.0.0"), base(2, "order", "1.0.0")
 	lease := controller("controller-1", "dev", 0)

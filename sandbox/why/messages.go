@@ -38,7 +38,7 @@ func (v *explainer) answer(m message, a args) *Answer {
 // in formats a text in the language of the explainer.
 func (v *explainer) in(t language.Text, a args) string { return t.In(v.language, a) }
 
-// count returns a number with its noun.
+// count formats a number with its noun in the language of the explainer.
 func (v *explainer) count(n int, noun language.Text) string {
 	if v.language == language.Chinese {
 		return fmt.Sprintf("%d %s", n, noun.ZH)

@@ -117,7 +117,7 @@ func endedPod(v *explainer) *Answer {
 
 func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }
 
-// ended reports whether the phase of a Pod is final.
+// ended reports whether a Pod has ended: its phase is Succeeded or Failed.
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }

@@ -163,7 +163,7 @@ func toleration(t corev1.Taint) string {
 	return fmt.Sprintf("{key: %s, operator: Equal, value: %q, effect: %s}", t.Key, t.Value, t.Effect)
 }
 
-// environments returns the environments that a Pod names in its tolerations.
+// environments returns the environments that the tolerations of a Pod name.
 func environments(p *corev1.Pod) (values []string) {
 	for _, t := range p.Spec.Tolerations {
 		if t.Key == labels.TaintEnv {

@@ -12,7 +12,7 @@ import (
 // Kind is an object kind that Explain supports.
 type Kind string
 
-// The supported kinds.
+// The object kinds that Explain supports.
 const (
 	KindPod         Kind = "pod"
 	KindNode        Kind = "node"

@@ -80,7 +80,7 @@ type podSet struct {
 	desired, updated, ready, total int32
 }
 
-// workload returns the workload of the Snapshot.
+// workload returns the common fields of the workload in the Snapshot.
 func (s *Snapshot) workload() podSet {
 	switch {
 	case s.Deployment != nil:

@@ -28,7 +28,7 @@ func maintainStore(ctx context.Context, from cache.ListerWatcher, what runtime.O
 	}
 }
 
-// notifyingStore is a store that calls onChange for each object that is added, changed or removed.
+// notifyingStore is a store that calls onChange for each object that is added, updated or removed.
 type notifyingStore struct {
 	cache.Indexer
 	onChange func(obj any)

@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNoEndpoint is returned, wrapped, if no endpoint can be picked: the Service or port does not exist, or has
-// no endpoints.
+// ErrNoEndpoint is wrapped in the error that is returned if no endpoint can be picked: the Service or its port does
+// not exist, or has no endpoints.
 var ErrNoEndpoint = errors.New("no endpoint")
 
 // GatewayOptions configures a Gateway.
@@ -50,7 +50,7 @@ type Gateway struct {
 	o     GatewayOptions
 	proxy *httputil.ReverseProxy
 
-	request   func() // starts the watches
+	request   func() // starts the watches; called on first use
 	requested chan struct{}
 	synced    chan struct{}
 
@@ -88,7 +88,7 @@ func (r *Route) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }
 
-// NewGateway returns a Gateway. It starts its watches on first use.
+// NewGateway returns a Gateway. The Gateway starts its watches on first use.
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -146,7 +146,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready blocks until the Services and EndpointSlices are listed.
+// Ready starts the watches if necessary, and blocks until the Services and EndpointSlices are listed.
 func (g *Gateway) Ready(ctx context.Context) error {
 	g.request()
 	select {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrNoStream is returned, wrapped, for a stream that was never started.
+// ErrNoStream is wrapped in the error for a stream that was never started.
 var ErrNoStream = errors.New("no such stream")
 
-// ErrStreamExists is returned, wrapped, if the group already has a stream of this name.
+// ErrStreamExists is wrapped in the error for a stream whose name the group already uses.
 var ErrStreamExists = errors.New("a stream with this name already exists")
 
 // errNotRunning is returned by StartStream after Start has returned.
@@ -34,7 +34,7 @@ type GeneratorOptions struct {
 // Generator runs the streams of all groups. All methods may be called concurrently.
 type Generator struct {
 	o       GeneratorOptions
-	started chan struct{} // closed when Start runs
+	started chan struct{} // closed when Start is called
 
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
@@ -67,7 +67,7 @@ func (g *Generator) Start(ctx context.Context) error {
 	return err
 }
 
-// endpointTimeout is the maximum time that a stream waits for the first endpoint of its Service.
+// endpointTimeout is the maximum time for which a stream waits for the first endpoint of its Service.
 const endpointTimeout = 2 * time.Second
 
 // StartStream starts a stream of a group. It blocks until Start runs and the gateway has listed the Services. With
@@ -271,7 +271,7 @@ func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	return s.log.all(), nil
 }
 
-// Drop cancels the streams of a group, waits for their end, and removes them.
+// Drop cancels the streams of a group, waits until they have ended, and removes them.
 func (g *Generator) Drop(group string) {
 	streams := g.streams(group)
 	g.mu.Lock()

@@ -155,7 +155,7 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// tunnel copies data between the client and the target in both directions until both sides have ended.
+// tunnel copies data between the client and the target in both directions until both connections have ended.
 func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(context.Context, string) (net.Conn, error)) {
 	far, err := dial(r.Context(), r.Host)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // Result is the result of a request.
 type Result = events.RequestResult
 
-// The results. Every result except OK is a lost request.
+// The results of requests. A request with any result except OK is lost.
 const (
 	OK           = events.RequestOK
 	NoEndpoint   = events.RequestNoEndpoint
@@ -27,7 +27,7 @@ var Results = []Result{OK, NoEndpoint, Refused, Reset, NotFound, Unavailable, Ti
 
 // Record is one request in the request log.
 type Record struct {
-	// Seq is the number of the request in its stream, from 1.
+	// Seq is the sequence number of the request in its stream, from 1.
 	Seq uint64 `json:"seq"`
 	// Due is the planned time of the request. Latencies are measured from Due, so that they include a late start.
 	// Sent is the time when the request was sent, Done the time of its result.
@@ -44,9 +44,9 @@ type Record struct {
 	// Version is the version of the module that answered.
 	Version string `json:"version,omitempty"`
 	Result  Result `json:"result"`
-	// Status is the HTTP status; 0 without a response.
+	// Status is the HTTP status of the response; 0 without a response.
 	Status int `json:"status,omitempty"`
-	// Error describes the failure.
+	// Error describes why the request was lost.
 	Error string `json:"error,omitempty"`
 }
 
@@ -73,7 +73,7 @@ type LostRequest struct {
 type Summary struct {
 	// Name is the name of the stream.
 	Name string `json:"name"`
-	// Route is RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
+	// Route is the route of the requests: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 	Route string `json:"route"`
 	// Sent is the number of requests that were due. Open is the number of these requests that have no result yet.
 	Sent int `json:"sent"`
@@ -91,7 +91,8 @@ type Summary struct {
 	// Late is the longest delay caused by this machine: either how late a request was sent, or the duration of a
 	// reference request inside this process.
 	Late time.Duration `json:"late"`
-	// Started and Ended are the times of the first and last request; Ended is zero while the stream runs.
+	// Started is the time of the first request, and Ended the time of the last request. Ended is zero while the
+	// stream runs.
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// Note is set if the stream stopped at one of its limits, or was interrupted.
@@ -130,6 +131,6 @@ type StreamResult struct {
 	// due are omitted. A stream of more than five minutes has no Bins, and BinWidth is 0.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []Bin         `json:"bins,omitempty"`
-	// LostRequests are the first MaxLost lost requests.
+	// LostRequests holds the first MaxLost lost requests.
 	LostRequests []Record `json:"lostRequests,omitempty"`
 }

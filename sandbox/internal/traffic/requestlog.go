@@ -23,7 +23,7 @@ type requestLog struct {
 	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
-	// reference is the time when the pending reference request was sent; zero if none is pending.
+	// reference is the time at which the pending reference request was sent; zero if no reference request is pending.
 	reference time.Time
 	slowest   time.Duration
 	// latencies is a histogram of the latencies of OK requests in microseconds, with three significant digits.

@@ -42,7 +42,7 @@ func (b *bases) Group(string) []Target {
 	return nil
 }
 
-// rig is a gateway and a generator that run until the test ends.
+// rig has a gateway and a generator that run until the test ends.
 type rig struct {
 	bases     bases
 	client    *fake.Clientset

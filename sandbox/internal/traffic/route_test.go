@@ -163,7 +163,7 @@ func TestPortsOfEndpoints(t *testing.T) {
 func TestPortsOfAHeadlessService(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
-		want    map[string]string // endpoint port by requested port
+		want    map[string]string // expected endpoint port, by requested port
 	}{
 		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
 		"headless": {corev1.ClusterIPNone,

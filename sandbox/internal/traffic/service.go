@@ -35,8 +35,8 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	return net.JoinHostPort(svc.Spec.ClusterIP, p.number), nil
 }
 
-// dialService connects to the address of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected
-// the connection. A client sees such a rejection as a refused connection.
+// dialService connects to the cluster IP of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected the
+// connection. Without this check, a rejected connection looks like a refused connection.
 func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	var rejected rejection
 	d := dialer

@@ -12,12 +12,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Limits of a stream. A stream that reaches MaxDuration or MaxTotal stops, and its Summary has a Note.
+// maxRate and the following constants are the limits of a stream. When a stream reaches MaxDuration or MaxTotal, it
+// stops, and its Summary has a Note.
 const (
 	maxRate    = 5000
 	maxTimeout = time.Minute
-	// DefaultDuration is the default run time of a stream, MaxDuration the longest run time, and MaxTotal the
-	// maximum number of requests. They stop forgotten streams.
+	// DefaultDuration is the default run time of a stream, MaxDuration the maximum run time, and MaxTotal the maximum
+	// number of requests. These limits stop streams that the user has forgotten.
 	DefaultDuration = 15 * time.Minute
 	MaxDuration     = 24 * time.Hour
 	MaxTotal        = 2_000_000
@@ -98,7 +99,7 @@ func (s Spec) Complete() (Spec, error) {
 	return p.Spec, err
 }
 
-// Route returns how requests reach a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
+// Route returns the route by which requests reach a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 func (s Spec) Route() string {
 	switch {
 	case s.Via == v1alpha1.ViaBases:
@@ -126,7 +127,7 @@ func within[T int | time.Duration](name string, v, least, most T) error {
 	return nil
 }
 
-// due returns the time from the start of the stream at which request n, counted from 0, is sent.
+// due returns when request n, counted from 0, is due, as the time since the start of the stream.
 func (p *plan) due(n int) time.Duration {
 	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

@@ -15,7 +15,7 @@ type Target struct {
 	IP string
 	// Pod is the Pod behind the endpoint that was picked; empty if the request does not use a Service.
 	Pod string
-	// Base is the name of the base in reports, such as base-1.
+	// Base is the name of the base as shown in reports, such as base-1.
 	Base string
 	// Host is the expected host name in responses of the base; empty = any host name.
 	Host string

@@ -100,7 +100,7 @@ func (p *printer) printChecks(run *scenario.Run) {
 	}
 }
 
-// expectHolds is the default expectation of a check.
+// expectHolds is the default value of Check.Expect.
 const expectHolds = "holds"
 
 func violation(run *scenario.Run, v scenario.Violation) string {

@@ -193,7 +193,7 @@ func TestReportsHaveNoCredentials(t *testing.T) {
 	}
 }
 
-// JUnit XML must be valid and have one testcase per run, whatever texts the report contains.
+// JUnit XML must be valid and have one testcase per run, even if texts of a scenario contain markup.
 func TestJUnitEscapesTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer

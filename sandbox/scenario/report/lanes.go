@@ -62,7 +62,7 @@ type lane struct {
 	usedTracks map[rowKind][]bool // for each kind of rows: which tracks have an open span
 }
 
-// span is the lifetime of one object, such as a Pod.
+// span is the lifetime of one object, such as a Pod, in a lane.
 type span struct {
 	kind          rowKind
 	name, version string

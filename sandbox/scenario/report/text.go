@@ -58,7 +58,7 @@ func (p *printer) flush() error {
 	return nil
 }
 
-// printf writes a formatted text. The caller must clean external texts, see package plain.
+// printf writes a formatted text. Texts from outside must be cleaned by the caller, see package plain.
 func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // flush returns the error
 }
@@ -123,7 +123,7 @@ func formatValue(v any) string {
 
 type sums struct {
 	sent, lost, open, streams int
-	allowed                   int            // lost requests of passed runs
+	allowed                   int            // number of lost requests of passed runs
 	elsewhere                 map[string]int // number of requests that did not pass the local gateway, by route
 }
 

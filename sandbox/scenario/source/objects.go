@@ -92,8 +92,8 @@ func (p objectInFile) check(o *unstructured.Unstructured) Problems {
 	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types returns problems for values that do not have the type of their field, for built-in kinds. The types of custom
-// resources are unknown.
+// types returns problems for values whose type differs from the type of their field. It checks only built-in kinds,
+// because the types of custom resources are unknown.
 func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	if !scheme.Scheme.Recognizes(kind) {
 		return nil

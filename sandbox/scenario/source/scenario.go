@@ -19,7 +19,7 @@ type Scenario struct {
 	// Scenario is the content of the file with defaults. Fields that contain expressions are not set; they are set
 	// only in an Instance.
 	Scenario *v1alpha1.Scenario
-	// File is the path of the file, Dir its directory.
+	// File is the path of the scenario file, Dir its directory.
 	File, Dir string
 	// Overrides maps the variables that Options.Vars overrides to their new values.
 	Overrides map[string]any
@@ -33,9 +33,9 @@ type Scenario struct {
 	doc           *strictyaml.Document
 	env           *expr.Env
 	vars          *variables
-	problemFields map[string]bool // fields with problems
+	problemFields map[string]bool // fields that have problems
 	files         map[string]*manifest
-	hasUnreadable bool // a manifest could not be read completely
+	hasUnreadable bool // at least one manifest could not be read completely
 }
 
 // Cell is one combination of matrix values.

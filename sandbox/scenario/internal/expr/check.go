@@ -75,7 +75,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames returns problems for unknown streams and bases. CEL does not check them, because they are map keys.
+// checkNames returns problems for unknown streams and bases. CEL does not check these names, because they are map
+// keys.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// Scope determines which names an expression can use.
+// Scope determines which names an expression may use.
 type Scope int
 
 // The scopes of expressions.
@@ -27,7 +27,7 @@ const (
 	Until
 )
 
-// ScopeOf returns the scope of the condition in a field of a scenario, by the path of the field.
+// ScopeOf returns the scope of the condition in the scenario field with the given path.
 func ScopeOf(path string) Scope {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "until":

@@ -32,7 +32,7 @@ type Result struct {
 	EmptyLists []string
 }
 
-// True reports whether the value is true and every operand compared something.
+// True reports whether the value is true and every operand compared at least one item.
 func (r Result) True() bool { return r.Value == true && len(r.EmptyLists) == 0 }
 
 // Compile compiles an expression. The error is of type Problems.
@@ -68,11 +68,11 @@ func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	return p, nil
 }
 
-// Uses returns the names that the expression uses, sorted: names of lists and bases, such as pods, and vars.NAME,
-// matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
+// Uses returns the names that the expression uses, sorted. These are the names of lists and bases, such as pods, and
+// names of the forms vars.NAME, matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
-// Text returns the expression.
+// Text returns the source text of the expression.
 func (p *Program) Text() string { return p.text }
 
 // Eval evaluates the expression. It returns an error if the expression has no value for these data, for example

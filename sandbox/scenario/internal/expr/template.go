@@ -26,7 +26,7 @@ type Template struct {
 
 type piece struct {
 	text    string
-	program *Program // nil for plain text
+	program *Program // compiled expression; nil for plain text
 }
 
 // Template compiles a string with expressions. The error is of type Problems. Templates are cached by text.
@@ -98,7 +98,8 @@ func (e *Env) template(text string) (*Template, error) {
 	return t, nil
 }
 
-// endOf returns the index of the }} that ends an expression. It ignores }} in strings and at the end of nested maps.
+// endOf returns the index of the }} that ends an expression. It ignores }} in strings, and }} that closes nested
+// maps.
 func endOf(text string) int {
 	depth := 0
 	var quote byte
@@ -129,7 +130,7 @@ func endOf(text string) int {
 // keeps its type.
 func (t *Template) isSingleExpression() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
 
-// Uses returns the names that the expressions use, sorted.
+// Uses returns the names that the expressions in the template use, sorted.
 func (t *Template) Uses() []string {
 	var names []string
 	for _, p := range t.pieces {

@@ -29,7 +29,7 @@ import (
 // Pod that is bound to the new process requests it. Other faults do not remove modules, so their effects on a rollout
 // are not tolerated.
 type activeCheck struct {
-	modules map[string]map[string]*moduleHistory // by base and module
+	modules map[string]map[string]*moduleHistory // module histories by base and module
 	seen    map[moduleOnBase]struct{}            // modules that have been active
 	found   []*gap
 	// overlaps lists, for each handover, how long the old and the new version were both active.
@@ -182,7 +182,7 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 }
 
 // boundTooLate reports whether all Pods that request the module of a deleted Pod were bound after the controller had
-// decided to uninstall it, and none of them replaces the deleted Pod.
+// decided to uninstall the module, and none of these Pods replaces the deleted Pod.
 func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	if s.lastDeleted == nil {
 		return false

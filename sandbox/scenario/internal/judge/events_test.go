@@ -52,7 +52,7 @@ func component(ms int, name string, state events.ComponentState) events.Event {
 	return events.Event{Time: at(ms), Component: &events.ComponentEvent{Name: name, State: state}}
 }
 
-// rule returns an event of an API fault.
+// rule returns the event of an API fault.
 func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "api", ID: "r", Kind: kind, Change: change}}
 }

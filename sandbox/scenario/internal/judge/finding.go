@@ -25,7 +25,7 @@ const (
 	TooManyCommands       FindingKind = "TooManyCommands"       // a base received the same command too often
 )
 
-// Finding is a violation, or a mismatch that is tolerated or doubtful.
+// Finding is a violation, or a mismatch that is tolerated or doubtful. Which fields are set depends on Kind.
 type Finding struct {
 	Kind FindingKind
 	// Time is the start of the finding, Length its duration. Length is 0 if the finding is a single point in time.
@@ -56,14 +56,14 @@ type Finding struct {
 	After time.Duration
 	// Command is the name of a command. Code is the error code of its response; empty means success.
 	Command, Code string
-	// ResponseLost reports whether the controller may not have received the first response.
+	// ResponseLost reports whether the controller may not have received the response to the first command.
 	ResponseLost bool
 	// State is the state of a remaining module. Foreign lists the Pods outside the run that request this module.
 	State   events.ModuleState
 	Foreign []string
 	// Count is the number of writes or commands. Limit is the allowed maximum.
 	Count, Limit int
-	// Delay is the Options.Delay that makes the finding doubtful.
+	// Delay is the value of Options.Delay that makes the finding doubtful.
 	Delay time.Duration
 }
 
@@ -135,7 +135,7 @@ func (f Finding) String() string {
 	return s.String()
 }
 
-// Summary describes the result in a sentence.
+// Summary describes the result of the check in a sentence.
 func (r *Result) Summary() string {
 	var s strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&s, format, args...) }
@@ -204,7 +204,7 @@ func (r *Result) Summary() string {
 	return s.String()
 }
 
-// longest returns the length of the longest finding.
+// longest returns the Length of the longest finding.
 func longest(lists ...[]Finding) (d time.Duration) {
 	for _, all := range lists {
 		for _, f := range all {

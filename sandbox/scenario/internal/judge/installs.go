@@ -18,7 +18,7 @@ import (
 // must occur during the outage or within its recovery time. An outage that starts later is no excuse: the response
 // had already arrived, and a restarted controller lists modules before it installs any.
 type installCheck struct {
-	installations map[string]map[events.ModuleRef]*installation // by base
+	installations map[string]map[events.ModuleRef]*installation // current installations, by base
 	count         int
 	repeats       []Finding
 	excused       []Finding

@@ -60,7 +60,7 @@ type Options struct {
 // scaled divides a period of the controller by the speed.
 func (o *Options) scaled(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
 
-// listDelay returns the longest time until the controller receives the next module list of a base.
+// listDelay returns the maximum time until the controller receives the next module list of a base.
 func (o *Options) listDelay() time.Duration {
 	return api.ListedWithin(o.ListInterval, o.scaled(api.SweepInterval))
 }
@@ -166,7 +166,7 @@ func (c *evaluator) apply(e events.Event) {
 	c.commands.observe(x)
 }
 
-// fromAPI reports whether an API watch delivered the event. Such events may be late.
+// fromAPI reports whether an API watch delivered the event, so that the event may be late.
 func fromAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
 
 // earliest moves the API events earlier by the delay and sorts the result by time.
@@ -189,8 +189,8 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 	return out
 }
 
-// confirmWithEarliest removes the violations that early does not contain. They become doubtful if the delay is longer
-// than readyTolerance.
+// confirmWithEarliest removes the violations that are not also in early. The removed violations are doubtful if the
+// delay is longer than readyTolerance.
 func confirmWithEarliest(r *Result, early Result, o *Options) {
 	var certain []Finding
 	for _, v := range r.Violations {

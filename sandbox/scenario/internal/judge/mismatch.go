@@ -43,7 +43,7 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	return known
 }
 
-// tooLong reports whether a mismatch lasted longer than the tolerance.
+// tooLong reports whether a mismatch lasted longer than the tolerance that applies to it.
 func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 	counted := w.outages.outsideWindows(l.base, known, l.to, isUnobservable)
 	overtaken := min(l.superseded.within(known, l.to), o.scaled(api.SwitchedReady))

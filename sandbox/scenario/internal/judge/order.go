@@ -16,7 +16,7 @@ import (
 // There is no handover between Pods of the same version, or between Pods on different Nodes: in the latter case, the
 // older Pod belongs to an earlier process of the base.
 type orderCheck struct {
-	wasReady  map[string]bool // by UID
+	wasReady  map[string]bool // whether a Pod has been Ready, by UID
 	disorders []*disorder
 	compared  int
 }

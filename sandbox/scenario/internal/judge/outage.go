@@ -33,7 +33,7 @@ func (o *Options) controllerRecovery() time.Duration {
 // outage is a period in which messages of one base may have been lost, or messages of all bases if base is empty.
 type outage struct {
 	id, base string
-	from, to time.Time // to is zero until the outage ends
+	from, to time.Time // to is zero while the outage lasts
 	// limit is the maximum duration of the tolerance window; zero means that the window lasts until the outage ends.
 	limit time.Duration
 	// recovery is how long the tolerance window continues after the end of the outage.
@@ -172,7 +172,7 @@ func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool
 	})
 }
 
-// updateOutages starts and ends the outages that an event causes.
+// updateOutages starts or ends the outages that an event starts or ends.
 func (w *history) updateOutages(e appliedEvent, o *Options) {
 	w.addInstallations(e, o)
 	switch {
@@ -257,8 +257,8 @@ const (
 	scheduler  = "kube-scheduler" // its outages do not affect the status of Pods
 )
 
-// updateComponent starts and ends the outage of a component. If another controller is running, it takes over the bases
-// of an unavailable controller.
+// updateComponent starts or ends the outage of a component. If a controller becomes unavailable while another
+// controller is running, the other controller takes over its bases.
 func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return

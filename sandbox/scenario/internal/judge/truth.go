@@ -27,7 +27,7 @@ import (
 // time as the mismatch of the Pod, because Kubernetes derives endpoints from Pods with a delay.
 type truthCheck struct {
 	open    map[readyClaim]*mismatch
-	holding map[string]map[readyClaim]struct{} // current claims, by base
+	holding map[string]map[readyClaim]struct{} // claims that currently hold, by base
 	// compared counts how often a Pod or an endpoint became ready.
 	compared       int
 	mismatches     []mismatch
@@ -36,7 +36,8 @@ type truthCheck struct {
 	commands       map[moduleOnBase][]commandSpan // commands that may have removed a module
 }
 
-// readyClaim identifies a Ready Pod, or, with a Service, the ready endpoint of the Pod in this Service.
+// readyClaim identifies a Ready Pod or, if service is set, the ready endpoint of the Pod in this Service. The claim
+// is that the modules of the Pod are active.
 type readyClaim struct{ service, pod, uid, base string }
 
 type mismatch struct {
@@ -184,7 +185,7 @@ func (c *truthCheck) close(k readyClaim, now time.Time) {
 	}
 }
 
-// readyClaims returns the claims of the Ready Pods and ready endpoints on a base.
+// readyClaims returns the claims for the Ready Pods and the ready endpoints on a base.
 func (w *history) readyClaims(base string, concerned func(readyClaim) bool) map[readyClaim]*events.PodStatus {
 	out := map[readyClaim]*events.PodStatus{}
 	for p := range w.PodsOn(base) {

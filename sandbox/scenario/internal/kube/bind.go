@@ -17,7 +17,7 @@ func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured
 	return o
 }
 
-// bind adds the node selector to the module Pods and Pod templates at any depth of a value.
+// bind adds the node selector to all module Pods and Pod templates in a value, at any depth.
 func bind(value any, group string) {
 	switch value := value.(type) {
 	case []any:
@@ -47,7 +47,7 @@ func isModule(pod map[string]any) bool {
 	return podLabels[labels.Component] == labels.Module || podLabels[labels.OlderComponent] == labels.Module
 }
 
-// Template returns the Pod template of a workload with modules. It returns false for all other objects.
+// Template returns the Pod template of a workload that has modules. It returns false for all other objects.
 func Template(o *unstructured.Unstructured) (map[string]any, bool) {
 	template, exists, err := unstructured.NestedMap(o.Object, "spec", "template")
 	return template, exists && err == nil && o.GetKind() != "Pod" && isModule(template)

@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// FieldManager is the field manager of all writes of scenarios.
+// FieldManager is the field manager for all writes by scenarios.
 const FieldManager = "koupsandbox"
 
 // Client accesses a Kubernetes API without client-side rate limits. Its methods may be called concurrently. Several
@@ -37,7 +37,7 @@ type Client struct {
 	mapper meta.RESTMapper
 }
 
-// Open returns a client for the API of a kubeconfig.
+// Open returns a client for the API server in a kubeconfig.
 func Open(kubeconfig string) (*Client, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

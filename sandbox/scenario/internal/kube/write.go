@@ -85,8 +85,8 @@ func (c *Client) Patch(ctx context.Context, k ResourceKind, namespace, name, pat
 	return o, nil
 }
 
-// Scale sets the replicas of a workload. The returned object is a Scale, with the name and resource version of the
-// workload.
+// Scale sets the replicas of a workload. The returned object is of kind Scale, and has the name and the resource
+// version of the workload.
 func (c *Client) Scale(ctx context.Context, k ResourceKind, namespace, name string,
 	replicas int64) (*unstructured.Unstructured,
 	error) {

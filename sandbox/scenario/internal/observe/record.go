@@ -14,15 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The resources whose changes are recorded as events.
+// Pods and the following variables are the resources whose changes are recorded as events.
 var (
 	Pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	Nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record records the change of an object, if its kind has events, and returns a description of the change. listed
-// reports whether a list delivered the object. w.mu is held.
+// record records the change of an object if changes of its kind are events, and returns a description of the change.
+// listed reports whether the object was delivered by a list. w.mu must be held.
 func (w *Recorder) record(r schema.GroupVersionResource, o *unstructured.Unstructured, deleted, listed bool) string {
 	var at time.Time
 	switch r {

@@ -44,12 +44,12 @@ type Recorder struct {
 	cached          map[string]any // cached data for expressions, by name; removed when the data change
 	watchers        []*watcher
 	change          chan struct{}           // closed at the next change of the recorded state
-	pendingSwitches map[string]events.Event // first events of version switches, by base
+	pendingSwitches map[string]events.Event // held-back first events of version switches, by base
 	marks           []writeMark
 	lastOf          map[schema.GroupVersionResource]time.Time // times of the last events
 	lag             time.Duration                             // longest lag so far
 	synced          bool                                      // the daemon has sent its initial state
-	startReflector  func(*cache.Reflector)                    // nil unless Start is running
+	startReflector  func(*cache.Reflector)                    // starts a reflector; nil unless Start is running
 	unstarted       []*cache.Reflector                        // reflectors that Start will start
 }
 
@@ -58,8 +58,8 @@ type watcher struct{ changed func(Update) }
 // Update is a change of the recorded state. It is valid only during the call that receives it.
 type Update struct {
 	Snapshot
-	// Topic is the name of the changed data in expressions, such as pods, bases or traffic; empty if expressions cannot
-	// use it.
+	// Topic is the name by which expressions use the changed data, such as pods, bases or traffic; empty if
+	// expressions cannot use the data.
 	Topic string
 	// Description describes the change for users.
 	Description string

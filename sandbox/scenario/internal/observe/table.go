@@ -33,9 +33,9 @@ type table struct {
 	w       *Recorder
 	subject Subject
 	topic   string
-	objects map[string]*unstructured.Unstructured // by name
+	objects map[string]*unstructured.Unstructured // objects by name
 	deleted map[string]*unstructured.Unstructured // last state of deleted objects, by name
-	version uint64                                // the newest resource version so far
+	version uint64                                // newest resource version so far
 	listing bool                                  // a list is being applied
 	filled  bool
 	synced  chan struct{} // closed when filled is set

@@ -92,7 +92,7 @@ func (e *Env) Host(base string) string { return e.Group + "-" + base }
 var faultsWithoutNode = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
 	fault.KindStartFailed}
 
-// getsNode reports whether the bases of a set get Ready Nodes.
+// getsNode reports whether the bases of a set are expected to get Ready Nodes.
 func (e *Env) getsNode(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false

@@ -161,7 +161,7 @@ func topicsOf(p *expr.Program) []string {
 	return topics
 }
 
-// UsesTopic reports whether an expression uses a topic, see observe.Update.
+// UsesTopic reports whether an expression uses the data of a topic, see observe.Update.
 func UsesTopic(p *expr.Program, topic string) bool {
 	return slices.Contains(topicsOf(p), topic)
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Failure is the error of a failed step, with evidence.
+// Failure is the error of a failed step, and the evidence for it.
 type Failure struct {
 	// Message is the text of the error.
 	Message string
@@ -38,7 +38,7 @@ func (f *Failure) withCause(cause error) *Failure {
 	return f
 }
 
-// With adds a detail, unless its text is empty.
+// With adds a detail to the failure, unless the text of the detail is empty.
 func (f *Failure) With(title, text string) *Failure {
 	if text != "" {
 		f.Details = append(f.Details, Detail{title, text})

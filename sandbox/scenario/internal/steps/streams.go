@@ -24,7 +24,8 @@ type Stream struct {
 	Spec v1alpha1.Traffic
 	// End holds the results of the stream; nil while the stream is running.
 	End *traffic.StreamResult
-	// Failure is the reason why the judge expression is not true; nil if it is true, or while the stream is running.
+	// Failure is the reason why the judge expression is not true; nil if the expression is true, or while the stream
+	// is running.
 	Failure *Failure
 }
 

@@ -41,7 +41,7 @@ const (
 
 // fakeSandbox is a fake daemon that also creates Nodes, as a controller does. It records the calls of its methods.
 type fakeSandbox struct {
-	nodes func(control.Base, bool) // called when a Node is created or deleted
+	nodes func(control.Base, bool) // called when a Node must be created or deleted
 
 	mu    sync.Mutex
 	calls []string

@@ -42,7 +42,7 @@ func replace(path, from, to string) []operation {
 	return []operation{{"test", path, from}, {"replace", path, to}}
 }
 
-// plan returns the JSON patch that changes the version of a module of a workload, and the name of the module.
+// plan returns the JSON patch that changes the version of a module in a workload, and the name of the module.
 func plan(o *unstructured.Unstructured, name, version string) ([]operation, string, error) {
 	root, content := "", o.Object
 	if o.GetKind() != "Pod" {

@@ -80,7 +80,7 @@ func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string
 
 const whyTimeout = 10 * time.Second
 
-// addExplanation adds the result of "koupsandbox why" to a failure.
+// addExplanation adds the explanation of "koupsandbox why" to a failure.
 func addExplanation(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
 	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
 	if err != nil {
