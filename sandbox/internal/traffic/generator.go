@@ -50,7 +50,7 @@ func NewGenerator(o GeneratorOptions) *Generator {
 }
 
 // Start runs streams until ctx ends. It then cancels all streams and returns when they have ended. While streams run,
-// it also measures scheduling delays of the machine. Call it once.
+// it also measures delays of the machine. Call it once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
 	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
