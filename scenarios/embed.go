@@ -1,13 +1,12 @@
-// Package scenarios is the catalogue. Of it the programs carry what koupsandbox bench measures when it is
-// told nothing else.
+// Package scenarios is the catalogue of scenarios. It embeds the default scenario of koupsandbox bench.
 package scenarios
 
 import "embed"
 
-// Startup is the name of that scenario's file.
+// Startup is the file name of the default scenario of koupsandbox bench.
 const Startup = "startup.yaml"
 
-// Files are the file and the manifests that it applies.
+// Files contains the scenario file Startup and the manifests that the scenario applies.
 //
 //go:embed startup.yaml manifests/deployment.yaml manifests/service.yaml
 var Files embed.FS

@@ -30,8 +30,8 @@ func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	return expect
 }
 
-// judgeOptions returns the options of the checks, with the timings of the controller that the scenario configures.
-// Timings that only the sandbox configures are not included.
+// judgeOptions returns the options of the checks. They contain the controller timings that the scenario configures,
+// but not the timings that only the sandbox configures.
 func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, MaxCommands: s.Checks.MaxCommands, Speed: speed}
 	if s.Controller == nil {
@@ -49,8 +49,9 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// evaluateChecks evaluates the built-in checks until end and adds them to the report. An unexpected result fails the
-// run. An inconclusive check makes the run Errored unless the run has failed.
+// evaluateChecks evaluates the built-in checks for the events until end and adds the results to the report. A check
+// with an unexpected result fails the run. An inconclusive check makes the run Errored, unless the run has already
+// failed.
 func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
 	expect, inconclusive := expectations(&e.in.Spec.Checks), ""
 	options := judgeOptions(&e.in.Spec, e.r.status.Speed)
@@ -109,7 +110,7 @@ func findStrayPod(all []events.Event, baseOf func(node string) string) error {
 	return nil
 }
 
-// releases adds a check for each release to the report. It returns an error for releases that changed nothing on any
+// releases adds a check for each release to the report. It returns an error for releases that had no effect on any
 // base, unless the scenario allows this.
 func (e *execution) releases(ctx context.Context) error {
 	list, err := e.env.Releases(ctx, e.recorder.Events())
@@ -120,8 +121,8 @@ func (e *execution) releases(ctx context.Context) error {
 	return err
 }
 
-// faults adds a check for each fault to the report. It returns an error for faults that were never triggered, unless
-// the scenario allows this.
+// faults adds a check for each fault to the report. It returns an error if a fault was never triggered, unless the
+// scenario allows this.
 func (e *execution) faults() error {
 	list, err := e.env.Faults(e.recorder.Events())
 	for _, f := range list {
@@ -147,8 +148,8 @@ func (e *execution) addEffectCheck(name, summary string, count int, mayBeNone bo
 	e.addCheck(c)
 }
 
-// checkOf compares the result of a check with the expectation of the scenario. A check that compared nothing is skipped
-// unless the scenario expects a violation. A check that has only doubtful violations is inconclusive.
+// checkOf compares the result of a check with the expectation of the scenario. A check that compared no items is
+// skipped unless the scenario expects a violation. A check that has only uncertain violations is inconclusive.
 func checkOf(r judge.Result, expect v1alpha1.Expectation) Check {
 	c := Check{Name: r.Name, Expect: string(expect), Result: Passed, Summary: r.Summary(), Compared: r.Compared}
 	found := r.Violations

@@ -15,14 +15,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// cleanUpTimeout limits the clean-up of a run. Restarting controllers in a cluster takes up to 40 s.
+// cleanUpTimeout limits the duration of the clean-up of a run. Restarting the controllers in a cluster takes up to 40
+// s.
 const cleanUpTimeout = 2 * time.Minute
 
-// services is used with the dynamic client, because the typed client cannot delete all Services of a namespace by one
-// request.
+// services is the resource of Services for the dynamic client, because the typed client cannot delete all Services of
+// a namespace with one request.
 var services = corev1.SchemeGroupVersion.WithResource("services")
 
-// cleanUp removes the objects and bases of the run. It returns a description of what remains and how to remove it.
+// cleanUp removes the objects and bases of the run. It returns a description of the objects and bases that remain,
+// and of how to remove them.
 func (e *execution) cleanUp(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
@@ -54,7 +56,7 @@ func (e *execution) cleanUp(ctx context.Context) string {
 	return join(errs, "")
 }
 
-// keptMessage describes what a run with Keep leaves, and how to remove it.
+// keptMessage describes the objects and bases that a run with Keep leaves, and how to remove them.
 func (e *execution) keptMessage() string {
 	return fmt.Sprintf("kept: namespace %s and its bases; remove them with: kubectl --kubeconfig %s delete namespace "+
 		"%s && koupsandbox base remove --name %s --group %s",

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxDelay is the longest Delay of a run whose failure is valid, at speed 1: a quarter of the default request
-	// timeout.
+	// maxDelay is the longest Delay at which the failure of a run is still valid, at speed 1: a quarter of the
+	// default request timeout.
 	maxDelay = 500 * time.Millisecond
 	// catchUpTimeout limits how long a run waits until it has observed all events.
 	catchUpTimeout = 15 * time.Second
@@ -29,7 +29,7 @@ const (
 
 var errInconclusive = errors.New("inconclusive")
 
-// errEventsLate is the error of catchUp after catchUpTimeout.
+// errEventsLate is the error that catchUp returns after catchUpTimeout.
 var errEventsLate = fmt.Errorf("%w: the run did not observe all events within %s", errInconclusive, catchUpTimeout)
 
 // Inconclusive reports whether the run has no valid result because the machine was too slow. Execute repeats such a run
@@ -38,8 +38,8 @@ func (r *Run) Inconclusive() bool {
 	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
-// markInconclusive makes a failed run inconclusive if Delay may have caused the failure: it is longer than maxDelay, or
-// longer than the module of a deleted Pod stays on its base.
+// markInconclusive makes a failed run inconclusive if its Delay may have caused the failure. This is the case if
+// Delay exceeds maxDelay, or the time for which the module of a deleted Pod stays on its base.
 func (r *Run) markInconclusive() {
 	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Result = Errored
@@ -48,8 +48,9 @@ func (r *Run) markInconclusive() {
 	}
 }
 
-// lastWrite returns the resource version of the last write to the API, which is part of every list. It lists
-// LimitRanges because there are few of them: the API server reads all objects of a resource to list a namespace.
+// lastWrite returns the resource version of the last write to the API. Every list response contains it. lastWrite
+// lists LimitRanges because there are few of them: to list a namespace, the API server reads all objects of the
+// resource.
 func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	list, err := e.r.kube.Typed.CoreV1().LimitRanges(e.in.name).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -62,8 +63,9 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	return version, nil
 }
 
-// catchUp waits until the run has observed all events so far. It returns errInconclusive after catchUpTimeout, and
-// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API cannot list objects.
+// catchUp waits until the run has observed all events so far. It returns errEventsLate after catchUpTimeout, and
+// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API server cannot list
+// objects.
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errEventsLate)
 	defer cancel()
@@ -90,8 +92,8 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", errUnobservable, last)
 }
 
-// caughtUp reports whether the observed state of the bases equals the state in the daemon. It blocks until the watches
-// have delivered the Pods and EndpointSlices that the API lists.
+// caughtUp reports whether the observed state of the bases equals the state in the daemon. It first blocks until the
+// watches have delivered the Pods and EndpointSlices that the API lists.
 func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name},
 		{Resource: observe.EndpointSlices, Namespace: e.in.name}} {
@@ -103,8 +105,8 @@ func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	return err == nil && e.matchesEvents(bases), err
 }
 
-// catchUpConditions waits at the end of the scope of conditions until they have been evaluated for all events in it. It
-// does not wait for an unavailable API.
+// catchUpConditions waits, at the end of the scope of conditions, until the conditions have been evaluated for all
+// events in the scope. It does not wait for an unavailable API server.
 func (e *execution) catchUpConditions(ctx context.Context, conditions int) error {
 	if conditions == 0 {
 		return nil
@@ -119,7 +121,7 @@ func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 	return e.r.o.Sandbox.Bases(ctx, e.in.name)
 }
 
-// matchesEvents reports whether the observed state of the bases equals the listed bases.
+// matchesEvents reports whether the observed state of the bases equals the state in the list from the daemon.
 func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 	e.recorder.Read(func(v observe.Snapshot) {
 		seen := v.Bases()

@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A long delay of the machine makes a failed run inconclusive, and does not change other results.
+// A long delay of the machine must make a failed run inconclusive. It must not change other results.
 func TestDelayMakesFailureInconclusive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run  Run
@@ -44,7 +44,7 @@ func TestDelayMakesFailureInconclusive(t *testing.T) {
 	}
 }
 
-// The Delay of a run is the longer of the delays of its watches and its requests.
+// The Delay of a run must be the longer one of the delays of its watches and the delays of its requests.
 func TestRunDelay(t *testing.T) {
 	e := newTestExecution(t, Options{}, "steps: [{script: {content: exit 3}}]")
 	e.recorder.AddEvent(events.Event{Synced: true})
@@ -56,10 +56,11 @@ func TestRunDelay(t *testing.T) {
 	}
 }
 
-// An inconclusive run is repeated once, with the same seed and a new namespace. The second result is used.
+// An inconclusive run must be repeated once, with the same seed and a new namespace. The result of the second run
+// must be reported.
 func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
-		results []Run // of the calls of perform
+		results []Run // results of the calls of perform, in order
 		keep    bool
 		want    Run
 		kinds   []ProgressKind
@@ -118,7 +119,7 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// catchUp waits until the run has observed all events of the bases.
+// catchUp must wait until the run has observed all events of the bases.
 func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
@@ -150,11 +151,11 @@ func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	})
 }
 
-// catchUp retries while the API cannot list objects.
+// catchUp must retry while the API server cannot list objects.
 func TestCatchUpRetriesLists(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		fails int // number of failing lists
+		fails int // number of list requests that fail
 		with  error
 		want  error
 		after time.Duration
@@ -189,7 +190,7 @@ func TestCatchUpRetriesLists(t *testing.T) {
 	}
 }
 
-// The options of the checks have the timings that the scenario configures.
+// The options of the checks must contain the timings that the scenario configures.
 func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",

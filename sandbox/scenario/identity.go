@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// scriptAccount is the name of the ServiceAccount of the scripts of a run, and of the RoleBinding that grants it
-	// scriptRole in the namespace of the run. The account has no access to other namespaces.
+	// scriptAccount is the name of the ServiceAccount that the scripts of a run use, and of the RoleBinding that
+	// grants it scriptRole in the namespace of the run. The account has no access to other namespaces.
 	scriptAccount = "scripts"
 	scriptRole    = "edit"
-	// tokenLifetime is the lifetime of the token. It is longer than any run.
+	// tokenLifetime is the lifetime of the ServiceAccount token. It is longer than any run.
 	tokenLifetime = 24 * time.Hour
 )
 
@@ -48,7 +48,7 @@ func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	return filepath.Join(e.privateDir, "kubeconfig"), nil
 }
 
-// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted with the namespace.
+// removeIdentity removes the kubeconfig of scripts. The ServiceAccount is deleted together with the namespace.
 func (e *execution) removeIdentity() error {
 	if e.privateDir == "" {
 		return nil
@@ -92,7 +92,7 @@ func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error
 	return nil
 }
 
-// waitForBinding waits until the RoleBinding is effective.
+// waitForBinding waits until the permissions of the RoleBinding are effective.
 func (e *execution) waitForBinding(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,
@@ -108,7 +108,8 @@ func (e *execution) waitForBinding(ctx context.Context) error {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig with a token and a namespace for the current cluster of another kubeconfig.
+// writeKubeconfig writes a kubeconfig that uses the current cluster of another kubeconfig, with a token and a default
+// namespace.
 func writeKubeconfig(path, of, namespace, token string) error {
 	admin, err := clientcmd.LoadFromFile(of)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// invariant is a condition that is evaluated after each change that may affect it, within its scope. Evaluations
-// without a value (because a field or an object does not exist), or that compare nothing, are ignored. An invariant
-// without other evaluations fails.
+// invariant is a condition that is evaluated after each change that may affect it, within its scope. Evaluations that
+// have no value (because a field or an object does not exist), or that compare nothing, are ignored. An invariant
+// fails if all its evaluations are ignored.
 type invariant struct {
 	name     string
 	program  *expr.Program
 	never    bool // the condition must never be true; otherwise it must always be true
 	compared int
-	last     error // why the last evaluation had no value
+	last     error // reason why the last evaluation had no value
 	broken   *violated
 }
 
@@ -35,9 +35,9 @@ type violated struct {
 // Error describes the violated invariant and the event.
 func (v *violated) Error() string { return v.text + " at the event: " + v.event }
 
-// guard starts to evaluate invariants. The returned context ends when one is violated. The returned function stops the
-// evaluation, adds a check for each invariant to the report, and returns the first violation. The names of the checks
-// begin with prefix.
+// guard starts to evaluate invariants. The returned context ends when an invariant is violated. The returned function
+// stops the evaluation, adds a check for each invariant to the report, and returns the first violation. The names of
+// the checks start with prefix.
 func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context,
 	func() error, error) {
 	if len(always)+len(never) == 0 {
@@ -125,7 +125,7 @@ func (e *execution) reportInvariants(all []*invariant) error {
 	return first
 }
 
-// addCheck adds a check to the report. It merges checks with the same name, which repeated steps cause.
+// addCheck adds a check to the report. It merges checks with the same name, which occur when a step is repeated.
 func (e *execution) addCheck(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -49,8 +49,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A scenario without a speed has times for speed 1. In a faster sandbox, its durations are divided by the speed, but
-// not its timeouts.
+// The durations of a scenario without a speed are for speed 1. In a faster sandbox, its durations must be divided by
+// the speed, but its timeouts must not.
 func TestPlanAtSpeed(t *testing.T) {
 	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: " +
 		"1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
@@ -93,14 +93,14 @@ func TestSchedule(t *testing.T) {
 	type state struct {
 		sync.Mutex
 		running, most int
-		together      bool // an exclusive run and another run overlapped
+		together      bool // an exclusive run overlapped with another run
 		begun         []int
 	}
 	tests := []struct {
 		name      string
 		parallel  int
 		exclusive []bool
-		stopAfter int // 0 means never
+		stopAfter int // number of runs after which the schedule stops; 0 means never
 		most      int
 		begun     int
 	}{

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// rerunCommand returns the command that repeats a run with the same random numbers. The command also runs the other
-// cells of the scenario and the earlier attempts.
+// rerunCommand returns the command that repeats a run with the same random values. The command also runs the other
+// matrix cells of the scenario, and the earlier attempts.
 func (r *runner) rerunCommand(i *instance) string {
 	args := []string{"koupsandbox", "scenario", "run"}
 	for _, f := range r.o.Flags {

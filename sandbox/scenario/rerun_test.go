@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// The rerun command has all flags that the run depends on, quoted for a shell.
+// The rerun command must contain all flags on which the run depends, quoted for a shell.
 func TestRerunCommand(t *testing.T) {
 	of := func(overrides map[string]any) *source.Instance {
 		return &source.Instance{Origin: &source.Scenario{File: "dir/it's.yaml", Overrides: overrides}}
@@ -21,7 +21,7 @@ func TestRerunCommand(t *testing.T) {
 		name string
 		o    Options
 		in   instance
-		want []string // after koupsandbox scenario run
+		want []string // expected arguments after "koupsandbox scenario run"
 	}{
 		{"the first attempt", Options{Sandbox: &sandbox.Sandbox{Name: v1alpha1.DefaultName}},
 			instance{Instance: of(nil), attempt: 1, seed: 5},

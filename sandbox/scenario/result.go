@@ -11,7 +11,7 @@ import (
 // Result is the result of a run, a step or a check.
 type Result string
 
-// The results.
+// The results of runs, steps and checks.
 const (
 	Passed  = Result(events.StepPassed)
 	Failed  = Result(events.StepFailed)
@@ -21,9 +21,9 @@ const (
 	Errored = Result(events.StepErrored)
 )
 
-// Report has the results of one call of Execute. It is the schema of the JSON report.
+// Report contains the results of one call of Execute. It defines the schema of the JSON report.
 type Report struct {
-	// Sandbox is the name of the sandbox. Provider and Version describe its Kubernetes API.
+	// Sandbox is the name of the sandbox. Provider is its Kubernetes provider, and Version its Kubernetes version.
 	Sandbox  string `json:"sandbox"`
 	Provider string `json:"provider"`
 	Version  string `json:"version"`
@@ -56,15 +56,15 @@ type Run struct {
 	Description string            `json:"description"`
 	Source      string            `json:"source,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Cell is the cell of the matrix; empty if the scenario has no matrix.
+	// Cell is the matrix cell of the run; empty if the scenario has no matrix.
 	Cell map[string]any `json:"cell,omitempty"`
-	// Attempt is the number of the repetition, from 1.
+	// Attempt is the number of this repetition of the scenario, from 1.
 	Attempt int `json:"attempt"`
 	// Speed is the time scale of the sandbox: all periods are divided by it. 0 means 1.
 	Speed int `json:"speed,omitempty"`
 	// Seed is the random seed of this run. It is derived from the seed of the Report.
 	Seed uint64 `json:"seed"`
-	// RerunCommand is the command that repeats the run with everything random as it was.
+	// RerunCommand is the command that repeats the run with the same random values.
 	RerunCommand string        `json:"again,omitempty"`
 	Namespace    string        `json:"namespace"`
 	Result       Result        `json:"verdict"`
@@ -73,16 +73,16 @@ type Run struct {
 	Steps        []*Step       `json:"steps"`
 	Checks       []Check       `json:"checks,omitempty"`
 	Traffic      []Traffic     `json:"traffic,omitempty"`
-	// Delay is the longest delay that was measured during the run: of the sending of a request, or of the observation
-	// of an event. A run that failed with a long Delay is Errored.
+	// Delay is the longest delay that was measured during the run, either in sending a request or in observing an
+	// event. A failed run with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
-	// FirstFailure is why the run is the second one, after an inconclusive one; empty = it is the first.
+	// FirstFailure is the failure of the first, inconclusive attempt, if this run is its repetition; otherwise empty.
 	FirstFailure string `json:"repeated,omitempty"`
-	// Failure is the reason why the run has not passed, in one sentence. Details has evidence, such as the diff, the
-	// Pod events and the commands of the bases.
+	// Failure is the reason why the run has not passed, in one sentence. Details is the evidence, such as the diff,
+	// the Pod events and the commands of the bases.
 	Failure string   `json:"failure,omitempty"`
 	Details []Detail `json:"details,omitempty"`
-	// Timeline has all observed events, in order.
+	// Timeline lists all observed events in order.
 	Timeline []events.Event `json:"timeline,omitempty"`
 }
 
@@ -95,7 +95,7 @@ type Step struct {
 	Result  Result        `json:"verdict"`
 	Started time.Time     `json:"started"`
 	Elapsed time.Duration `json:"elapsed"`
-	// Message describes the effect of the step, or the reason why it failed or was skipped.
+	// Message describes the effect of the step, or the reason why the step failed or was skipped.
 	Message string  `json:"message,omitempty"`
 	Steps   []*Step `json:"steps,omitempty"`
 }
@@ -111,14 +111,14 @@ type Check struct {
 	Summary string `json:"summary"`
 	// Compared is the number of compared items. If it is 0, the check proves nothing.
 	Compared int `json:"compared"`
-	// Violations in the order of time.
+	// Violations lists the violations in chronological order.
 	Violations []Violation `json:"violations,omitempty"`
 }
 
-// Violation is one violation of a check.
+// Violation is a single violation of a check.
 type Violation struct {
 	Time time.Time `json:"time"`
-	// Length is the duration; 0 means an instant.
+	// Length is the duration of the violation; 0 means a single point in time.
 	Length time.Duration `json:"length,omitempty"`
 	Base   string        `json:"base,omitempty"`
 	Pod    string        `json:"pod,omitempty"`
@@ -129,15 +129,16 @@ type Violation struct {
 // Traffic is the result of a stream of requests.
 type Traffic struct {
 	traffic.Summary
-	// Judge is the expression, Result the result of its evaluation.
+	// Judge is the judge expression of the stream. Result is the result of its evaluation.
 	Judge  string `json:"judge"`
 	Result Result `json:"verdict"`
-	// Seconds has the requests of each second of the run.
+	// Seconds has the request counts of each second of the run.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
-	// Bins has the requests of each interval of BinWidth from the start of the stream. It is empty for long streams.
+	// Bins has the request counts of each interval of length BinWidth from the start of the stream. It is empty for
+	// long streams.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []traffic.Bin `json:"bins,omitempty"`
-	// Lost has the first 1,000 lost requests. Summary.Lost, lost in JSON, is the number of all lost requests.
+	// Lost lists the first 1,000 lost requests. Summary.Lost (lost in JSON) is the total number of lost requests.
 	Lost []traffic.Record `json:"lostRequests,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Progress events and reports contain no credentials of URLs, for example from variables or from the message of a
+// Progress events and reports must not contain credentials in URLs, for example in variables or in the message of a
 // failed step.
 func TestRunsHaveNoCredentials(t *testing.T) {
 	var events []ProgressEvent

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// finalTimeout limits the work after the context of a run has ended: its finally steps, the end of its traffic, and
-	// the collection of evidence.
+	// finalTimeout limits the work after the context of a run has ended: running its finally steps, stopping its
+	// traffic, and collecting evidence.
 	finalTimeout = time.Minute
-	// podDeletionTimeout limits the wait for the Pods that are being deleted at the end. Afterwards, the modules that
-	// remain on bases are checked.
+	// podDeletionTimeout limits how long a run waits at its end until terminating Pods are deleted. Afterwards, the
+	// modules that remain on bases are checked.
 	podDeletionTimeout = 15 * time.Second
-	// moduleEventTimeout is the maximum delay from the removal of a Pod in the API to the event that its modules are
-	// removed.
+	// moduleEventTimeout is the maximum delay between the removal of a Pod from the API and the event that reports
+	// the removal of its modules.
 	moduleEventTimeout = time.Second
 )
 
@@ -36,17 +36,17 @@ type execution struct {
 	env        *steps.Env
 	queryBases func(context.Context) ([]control.Base, error) // returns the bases of the run from the daemon
 
-	stop    context.CancelFunc // stops the watches
-	watches sync.WaitGroup     // running watches
+	stop    context.CancelFunc // stops the watches of the run
+	watches sync.WaitGroup     // counts the running watches
 
 	privateDir string // directory of the kubeconfig of scripts; empty without scripts
 
 	mu           sync.Mutex
 	run          *Run
 	backgrounds  []*background
-	firstStep    string          // name of the first step to execute; empty after it was reached
+	firstStep    string          // name of the first step to execute; empty once this step was reached
 	stepsContext context.Context // context of all steps; background steps use it instead of the context of their group
-	explained    bool            // the details of the first failure were recorded
+	explained    bool            // true after the details of the first failure were recorded
 }
 
 func newExecution(r *runner, i *instance) *execution {
@@ -55,13 +55,13 @@ func newExecution(r *runner, i *instance) *execution {
 	return e
 }
 
-// errUnobservable is the cause of the end of a run that can no longer be observed.
+// errUnobservable is the cancellation cause of a run that can no longer be observed.
 var errUnobservable = errors.New("the sandbox can no longer be observed")
 
-// errStopped is the cause of the end of a run that the user stopped.
+// errStopped is the cancellation cause of a run that the user stopped.
 var errStopped = errors.New("stopped")
 
-// errored reports whether an error is not caused by the scenario.
+// errored reports whether an error was not caused by the scenario, so that the run is Errored.
 func errored(err error) bool {
 	return errors.Is(err, errUnobservable) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
 		errors.Is(err, errInconclusive)
@@ -115,8 +115,8 @@ func (e *execution) perform(ctx context.Context) *Run {
 	return e.finish(last)
 }
 
-// finalTimeLimit returns the time limit after the steps. It includes the timeouts of Finally steps unless the run was
-// stopped.
+// finalTimeLimit returns the time limit for the work after the steps. It includes the timeouts of the Finally steps,
+// unless the run was stopped.
 func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	limit := finalTimeout
 	if ctx.Err() != nil {
@@ -130,8 +130,8 @@ func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// awaitPods waits until all Pods are known, no Pod is being deleted, and the bases have reported the removal of their
-// modules. It does not return an error: the checks find the modules that remain.
+// awaitPods waits until all Pods are observed, no Pod is being deleted, and the bases have reported the removal of
+// the modules of deleted Pods. It does not return an error, because the checks find the modules that remain.
 func (e *execution) awaitPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, podDeletionTimeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (e *execution) awaitPods(ctx context.Context) {
 	}
 }
 
-// body executes the steps under the invariants of the scenario.
+// body executes the steps while the invariants of the scenario are evaluated.
 func (e *execution) body(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errors.New("the steps have ended")) // stops background steps after a failure
@@ -206,7 +206,7 @@ func (e *execution) fail(v Result, why string) {
 	}
 }
 
-// recordFailure fails the run with the error of a step, and records the details of the first error.
+// recordFailure fails the run with the error of a step. For the first error, it also records the details.
 func (e *execution) recordFailure(s *Step, err error) {
 	if s != nil && s.Steps == nil { // a group fails because of one of its steps
 		v := Failed
@@ -256,7 +256,7 @@ func (e *execution) finish(ctx context.Context) *Run {
 	return Redacted(e.run)
 }
 
-// trafficResults returns the traffic of the run, and passes its requests to Options.RequestLog.
+// trafficResults returns the traffic results of the run, and passes its request records to Options.RequestLog.
 func (e *execution) trafficResults(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {

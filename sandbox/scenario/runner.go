@@ -24,15 +24,16 @@ type runner struct {
 
 	cleaning sync.WaitGroup
 
-	// perform executes one run. It returns the report and a function that cleans up and returns what remains.
+	// perform executes one run. It returns the report, and a function that cleans up and returns a description of
+	// what remains.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
 	// progressMu guards the report and inconclusive. It is held during calls of Progress and RequestLog.
 	progressMu   sync.Mutex
-	inconclusive map[int]*Run // inconclusive first runs, by index in the plan
+	inconclusive map[int]*Run // first runs that were inconclusive, by index in the plan
 }
 
-// newRunner plans all runs without starting one.
+// newRunner plans all runs without starting them.
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -91,7 +92,7 @@ func newRun(i *instance) *Run {
 	})
 }
 
-// run executes all runs. The report has them in the order of the plan.
+// run executes all runs. The report lists the runs in the order of the plan.
 func (r *runner) run(ctx context.Context) *Report {
 	r.reportProgress(ProgressEvent{Kind: Planned, Total: len(r.plan)})
 	if !r.o.DryRun {
@@ -124,18 +125,19 @@ func (r *runner) skipReason(ctx context.Context) string {
 	}
 }
 
-// schedule determines the order of runs: concurrent ones first, then exclusive ones, one at a time.
+// schedule determines the order of runs: first the runs that may be concurrent, then the exclusive runs, one at a
+// time.
 type schedule struct {
 	n         int // number of runs
 	parallel  int // maximum number of concurrent runs; 0 means 1
 	exclusive func(n int) bool
 	stopped   func() bool // reports whether no further run may start
-	cleaned   func()      // waits until all ended runs are cleaned up
+	cleaned   func()      // blocks until all ended runs are cleaned up
 	run       func(n int)
 }
 
-// runAll executes the runs. It blocks until all runs have ended and are cleaned up. Runs may start during the clean-up
-// of others.
+// runAll executes the runs. It blocks until all runs have ended and are cleaned up. A run may start while other runs
+// are cleaned up.
 func (s schedule) runAll() {
 	slots := make(chan struct{}, max(s.parallel, 1))
 	var wg sync.WaitGroup
@@ -173,7 +175,8 @@ func (r *runner) stopped(ctx context.Context) bool {
 		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
-// runInstance executes a run of the plan and starts its clean-up. An inconclusive first run gets no result yet.
+// runInstance executes a run of the plan and starts its clean-up. If the first attempt is inconclusive, its result is
+// not recorded yet, because the run is repeated.
 func (r *runner) runInstance(ctx context.Context, n int) {
 	r.progressMu.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]
@@ -214,7 +217,7 @@ func (r *runner) repeatInconclusive(ctx context.Context) {
 	}
 }
 
-// reportProgress reports progress, one event at a time.
+// reportProgress passes an event to Options.Progress, one event at a time.
 func (r *runner) reportProgress(e ProgressEvent) {
 	if r.o.Progress == nil {
 		return

@@ -9,17 +9,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// Options of Execute.
+// Options configures Execute.
 type Options struct {
 	// Sandbox runs the scenarios. It must be running. Required.
 	Sandbox *sandbox.Sandbox
-	// Scenarios to run, as returned by source.Load. Required.
+	// Scenarios are the scenarios to run, as returned by source.Load. Required.
 	Scenarios []*source.Scenario
 	// Repeat is the number of runs of each scenario. Default: 1.
 	Repeat int
 	// Seed is the random seed of an earlier call, to reproduce its runs. Default: random.
 	Seed uint64
-	// Flags are the flags that create the same sandbox, for the commands that rerun a run. Default: none.
+	// Flags are the flags that create the same sandbox. They are added to the rerun commands of runs. Default: none.
 	Flags []string
 	// FromStep is the name of the first step to execute in each scenario. Earlier steps are skipped. Default: the first
 	// step.
@@ -47,19 +47,20 @@ type Options struct {
 // ProgressKind is the kind of a ProgressEvent.
 type ProgressKind string
 
-// The kinds of progress events, in their order.
+// The kinds of progress events, in the order in which they occur.
 const (
-	// Planned: all runs are known; Total is their number.
+	// Planned: all runs are planned; Total is the number of runs.
 	Planned ProgressKind = "planned"
-	// RunStarted: a run started.
+	// RunStarted: a run has started.
 	RunStarted ProgressKind = "runBegan"
-	// StepEnded: a step of a run ended.
+	// StepEnded: a step of a run has ended.
 	StepEnded ProgressKind = "stepEnded"
-	// RunPostponed: a run was inconclusive, because the machine was too slow. It is repeated once after all other runs.
+	// RunPostponed: a run was inconclusive, because the machine was too slow. The run is repeated once after all
+	// other runs.
 	RunPostponed ProgressKind = "runPostponed"
-	// RunEnded: the result of a run is known. Its clean-up continues.
+	// RunEnded: a run has ended, and its result is known. Its clean-up has not ended yet.
 	RunEnded ProgressKind = "runEnded"
-	// Cleaned: the clean-up of a run ended. Message describes what remains.
+	// Cleaned: the clean-up of a run has ended. Message describes the objects and bases that remain.
 	Cleaned ProgressKind = "cleaned"
 )
 
@@ -68,19 +69,20 @@ type ProgressEvent struct {
 	Kind ProgressKind
 	// Total is the number of runs.
 	Total int
-	// Run is the current state of the run. It has no timeline until the run has ended. It is nil for Planned.
+	// Run is the current state of the run; nil for Planned. It has no timeline until the run has ended.
 	Run *Run
-	// Step is the step that ended, for StepEnded. Depth is the number of groups that contain it.
+	// Step is the step that ended. It is set only for StepEnded. Depth is the number of groups that contain the step.
 	Step  *Step
 	Depth int
-	// Message is a text for users.
+	// Message is a message for users.
 	Message string
 }
 
-// Execute runs scenarios and returns the report. It blocks until all runs have ended and are cleaned up. Unless Keep is
-// set, an inconclusive run is repeated once, alone, after all other runs. Execute returns an error if it cannot start,
-// for example if the sandbox does not respond. Later errors are in the report. When ctx ends, the current runs stop,
-// execute their Finally steps, and are cleaned up and reported. The other runs are skipped.
+// Execute runs scenarios and returns the report. It blocks until all runs have ended and are cleaned up. Unless Keep
+// is set, an inconclusive run is repeated once after all other runs. No other run is active during the repetition.
+// Execute returns an error if it cannot start, for example if the sandbox does not respond. Later errors are in the
+// report. When ctx ends, the current runs stop their steps, execute their Finally steps, clean up and are reported.
+// The remaining runs are skipped.
 func Execute(ctx context.Context, o Options) (*Report, error) {
 	r, err := newRunner(ctx, o)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 
 const runLabel = "sandbox.koupleless.io/scenario"
 
-// setUp creates the namespace and the bases of the run and starts to observe it, concurrently where possible. It calls
-// broken when the run can no longer be observed.
+// setUp creates the namespace and the bases of the run and starts to observe the run, concurrently where possible. It
+// calls broken when the run can no longer be observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
 	e.recorder = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
 		LastWrite: e.lastWrite, Logger: e.r.o.Logger})
@@ -67,8 +67,8 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	return g.Wait()
 }
 
-// startWatches starts to observe the run. The returned channel is closed when the daemon has reported its current
-// state. The observation ends when e.stop is called.
+// startWatches starts to observe the run. The returned channel is closed when the daemon has reported its initial
+// state. The watches end when e.stop is called.
 func (e *execution) startWatches(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
 	observing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
@@ -135,7 +135,7 @@ func (e *execution) createNamespace(ctx context.Context) error {
 	return nil
 }
 
-// compile compiles all conditions of the scenario, so that the objects that they use are known before the first step.
+// compile compiles all conditions of the scenario before the first step, to determine which objects must be watched.
 func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {
@@ -147,7 +147,7 @@ func (e *execution) compile() error {
 	return errors.Join(errs...)
 }
 
-// followObjects starts to watch the objects that the scenario uses. It blocks until the existing objects are known.
+// followObjects starts to watch the objects that the scenario uses. It blocks until the existing objects are listed.
 func (e *execution) followObjects(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	subjects := map[observe.Subject]bool{

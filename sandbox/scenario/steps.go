@@ -20,18 +20,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/registry"
 )
 
-// background is a step in the background.
+// background is a step that runs in the background.
 type background struct {
 	name string
 	done chan struct{} // closed when the step has ended
-	err  error         // the error of the step, valid after done is closed
+	err  error         // error of the step; valid after done is closed
 }
 
-// stepPosition is the position of a step.
+// stepPosition is the position of a step in the scenario and in the report.
 type stepPosition struct {
 	field string // path of the field, such as spec.steps[2]
 	depth int
-	list  *[]*Step // list of the report that contains the step
+	list  *[]*Step // list of the report to which the step is added
 }
 
 func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
@@ -91,7 +91,7 @@ func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return nil
 }
 
-// isSkipped reports whether a step is before the first step to execute.
+// isSkipped reports whether a step is skipped because it precedes the first step to execute.
 func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +106,7 @@ func containsStep(s *v1alpha1.Step, name string) bool {
 		func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// startStep adds execution n of a step, counted from 0, to the report.
+// startStep adds the execution with index n of a step, from 0, to the report.
 func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
@@ -119,7 +119,7 @@ func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	return done
 }
 
-// repeatStep executes a step and its repetitions. The first execution is already in the report.
+// repeatStep executes a step and its repetitions. The caller has already added the first execution to the report.
 func (e *execution) repeatStep(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) error {
 	for n := 1; ; n++ {
 		if err := e.runOnce(ctx, s, at, done); err != nil || s.Repeat == nil || n >= *s.Repeat {
@@ -147,7 +147,8 @@ func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return err
 }
 
-// runGuarded executes a step with its timeout and its invariants, unless its condition is false.
+// runGuarded executes a step with its timeout while its invariants are evaluated. If the condition of the step is
+// false, the step is skipped.
 func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string,
 	skipped bool,
 	err error) {
@@ -177,7 +178,7 @@ func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPos
 	return message, false, withCause(guarded, err)
 }
 
-// withCause adds the cause of the end of ctx to an error, unless the error contains it.
+// withCause adds the cancellation cause of ctx to an error, unless the error already contains it.
 func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// load loads a scenario with the given fields of spec.
+// load loads a scenario from the given fields of its spec.
 func load(t *testing.T, spec string) *source.Scenario {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.yaml")
@@ -38,7 +38,7 @@ func load(t *testing.T, spec string) *source.Scenario {
 }
 
 // newTestExecution returns an execution of a scenario that needs no sandbox: its steps are scripts, sleeps and
-// conditions about bases whose events the test adds.
+// conditions about bases, and the test adds the events of these bases.
 func newTestExecution(t *testing.T, o Options, spec string) *execution {
 	t.Helper()
 	o.Scenarios, o.Seed = []*source.Scenario{load(t, spec)}, 1
@@ -60,7 +60,7 @@ func newTestExecution(t *testing.T, o Options, spec string) *execution {
 	return e
 }
 
-// outline formats steps and their results, without times and lines.
+// outline formats steps and their results, without times and line numbers.
 func outline(steps []*Step, indent string) []string {
 	var lines []string
 	for _, s := range steps {
@@ -201,7 +201,7 @@ func TestParallelStepsEndTogether(t *testing.T) {
 	}
 }
 
-// module adds events with the states of a module on base-1.
+// module adds events that report states of a module on base-1.
 func module(e *execution, states ...events.ModuleState) {
 	for _, s := range states {
 		e.recorder.AddEvent(events.Event{

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// serving explains a Pod on a base without a controller, or whose heartbeats do not arrive.
+// serving explains a Pod on a base that no controller serves, or whose heartbeats do not arrive.
 func serving(v *explainer) *Answer {
 	switch {
 	case v.unbound():
@@ -28,7 +28,7 @@ func serving(v *explainer) *Answer {
 	return v.answer(msgNodeGone, node)
 }
 
-// base explains a base without a controller, or whose heartbeats do not arrive.
+// base explains a base that no controller serves, or whose heartbeats do not arrive.
 func base(v *explainer) *Answer {
 	env, holder := v.Node.Labels[labels.Env], v.Node.Annotations[labels.Holder]
 	ours, name := v.ours(v.Node), baseName(v.Node)
@@ -63,7 +63,8 @@ func base(v *explainer) *Answer {
 	return nil
 }
 
-// leaving is the last rule for Pods, because modules can become Ready on a Node whose deletion a finalizer delays.
+// leaving explains a target whose base is being removed. It is the last rule for Pods, because modules can still
+// become Ready on a Node whose deletion is delayed by a finalizer.
 func leaving(v *explainer) *Answer {
 	if v.Node == nil || v.Node.DeletionTimestamp == nil {
 		return nil
@@ -99,15 +100,15 @@ func readyBase(v *explainer) *Answer {
 	return answer
 }
 
-// ours reports whether it is known that a controller of this project created a Node, and which controllers run. Other
-// controllers write no holder.
+// ours reports whether a controller of this project is known to have created a Node, and the running controllers are
+// known. Controllers of other projects do not write a holder annotation.
 func (v *explainer) ours(n *corev1.Node) bool {
 	_, named := n.Annotations[labels.Holder]
 	return named && !v.ControllersUnread
 }
 
-// lastController describes the last controller that ran in an environment; empty is any. It returns "" if there is
-// none.
+// lastController describes the last controller that ran in an environment. An empty environment means any
+// environment. It returns "" if no controller is known.
 func (v *explainer) lastController(env string) string {
 	var last controller
 	for _, c := range v.controllers {

@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// command explains a Pod on a base with a controller: a container that is not a module, a failed command, or a command
-// without an answer.
+// command explains a Pod on a base that a controller serves. The cause is a container that is not a module, a failed
+// command, or a command without a response.
 func command(v *explainer) *Answer {
 	if a := refused(v); a != nil {
 		return a
@@ -46,7 +46,7 @@ func command(v *explainer) *Answer {
 	return pending(v)
 }
 
-// pending explains a Pod for which no command has failed.
+// pending explains a Pod that is not Ready although none of its commands has failed.
 func pending(v *explainer) *Answer {
 	base, names := v.onBase(), v.notReadyContainers()
 	for _, name := range names {
@@ -68,7 +68,8 @@ func pending(v *explainer) *Answer {
 	return nil
 }
 
-// failures has the reason and the advice for the innermost code of a failed command. Other codes are InstallFailed.
+// failures maps the innermost error code of a failed command to the reason and the advice. All other codes have the
+// reason InstallFailed.
 var failures = map[errcode.Code]struct {
 	reason Reason
 	advice language.Text
@@ -92,7 +93,8 @@ var failures = map[errcode.Code]struct {
 // pathTaken matches the exception that the web server of a base throws if two modules have the same web context path.
 var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
 
-// failed explains a Pod with a failed command. After several failures, the Pod states the time of the next attempt.
+// failed explains a Pod with a failed command. After several failures, the Pod status contains the time of the next
+// attempt.
 func failed(v *explainer) *Answer {
 	a := failure(v)
 	_, w := v.waiting()
@@ -156,8 +158,9 @@ func failure(v *explainer) *Answer {
 	return answer
 }
 
-// waiting returns the container that keeps the Pod from being Ready, and its state: the first container with a reason
-// other than that it is being installed, otherwise the first waiting container. The state may be nil.
+// waiting returns the container that prevents the Pod from being Ready, and the state of this container. It prefers
+// the first container that waits for another reason than its installation, and otherwise returns the first waiting
+// container. The state is nil if no container is waiting.
 func (v *explainer) waiting() (corev1.Container, *corev1.ContainerStateWaiting) {
 	var first corev1.Container
 	var why *corev1.ContainerStateWaiting
@@ -180,8 +183,8 @@ func (v *explainer) waiting() (corev1.Container, *corev1.ContainerStateWaiting) 
 	return first, why
 }
 
-// parseMessage parses a message of the controller: its codes, the outermost first, when the command is sent again (zero
-// if the message does not state it), and what happened.
+// parseMessage parses a status message of the controller. It returns the error codes, the outermost first, the time
+// of the next attempt (zero if the message does not contain it), and the text that describes the failure.
 func parseMessage(message string) (codes []errcode.Code, next time.Time, text string) {
 	codes, text = errcode.Parse(message)
 	if at, rest, found := api.CutNextAttempt(text); found {
@@ -191,7 +194,7 @@ func parseMessage(message string) (codes []errcode.Code, next time.Time, text st
 	return codes, next, sentence(text)
 }
 
-// refused explains a container that the controller does not install, because its check of the Pod finds an error.
+// refused explains a container that the controller does not install, because its validation of the Pod fails.
 func refused(v *explainer) *Answer {
 	c, w := v.waiting()
 	if w == nil {
@@ -228,7 +231,7 @@ func refused(v *explainer) *Answer {
 	return nil
 }
 
-// template returns the template that the Pod was created from; nil if it is not known.
+// template returns the template from which the Pod was created; nil if it is not known.
 func (v *explainer) template() *corev1.PodTemplateSpec {
 	if v.Template == nil && (v.Deployment != nil || v.DaemonSet != nil || v.StatefulSet != nil) {
 		return v.workload().template
@@ -236,7 +239,7 @@ func (v *explainer) template() *corev1.PodTemplateSpec {
 	return v.Template
 }
 
-// imageOf returns the image of a container of a template; empty if the template has no such container.
+// imageOf returns the image of a container in a template; empty if the template has no such container.
 func imageOf(t *corev1.PodTemplateSpec, container string) string {
 	for _, c := range t.Spec.Containers {
 		if c.Name == container {
@@ -246,12 +249,13 @@ func imageOf(t *corev1.PodTemplateSpec, container string) string {
 	return ""
 }
 
-// rewritten reports whether an image is another one with the host, or the scheme, of a mirror.
+// rewritten reports whether the two images differ, but have the same file name. This is the case if the host or the
+// scheme was replaced with that of a mirror.
 func rewritten(image, mirrored string) bool {
 	return image != mirrored && path.Base(image) == path.Base(mirrored)
 }
 
-// configMapKeys returns the keys of ConfigMaps that the version of a container refers to.
+// configMapKeys describes the ConfigMap keys to which the version of a container refers.
 func (v *explainer) configMapKeys(c corev1.Container) string {
 	var keys []string
 	for _, s := range workload.VersionSources(v.Pod.Namespace, c) {
@@ -260,8 +264,8 @@ func (v *explainer) configMapKeys(c corev1.Container) string {
 	return v.join(keys)
 }
 
-// refusal splits an error of the controller into the cause and, after a semicolon, the advice. Without a semicolon, the
-// advice is the one of the message.
+// refusal splits an error of the controller at the semicolon into the cause and the advice. If the error has no
+// semicolon, the advice of m is used.
 func (v *explainer) refusal(m message, text string) *Answer {
 	cause, fix, found := strings.Cut(text, "; ")
 	a := v.answer(m, args{"error": cause})
@@ -271,7 +275,7 @@ func (v *explainer) refusal(m message, text string) *Answer {
 	return a
 }
 
-// openCommand returns the last command about a module if the log has no answer to it.
+// openCommand returns the last command for a module if the log contains no response to this command.
 func (v *explainer) openCommand(container string) (open api.LogCommand, found bool) {
 	for _, line := range v.Logs[container] {
 		c, ok := api.ParseLogCommand(line)
@@ -286,7 +290,7 @@ func (v *explainer) openCommand(container string) (open api.LogCommand, found bo
 	return open, found
 }
 
-// notReadyContainers returns the containers that wait to be installed.
+// notReadyContainers returns the names of the containers that are waiting for their installation.
 func (v *explainer) notReadyContainers() (names []string) {
 	for _, c := range v.Pod.Spec.Containers {
 		i := slices.IndexFunc(v.Pod.Status.ContainerStatuses,

@@ -16,13 +16,15 @@ import (
 )
 
 const (
-	// shownBases is the maximum number of bases with one line each. More bases are grouped by the check that they fail.
+	// shownBases is the maximum number of bases that are shown individually, one line each. If there are more bases,
+	// they are grouped by the check that they fail.
 	shownBases = 10
-	// shownEvents and shownLines are the numbers of Events, and of log lines of a container, that are shown.
+	// shownEvents is the maximum number of Events that are shown, and shownLines the maximum number of log lines for
+	// each container.
 	shownEvents, shownLines = 6, 6
 )
 
-// evidence returns the facts in the order of the chain.
+// evidence returns the facts in the order of the chain from the scheduler to the module.
 func (v *explainer) evidence() []Evidence {
 	all := append([]Evidence{},
 		slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(),
@@ -60,7 +62,7 @@ func withMessage(reason, message string) string {
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
-// ofPlacement compares the Pod, or the template, with each base.
+// ofPlacement returns the results of comparing the Pod, or the Pod template, with each base.
 func (v *explainer) ofPlacement() (all []Evidence) {
 	var p *placement
 	switch {
@@ -105,7 +107,7 @@ func (v *explainer) ofControllers() (all []Evidence) {
 	return all
 }
 
-// ofNode returns the state of the Node of the Pod, or of the Node that is the target.
+// ofNode returns the state of the Node to which the Pod is bound, or of the Node that is the target.
 func (v *explainer) ofNode() (all []Evidence) {
 	n := v.Node
 	if n == nil {
@@ -161,7 +163,7 @@ func (v *explainer) ofPod() (all []Evidence) {
 	return all
 }
 
-// ofEvents returns the last Events, the oldest first.
+// ofEvents returns the most recent Events, oldest first.
 func (v *explainer) ofEvents() (all []Evidence) {
 	for _, e := range v.Events {
 		text := fmt.Sprintf("%s %s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)

@@ -16,21 +16,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// explainer is a Snapshot with values that several rules use.
+// explainer is a Snapshot with additional values that several rules use.
 type explainer struct {
 	*Snapshot
-	language    language.Language // of the answer
+	language    language.Language // language of the answer
 	now         time.Time
-	controllers []controller // sorted by environment and holder
-	// placement is the comparison of a Pod without a Node with the bases; nil until placed is called.
+	controllers []controller // known controllers, sorted by environment and holder
+	// placement is the result of comparing a Pod without a Node with the bases; nil until placed is called.
 	placement *placement
 }
 
-// controller is a module controller, as its Lease describes it.
+// controller is a module controller as described by its Lease.
 type controller struct {
 	holder, env string
 	renewed     time.Time
-	runs        bool // its Lease has not expired
+	runs        bool // the Lease of the controller has not expired
 }
 
 func newExplainer(s *Snapshot, now time.Time) *explainer {
@@ -49,7 +49,8 @@ func newExplainer(s *Snapshot, now time.Time) *explainer {
 	return v
 }
 
-// controllerRuns reports whether a controller of an environment runs; empty is any.
+// controllerRuns reports whether a controller is running in an environment. An empty environment means any
+// environment.
 func (v *explainer) controllerRuns(env string) bool {
 	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.runs && (env == "" || c.env == env) })
 }
@@ -58,15 +59,15 @@ func (v *explainer) deleted() bool { return v.Pod.DeletionTimestamp != nil }
 func (v *explainer) unbound() bool { return v.Pod.Spec.NodeName == "" }
 func (v *explainer) bound() bool   { return !v.unbound() }
 
-// name returns the kind and the name of the target.
+// name returns the kind and the name of the target, for use in texts.
 func (v *explainer) name() string {
 	return kindNames[v.Target.Kind] + " " + v.Target.Name
 }
 
-// baseName returns the host name of a base, and the name of its Node if the host name is not known.
+// baseName returns the host name of a base. If the host name is not known, it returns the name of the Node.
 func baseName(n *corev1.Node) string { return cmp.Or(hostOf(n), n.Name) }
 
-// onBase returns the name of the Pod's base.
+// onBase returns the name of the base on which the Pod runs.
 func (v *explainer) onBase() string {
 	if v.Node == nil {
 		return v.Pod.Spec.NodeName
@@ -74,7 +75,7 @@ func (v *explainer) onBase() string {
 	return baseName(v.Node)
 }
 
-// podCondition returns a condition of a Pod; the zero value if the Pod does not have it.
+// podCondition returns a condition of a Pod; the zero value if the Pod does not have the condition.
 func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == of {
@@ -84,7 +85,7 @@ func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition
 	return corev1.PodCondition{}
 }
 
-// nodeCondition returns a condition of a Node; the zero value if the Node does not have it.
+// nodeCondition returns a condition of a Node; the zero value if the Node does not have the condition.
 func nodeCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range n.Status.Conditions {
 		if c.Type == of {
@@ -102,7 +103,7 @@ func nodeReady(n *corev1.Node) bool {
 	return nodeCondition(n, corev1.NodeReady).Status == corev1.ConditionTrue
 }
 
-// event returns the newest Event of an object that has one of the reasons.
+// event returns the newest Event of an object with one of the given reasons.
 func (v *explainer) event(uid string, reasons ...string) (corev1.Event, bool) {
 	var found corev1.Event
 	ok := false
@@ -125,14 +126,14 @@ func modules(p *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// ago returns the time since t, as kubectl formats it. For a time in the future it returns 0s.
+// ago formats the time since t as kubectl does. For a time in the future it returns 0s.
 func (v *explainer) ago(t time.Time) string { return duration.HumanDuration(max(v.now.Sub(t), 0)) }
 
-// clock returns the date and the time in UTC.
+// clock formats a date and time in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// join returns names, sorted and separated by commas. Of more than eight names it returns the first eight and the
-// number of the others.
+// join returns the names, sorted and separated by commas. If there are more than eight names, it returns the first
+// eight names and the number of the remaining names.
 func (v *explainer) join(names []string) string {
 	const shown = 8
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
@@ -142,7 +143,7 @@ func (v *explainer) join(names []string) string {
 	return v.in(partMore, args{"names": strings.Join(names[:shown], ", "), "n": len(names) - shown})
 }
 
-// sentence returns the first line of a text, without a full stop at its end.
+// sentence returns the first line of a text without the final full stop.
 func sentence(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return strings.TrimRight(strings.TrimSpace(line), ".")

@@ -16,10 +16,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// ErrNotFound is returned, wrapped, if the target does not exist.
+// ErrNotFound is wrapped in the error for a target that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// notFound returns the error about a target that could not be read, with similar names.
+// notFound returns the error for a target that could not be read. It suggests similar names.
 func (g *gatherer) notFound(ctx context.Context, err error) error {
 	t := g.Target
 	if !apierrors.IsNotFound(err) {
@@ -40,8 +40,8 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 	return fmt.Errorf("%s is %w in namespace %s%s", t, ErrNotFound, t.Namespace, meant)
 }
 
-// names returns the names of all objects of a kind in the target's namespace; none if they cannot be read. The names of
-// a Node include the host name and the identity of its base.
+// names returns the names of all objects of a kind in the target's namespace, or nil if they cannot be read. For a
+// Node, it also returns the host name and the identity of its base.
 func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
 	if kind == KindNode {
 		for i := range g.Bases {
@@ -74,13 +74,13 @@ func (g *gatherer) list(ctx context.Context, kind Kind) (runtime.Object, error) 
 	return g.client.CoreV1().Pods(namespace).List(ctx, all)
 }
 
-// nodeNames returns the names of the Node of a base.
+// nodeNames returns the names by which the Node of a base can be found.
 func nodeNames(n *corev1.Node) []string {
 	return slices.DeleteFunc([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]},
 		func(name string) bool { return name == "" })
 }
 
-// node finds a Node by its name, or by the host name or identity of its base.
+// node finds a Node by its own name, or by the host name or the identity of its base.
 func (g *gatherer) node(ctx context.Context) error {
 	name := g.Target.Name
 	for i := range g.Bases {
@@ -105,7 +105,7 @@ func (g *gatherer) node(ctx context.Context) error {
 	return nil
 }
 
-// hostOf returns the host name of a Node's base.
+// hostOf returns the host name of the base to which a Node belongs.
 func hostOf(n *corev1.Node) string {
 	return n.Labels[corev1.LabelHostname]
 }

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// gatherTime limits the time of all requests of Gather.
+	// gatherTime limits the total time of all requests of Gather.
 	gatherTime = 30 * time.Second
-	// logTime limits the time of the requests for logs, which need a running controller.
+	// logTime limits the time of log requests, which need a running controller.
 	logTime = 3 * time.Second
-	// logLines and logBytes limit what is read of a log, logged the number of containers whose logs are read.
+	// logLines and logBytes limit how much is read of each log. logged limits the number of containers whose logs are
+	// read.
 	logLines, logBytes, logged = 20, 32 << 10, 3
 )
 
-// Gather reads what an answer about a target needs, with at most 20 requests. If the target does not exist, it returns
-// ErrNotFound, wrapped, with similar names. Snapshot.Unread lists everything else that could not be read. Gather blocks
-// for at most 30 seconds.
+// Gather reads the objects that are needed to explain a target, with at most 20 requests. If the target does not
+// exist, the error wraps ErrNotFound and suggests similar names. Snapshot.Unread lists all other objects that could
+// not be read. Gather blocks for at most 30 seconds.
 func Gather(ctx context.Context, client kubernetes.Interface, t Target) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
@@ -66,14 +67,14 @@ type gatherer struct {
 	*Snapshot
 }
 
-// unread records a failed request for an object. An object that does not exist is not recorded.
+// unread records that a request for an object has failed. It records nothing if the object does not exist.
 func (s *Snapshot) unread(object string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.Unread = append(s.Unread, fmt.Sprintf("%s could not be read: %s", object, err))
 	}
 }
 
-// target reads the target, and the objects of a workload.
+// target reads the target and, for a workload, the objects that belong to the workload.
 func (g *gatherer) target(ctx context.Context) (err error) {
 	namespace, name := g.Target.Namespace, g.Target.Name
 	apps, o := g.client.AppsV1(), metav1.GetOptions{}
@@ -112,7 +113,7 @@ func (g *gatherer) podsOf(ctx context.Context, w metav1.Object, selector *metav1
 		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 }
 
-// pods lists Pods. It returns none if they cannot be read, and records the error under a title.
+// pods lists Pods. If the Pods cannot be read, it returns none and records the error under a title.
 func (g *gatherer) pods(ctx context.Context, title, namespace string, o metav1.ListOptions) []corev1.Pod {
 	found, err := g.client.CoreV1().Pods(namespace).List(ctx, o)
 	g.unread(title, err)
@@ -122,7 +123,8 @@ func (g *gatherer) pods(ctx context.Context, title, namespace string, o metav1.L
 	return found.Items
 }
 
-// replicaSets reads the ReplicaSets of the Deployment. Pods of other Deployments with the same labels are removed.
+// replicaSets reads the ReplicaSets of the Deployment. It removes Pods that belong to other Deployments with the same
+// labels.
 func (g *gatherer) replicaSets(ctx context.Context) {
 	d := g.Deployment
 	found, err := g.client.AppsV1().ReplicaSets(d.Namespace).List(ctx,
@@ -144,8 +146,8 @@ func (g *gatherer) replicaSets(ctx context.Context) {
 	})
 }
 
-// template reads the template of the workload that owns the Pod. Errors are ignored, because answers do not depend on
-// it alone.
+// template reads the Pod template of the workload that owns the Pod. It ignores errors, because no answer depends
+// only on the template.
 func (g *gatherer) template(ctx context.Context) {
 	apps, namespace := g.client.AppsV1(), g.Pod.Namespace
 	if name, is := ownerOf(g.Pod, "ReplicaSet"); is {
@@ -179,7 +181,7 @@ func (g *gatherer) controllers(ctx context.Context) {
 	}
 }
 
-// nodeOf reads the Node of the Pod, and the other Pods on it.
+// nodeOf reads the Node to which the Pod is bound, and the other Pods on this Node.
 func (g *gatherer) nodeOf(ctx context.Context) {
 	name := g.Pod.Spec.NodeName
 	node, err := g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -192,7 +194,7 @@ func (g *gatherer) nodeOf(ctx context.Context) {
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
 }
 
-// modulePods reads the module Pods of all bases, with both keys of their label.
+// modulePods reads the module Pods of all bases, by both keys of the label that marks module Pods.
 func (g *gatherer) modulePods(ctx context.Context) {
 	for _, key := range []string{labels.Component, labels.OlderComponent} {
 		for _, pod := range g.pods(ctx, "the Pods of bases", "",
@@ -213,7 +215,7 @@ func (g *gatherer) events(ctx context.Context, namespace, field, value string) {
 	}
 }
 
-// logs reads the logs of the Pod's modules: their commands and answers. Only the Node of a base has such logs.
+// logs reads the logs of the Pod's modules. They contain commands and responses. Only Pods on a base have such logs.
 func (g *gatherer) logs(ctx context.Context) {
 	if g.Node == nil || !workload.IsBase(g.Node) {
 		return

@@ -21,7 +21,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// cluster returns a client with two bases, a controller, a Deployment, and Pods with and without a Node.
+// cluster returns a client for a cluster with two bases, a controller, a Deployment, and Pods with and without a
+// Node.
 func cluster() *fake.Clientset {
 	one, two := base(1, "base", "1.0.0"), base(2, "order", "1.0.0")
 	lease := controller("controller-1", "dev", 0)
@@ -54,7 +55,7 @@ func cluster() *fake.Clientset {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 }
 
-// has reports whether a text contains each of the words.
+// has reports whether a text contains all of the words.
 func has(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
@@ -118,7 +119,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// TestGatherSuggestsSimilarNames checks the error about a target that does not exist.
+// TestGatherSuggestsSimilarNames checks that the error for a target that does not exist suggests similar names.
 func TestGatherSuggestsSimilarNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"biz1":                 "deployment/biz1",
@@ -157,7 +158,8 @@ func TestGatherBases(t *testing.T) {
 	}
 }
 
-// TestExplainReportsUnreadObjects checks that objects that cannot be read are evidence, and not treated as missing.
+// TestExplainReportsUnreadObjects checks that objects that cannot be read are reported as evidence, and are not
+// treated as missing.
 func TestExplainReportsUnreadObjects(t *testing.T) {
 	client := cluster()
 	for _, resource := range []string{"leases", "nodes"} {

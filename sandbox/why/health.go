@@ -11,8 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// liveness precedes the rules of commands: the container of a module that failed its liveness probe waits as if its
-// image had changed. The controller records the Event when the Pod turns Not Ready, to the second.
+// liveness explains a Pod with a failed liveness probe. This rule must precede the command rules, because the
+// container of such a module waits as if its image had changed. The controller records the Event at the time when the
+// Pod becomes Not Ready, with a resolution of one second.
 func liveness(v *explainer) *Answer {
 	e, found := v.event(string(v.Pod.UID), api.ReasonLivenessFailed)
 	turned := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
@@ -22,7 +23,8 @@ func liveness(v *explainer) *Answer {
 	return v.answer(msgLivenessProbeFailing, args{"base": v.onBase(), "probe": v.lastProbe()})
 }
 
-// health explains a Pod whose modules are installed: a readiness probe fails, or a readiness gate is not True.
+// health explains a Pod that is not Ready although its modules are installed: a readiness probe fails, or a readiness
+// gate is not True.
 func health(v *explainer) *Answer {
 	ready := podCondition(v.Pod, corev1.ContainersReady)
 	for _, s := range v.Pod.Status.ContainerStatuses {
@@ -44,7 +46,7 @@ func health(v *explainer) *Answer {
 	return v.answer(msgReadinessGateMissing, args{"base": v.onBase(), "gates": strings.Join(missing, ", ")})
 }
 
-// lastProbe returns the newest Event of a probe in parentheses, and "" if there is none.
+// lastProbe returns the newest Event of a failed probe in parentheses, or "" if there is none.
 func (v *explainer) lastProbe() string {
 	if e, found := v.event(string(v.Pod.UID), api.ReasonUnhealthy); found {
 		return v.in(partProbeFailed, args{"age": v.ago(events.LastTime(&e)), "message": sentence(e.Message)})

@@ -10,35 +10,35 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// message has the cause and the advice of an answer. An empty advice means that nothing has to be done.
+// message holds the cause and the advice of an answer. An empty advice means that no action is required.
 type message struct {
 	reason        Reason
 	cause, advice language.Text
 }
 
-// args are the arguments of a message, for its cause and its advice.
+// args are the arguments that are inserted into the cause and the advice of a message.
 type args = language.Args
 
-// catalogue has all texts of the package.
+// catalogue contains all texts of the package.
 var catalogue language.Catalogue
 
-// answer adds a message to the catalogue. The strings are the cause in English and in Chinese, and the advice.
+// answer adds a message to the catalogue. The strings are the cause and the advice, each in English and in Chinese.
 func answer(r Reason, cause, causeZH, advice, adviceZH string) message {
 	return message{r, catalogue.Text(cause, causeZH), catalogue.Text(advice, adviceZH)}
 }
 
-// text adds a part of a message to the catalogue.
+// text adds a text that is a part of messages to the catalogue.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
-// answer returns the answer of a message in the language of the explainer.
+// answer returns an Answer with the texts of a message in the language of the explainer.
 func (v *explainer) answer(m message, a args) *Answer {
 	return &Answer{Reason: m.reason, Cause: v.in(m.cause, a), Advice: v.in(m.advice, a)}
 }
 
-// in returns a text in the language of the explainer.
+// in formats a text in the language of the explainer.
 func (v *explainer) in(t language.Text, a args) string { return t.In(v.language, a) }
 
-// count returns a number with its noun.
+// count formats a number with its noun in the language of the explainer.
 func (v *explainer) count(n int, noun language.Text) string {
 	if v.language == language.Chinese {
 		return fmt.Sprintf("%d %s", n, noun.ZH)
@@ -46,7 +46,8 @@ func (v *explainer) count(n int, noun language.Text) string {
 	return plain.Count(n, noun.EN)
 }
 
-// meant returns "; did you mean X?" for the name that is most similar to an unknown one, or "".
+// meant returns "; did you mean X?", where X is the known name that is most similar to an unknown name. It returns ""
+// if no name is similar.
 func (v *explainer) meant(name string, names []string) string {
 	if found := plain.Similar(name, names); found != "" {
 		return v.in(partDidYouMean, args{"name": found})
@@ -59,7 +60,7 @@ const (
 	baseLabel   = labels.Component + "=" + labels.Vnode
 )
 
-// Parts of several messages.
+// Texts that are parts of several messages.
 var (
 	nounBase           = text("base", "个基座")
 	nounPod            = text("Pod", "个 Pod")
@@ -80,7 +81,7 @@ var (
 	partSchedulerSilent = text("it gives no reason", "没有给出原因")
 )
 
-// A Pod that is Ready.
+// Messages about a Pod that is Ready.
 var (
 	msgPodReady = answer(PodReady,
 		"{pod} is Ready for {age}, since {since}: {base} serves {modules}",
@@ -97,7 +98,7 @@ var (
 		"去掉这些字段，或在基座或模块中自行实现")
 )
 
-// A Pod that is not a module Pod, or is being deleted.
+// Messages about a Pod that is not a module Pod, or that is being deleted.
 var (
 	msgOnOrdinaryNode = answer(OnOrdinaryNode,
 		"the module Pod is bound to {node}, which is an ordinary Node, not a base",
@@ -163,7 +164,7 @@ var (
 		"删除该 Pod；其工作负载会创建新的 Pod")
 )
 
-// A Pod without a Node.
+// Messages about a Pod without a Node.
 var (
 	msgSchedulingGated = answer(SchedulingGated,
 		"the scheduler ignores {pod} while it has the scheduling gate {gates}",
@@ -275,7 +276,7 @@ var (
 		"add a base, or remove modules", "增加基座，或移除模块")
 )
 
-// A Pod that the scheduler rejects, or has not tried.
+// Messages about a Pod that the scheduler has rejected, or has not tried to schedule.
 var (
 	msgClaimUnbound = answer(ClaimUnbound,
 		"a persistent volume claim of the Pod ({claims}) does not exist, or is not bound to a volume; the scheduler "+
@@ -357,7 +358,7 @@ const (
 	startControllerZH = "启动 module controller；在沙箱中：koupsandbox component start module-controller"
 )
 
-// A Pod on a base that no controller serves, or that is unreachable.
+// Messages about a Pod on a base that no controller serves, or that is unreachable.
 var (
 	msgNodeNameUnknown = answer(NodeGone,
 		"the Pod or its template sets nodeName: {node}, and no Node has this name",
@@ -412,7 +413,7 @@ var (
 		"等待替换它的 Pod；如果 Node 有 finalizer，移除之后删除才会完成")
 )
 
-// The command of a Pod, and the answer of its base.
+// Messages about the command for a Pod and the response of its base.
 var (
 	msgKeptDeactivated = answer(KeptDeactivated,
 		"{base} has installed {module}:{version} and keeps it deactivated, while an older version is active: the base "+
@@ -492,7 +493,7 @@ var (
 			"\"a message was rejected, or a part of it\"{again}")
 )
 
-// The advice for codes of failed commands.
+// Advice for the error codes of failed commands.
 var (
 	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize{again}",
 		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座{again}")
@@ -507,7 +508,7 @@ var (
 		"检查基座：它必须先卸载现有的版本，才能重新安装该模块{again}")
 )
 
-// A container that the controller refuses. The error of the controller is not translated.
+// Messages about a container that the controller rejects. The error of the controller is not translated.
 var (
 	msgInjectedContainer = answer(InjectedContainer,
 		"admission added the container {container}, which is not in the template, and it cannot be installed as a "+
@@ -539,7 +540,7 @@ var (
 		"填写模块 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")
 )
 
-// Probes and readiness gates.
+// Messages about probes and readiness gates.
 var (
 	msgLivenessProbeFailing = answer(LivenessProbeFailing,
 		"the liveness probe of the Pod fails on {base}, so the module is uninstalled and installed again{probe}",
@@ -559,7 +560,7 @@ var (
 		"检查设置该 Pod 的这个 condition 的组件，或从模板中去掉该 gate")
 )
 
-// Workloads.
+// Messages about workloads.
 var (
 	msgWorkloadReady = answer(WorkloadReady,
 		"{workload} is Ready: {pods} of {modules}",
@@ -639,7 +640,7 @@ var (
 		"检查 kube-controller-manager 的日志；在沙箱中：koupsandbox logs kube-controller-manager")
 )
 
-// Nodes.
+// Messages about Nodes.
 var (
 	msgOrdinaryNode = answer(OrdinaryNode,
 		"{node} is an ordinary Node, not a base: it does not have the label "+baseLabel,
@@ -664,7 +665,7 @@ var (
 		"查看依据和 module controller 的日志")
 )
 
-// The checks of a Pod against a base.
+// Texts about the comparison of a Pod with a base.
 var (
 	fits = text("labels, taints, state and free resources fit the Pod", "标签、污点、状态和空闲资源都满足该 Pod 的要求")
 
@@ -689,7 +690,7 @@ var (
 	partBasesSuchAs      = text("{bases}, such as {base}: {state}", "{bases}，例如 {base}：{state}")
 )
 
-// Evidence.
+// Texts of evidence.
 var (
 	partPods = text("Pods: {desired} wanted, {total} existing, {updated} with the current template, {ready} Ready",
 		"Pod：需要 {desired} 个，现有 {total} 个，使用当前模板的 {updated} 个，Ready 的 {ready} 个")
@@ -707,7 +708,7 @@ var (
 	partTimes          = text(" ({n} times)", " ({n} 次)")
 )
 
-// headings are the titles of groups of evidence. Groups without an entry have the name of the group.
+// headings maps groups of evidence to their titles. The title of a group without an entry is the name of the group.
 var headings = map[string]language.Text{
 	"bases": text("bases", "各基座"), "base": text("base", "基座"), "controllers": text("controllers", "controller 列表"),
 	"conditions": text("conditions", "condition 列表"), "containers": text("containers", "容器"),

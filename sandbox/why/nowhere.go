@@ -14,9 +14,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// GatherBases reads the bases, the module Pods on them and the module controllers, for Nowhere. The Snapshot has no
-// target. Unlike Gather, GatherBases returns an error if the bases or the Pods on them cannot be read. It blocks for at
-// most 30 seconds.
+// GatherBases reads the bases, the module Pods on the bases, and the module controllers, for Nowhere. The Snapshot
+// has no target. Unlike Gather, GatherBases returns an error if it cannot read the bases or the Pods on them. It
+// blocks for at most 30 seconds.
 func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
@@ -30,8 +30,9 @@ func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, e
 	return g.Snapshot, nil
 }
 
-// Nowhere explains, in a language, why no base accepts a Pod that does not exist yet. It returns false if a base
-// accepts the Pod, or if only the scheduler can decide. The Snapshot is the result of GatherBases. Nowhere does no I/O.
+// Nowhere explains, in the given language, why no base accepts a Pod that does not exist yet. It returns false if a
+// base accepts the Pod, or if only the scheduler can decide this. The Snapshot is the result of GatherBases. Nowhere
+// does no I/O.
 func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future := *s
 	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
@@ -47,7 +48,7 @@ func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (
 		a.Reason)
 }
 
-// addTolerations adds the tolerations that controllers add to a Pod that names no environment.
+// addTolerations adds the tolerations that controllers add to a Pod whose tolerations name no environment.
 func (v *explainer) addTolerations() {
 	if len(environments(v.Pod)) > 0 {
 		return
@@ -62,7 +63,7 @@ func (v *explainer) addTolerations() {
 	}
 }
 
-// setRequests sets the requests that are not set to the limits, as the API server does.
+// setRequests sets resource requests that are not set to the resource limits, as the API server does.
 func setRequests(containers []corev1.Container) {
 	for i := range containers {
 		r := &containers[i].Resources

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// check is a comparison of a Pod with a base. The checks are made in this order.
+// check is one of the checks that compare a Pod with a base. The checks are made in this order.
 type check int
 
 const (
@@ -27,40 +27,42 @@ const (
 	checkFits                // the base fits
 )
 
-// finding is the first check that a base fails, or checkFits.
+// finding is the first check that a base fails, or checkFits if the base passes all checks.
 type finding struct {
 	base  *corev1.Node
 	check check
 	text  string
-	group string              // the same for all bases that fail for the same reason
-	unmet []string            // with checkLabels: the keys
-	taint corev1.Taint        // with checkTaints
-	state Reason              // with checkState: BasesNotReady, BaseCordoned or BaseLeaving
-	short corev1.ResourceName // with checkRoom: the resource
+	group string              // equal for all bases that fail for the same reason
+	unmet []string            // for checkLabels: keys of the unmet requirements
+	taint corev1.Taint        // for checkTaints: the taint that is not tolerated
+	state Reason              // for checkState: BasesNotReady, BaseCordoned or BaseLeaving
+	short corev1.ResourceName // for checkRoom: the insufficient resource
 }
 
-// placement is the comparison of a Pod with all bases.
+// placement is the result of comparing a Pod with all bases.
 type placement struct {
-	findings []finding // sorted by the names of the bases
-	// furthest is the last check that any base reaches, and decisive has the bases that reach it.
+	findings []finding // sorted by base name
+	// furthest is the last check that any base reaches. decisive contains the findings of the bases that reach this
+	// check.
 	furthest check
 	decisive []finding
-	// blamed is the requirement to report with checkLabels.
+	// blamed is the requirement to report if furthest is checkLabels.
 	blamed   requirement
 	requests corev1.ResourceList
-	free     map[string]corev1.ResourceList // by Node
+	free     map[string]corev1.ResourceList // free resources, by Node
 	rules    workload.Placement
 }
 
-// requirement is one demand on the labels of a Node.
+// requirement is one requirement on the labels of a Node.
 type requirement struct {
 	key, text string
 	values    []string // accepted values; nil for operators other than In
-	selector  bool     // of the node selector, not of the affinity
+	selector  bool     // the requirement is from the node selector, not from the affinity
 	fits      func(*corev1.Node) bool
 }
 
-// place compares a Pod with all bases. onBases are the Pods whose requests reduce the free resources.
+// place compares a Pod with all bases. The resource requests of the Pods in onBases reduce the free resources of the
+// bases.
 func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(v.Bases, onBases),
 		rules: workload.NewPlacement(pod.Spec, "")}
@@ -82,7 +84,7 @@ func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 	return p
 }
 
-// compare returns the first check that a base fails.
+// compare returns the first check that a base fails as a finding.
 func (v *explainer) compare(p *placement, n *corev1.Node, requirements []requirement) finding {
 	var unmet, wanted, keys []string
 	for _, r := range requirements {
@@ -127,7 +129,7 @@ func (v *explainer) compare(p *placement, n *corev1.Node, requirements []require
 	return d
 }
 
-// has returns an unmet requirement with the value of its label on a base.
+// has describes an unmet requirement and the actual value of its label on the Node of a base.
 func (v *explainer) has(n *corev1.Node, r requirement) string {
 	switch value, found := n.Labels[r.key]; {
 	case r.key == "":
@@ -139,8 +141,9 @@ func (v *explainer) has(n *corev1.Node, r requirement) string {
 	}
 }
 
-// requirementsOf splits the node selector and the required affinity of a Pod, so that one of them can be reported.
-// Several terms of an affinity are alternatives, and therefore one requirement.
+// requirementsOf splits the node selector and the required node affinity of a Pod into requirements, so that a single
+// requirement can be reported. If an affinity has several terms, they are alternatives and therefore form one
+// requirement.
 func (v *explainer) requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -185,7 +188,8 @@ func (v *explainer) requirementsOf(pod *corev1.Pod) []requirement {
 	return all
 }
 
-// matcher returns the check of the scheduler. A requirement that cannot be parsed matches no base.
+// matcher returns a function that checks a requirement as the scheduler does. A requirement that cannot be parsed
+// matches no base.
 func matcher(spec corev1.PodSpec) func(*corev1.Node) bool {
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec})
 	return func(n *corev1.Node) bool {
@@ -208,8 +212,9 @@ func expression(e corev1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s [%s]", e.Key, e.Operator, strings.Join(e.Values, ", "))
 }
 
-// blame returns the requirement without which a base would match; if there is none, the first requirement that no base
-// meets. Of several, a name that no base has precedes a version.
+// blame returns the requirement to report. It prefers a requirement that is the only unmet requirement of some base,
+// and otherwise a requirement that no base meets. Among several such requirements, a base name that no base has
+// precedes a version.
 func blame(requirements []requirement, bases []corev1.Node) requirement {
 	unmet := func(r requirement) bool {
 		return !slices.ContainsFunc(bases, func(n corev1.Node) bool { return r.fits(&n) })
@@ -250,7 +255,7 @@ func blame(requirements []requirement, bases []corev1.Node) requirement {
 	return best
 }
 
-// room returns the free resources of each base: allocatable resources minus the requests of its Pods.
+// room returns the free resources of each base: its allocatable resources minus the requests of its Pods.
 func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceList {
 	free := map[string]corev1.ResourceList{}
 	for _, n := range bases {
@@ -272,7 +277,7 @@ func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceL
 	return free
 }
 
-// resourceName returns the name of a resource. The memory of a base is its metaspace.
+// resourceName returns the display name of a resource. The memory of a base is its metaspace.
 func resourceName(name corev1.ResourceName) string {
 	if name == corev1.ResourceMemory {
 		return "metaspace"
@@ -280,7 +285,7 @@ func resourceName(name corev1.ResourceName) string {
 	return string(name)
 }
 
-// amount formats a quantity, memory in Mi.
+// amount formats a quantity. Memory is formatted in Mi.
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	if name == corev1.ResourceMemory {
 		return fmt.Sprintf("%d Mi", max(q.Value(), 0)>>20)

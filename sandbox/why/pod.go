@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// pod explains a Pod, along the chain from the scheduler to the module.
+// pod explains a Pod. It applies the rules along the chain from the scheduler to the module.
 func pod(v *explainer) *Answer {
 	a := v.first(readyPod, notAModule, deletedPod, endedPod, unscheduled, serving, liveness, command, health, leaving)
 	return &a
@@ -42,7 +42,7 @@ func readyPod(v *explainer) *Answer {
 	return a
 }
 
-// notAModule explains a Pod that is not a module Pod, or is on an ordinary Node.
+// notAModule explains a Pod that is not a module Pod, or that is on an ordinary Node.
 func notAModule(v *explainer) *Answer {
 	onBase := v.Node != nil && workload.IsBase(v.Node)
 	switch {
@@ -117,12 +117,12 @@ func endedPod(v *explainer) *Answer {
 
 func isModule(p *corev1.Pod) bool { return workload.IsModule(p.Labels) }
 
-// ended reports whether the phase of a Pod is final.
+// ended reports whether a Pod has ended: its phase is Succeeded or Failed.
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// ignored returns the fields of the Pod that have no effect on a module.
+// ignored returns the fields of the Pod spec that have no effect on a module.
 func (v *explainer) ignored() []unsupported.Field {
 	if v.Pod == nil || !isModule(v.Pod) {
 		return nil
@@ -130,7 +130,7 @@ func (v *explainer) ignored() []unsupported.Field {
 	return unsupported.OfPod(v.Pod)
 }
 
-// LooksLikeModule reports whether a Pod has a toleration or a variable that only module Pods need.
+// LooksLikeModule reports whether a Pod has a toleration or an environment variable that only module Pods need.
 func LooksLikeModule(spec *corev1.PodSpec) bool {
 	return slices.ContainsFunc(spec.Tolerations,
 		func(t corev1.Toleration) bool { return t.Key == labels.TaintVirtualNode }) ||
@@ -139,7 +139,8 @@ func LooksLikeModule(spec *corev1.PodSpec) bool {
 		})
 }
 
-// deletedAt returns when the deletion began, to the second. DeletionTimestamp is the end of the grace period.
+// deletedAt returns the time at which the deletion of the Pod started, with a resolution of one second.
+// DeletionTimestamp is the end of the grace period.
 func (v *explainer) deletedAt() time.Time {
 	return v.Pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(v.Pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 }

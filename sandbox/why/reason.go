@@ -2,17 +2,17 @@ package why
 
 import "github.com/koupleless/koupsandbox/sandbox/internal/language"
 
-// Reason is the stable name of a situation.
+// Reason is the stable name of a situation that Explain recognizes.
 type Reason string
 
-// The reasons. ReasonTexts has a sentence for each.
+// The reasons. ReasonTexts returns a sentence for each reason.
 const (
-	// A Pod that is Ready.
+	// Reasons for a Pod that is Ready.
 	PodReady          Reason = "PodReady"
 	AlreadyInstalled  Reason = "AlreadyInstalled"
 	UnsupportedFields Reason = "UnsupportedFields"
 
-	// A Pod that is not a module Pod, has ended, or is being deleted.
+	// Reasons for a Pod that is not a module Pod, has ended, or is being deleted.
 	NotAModule           Reason = "NotAModule"
 	ModuleLabelMissing   Reason = "ModuleLabelMissing"
 	OnOrdinaryNode       Reason = "OnOrdinaryNode"
@@ -22,7 +22,7 @@ const (
 	TerminatingUnserved  Reason = "TerminatingUnserved"
 	Terminating          Reason = "Terminating"
 
-	// A Pod without a Node.
+	// Reasons for a Pod without a Node.
 	SchedulingGated              Reason = "SchedulingGated"
 	NoBases                      Reason = "NoBases"
 	WrongBaseName                Reason = "WrongBaseName"
@@ -49,7 +49,7 @@ const (
 	NotScheduledYet              Reason = "NotScheduledYet"
 	SchedulerRefuses             Reason = "SchedulerRefuses"
 
-	// A Pod on a base that no controller serves, or that is unreachable.
+	// Reasons for a Pod on a base that no controller serves, or that is unreachable.
 	NodeGone                   Reason = "NodeGone"
 	ControllerNotRunning       Reason = "ControllerNotRunning"
 	NoControllerForEnvironment Reason = "NoControllerForEnvironment"
@@ -57,7 +57,7 @@ const (
 	ControllerBlind            Reason = "ControllerBlind"
 	BaseSilent                 Reason = "BaseSilent"
 
-	// A Pod on a base: the checks of the controller, and its commands.
+	// Reasons for a Pod on a base that result from the validation by the controller, or from its commands.
 	VersionMissing       Reason = "VersionMissing"
 	VersionInvalid       Reason = "VersionInvalid"
 	VersionRefUnresolved Reason = "VersionRefUnresolved"
@@ -81,12 +81,13 @@ const (
 	CommandNotSent       Reason = "CommandNotSent"
 	NotTakenUp           Reason = "NotTakenUp"
 
-	// Probes and readiness gates.
+	// Reasons that concern probes and readiness gates.
 	LivenessProbeFailing  Reason = "LivenessProbeFailing"
 	ReadinessProbeFailing Reason = "ReadinessProbeFailing"
 	ReadinessGateMissing  Reason = "ReadinessGateMissing"
 
-	// Workloads. PodNotReady and RolloutStuck have the reason of the Pod that they wait for in Because.
+	// Reasons for workloads. If the reason is PodNotReady or RolloutStuck, Because is the reason for the Pod that the
+	// workload waits for.
 	WorkloadReady         Reason = "WorkloadReady"
 	WorkloadLeaving       Reason = "WorkloadLeaving"
 	WorkloadNotSeen       Reason = "WorkloadNotSeen"
@@ -103,7 +104,7 @@ const (
 	PodNotReady           Reason = "PodNotReady"
 	PodsNotMade           Reason = "PodsNotMade"
 
-	// Nodes.
+	// Reasons for Nodes.
 	NodeReady         Reason = "NodeReady"
 	OrdinaryNode      Reason = "OrdinaryNode"
 	MetaspacePressure Reason = "MetaspacePressure"
@@ -111,13 +112,13 @@ const (
 	Unknown Reason = "Unknown"
 )
 
-// ReasonText is a reason with its meaning in one sentence.
+// ReasonText is a reason and a sentence that describes its meaning.
 type ReasonText struct {
 	Reason  Reason
 	Meaning language.Text
 }
 
-// ReasonTexts returns all reasons, grouped as the constants are.
+// ReasonTexts returns all reasons with their texts, grouped in the same way as the constants.
 func ReasonTexts() []ReasonText {
 	all := make([]ReasonText, len(meanings))
 	copy(all, meanings)

@@ -48,7 +48,7 @@ func schedule(v *explainer) *Answer {
 	return rejected(v)
 }
 
-// placed returns the comparison with all bases.
+// placed returns the result of comparing the Pod with all bases.
 func (v *explainer) placed() *placement {
 	if v.placement == nil {
 		v.placement = v.place(v.Pod, v.OnBases)
@@ -56,7 +56,7 @@ func (v *explainer) placed() *placement {
 	return v.placement
 }
 
-// unmatched explains a Pod whose labels no base has.
+// unmatched explains a Pod whose required labels no base has.
 func (v *explainer) unmatched() *Answer {
 	p := v.placed()
 	r := p.blamed
@@ -86,8 +86,8 @@ func (v *explainer) unmatched() *Answer {
 	return v.answer(msgNoBaseMatchesAffinity, a)
 }
 
-// values returns the values of a label of all bases. With fitting, it returns the values of the bases that meet all
-// other requirements, unless there are none.
+// values returns the values that a label has on all bases. If fitting is set, it returns only the values on bases
+// that meet all other requirements, unless there are no such bases.
 func (p *placement) values(key string, fitting bool) (all []string) {
 	var otherwise []string
 	for _, d := range p.findings {
@@ -106,7 +106,7 @@ func (p *placement) values(key string, fitting bool) (all []string) {
 	return all
 }
 
-// relabel returns how a base can get another value of a label. The controller restores its own labels.
+// relabel describes how the user can change a label of a base. The controller restores the labels that it manages.
 func (v *explainer) relabel(key string) string {
 	switch {
 	case key == "":
@@ -120,7 +120,7 @@ func (v *explainer) relabel(key string) string {
 	}
 }
 
-// untolerated explains a Pod that does not tolerate a taint of the bases with its labels.
+// untolerated explains a Pod that does not tolerate a taint of the bases whose labels match.
 func untolerated(v *explainer) *Answer {
 	p := v.placed()
 	if t, found := p.taint(labels.TaintVirtualNode); found {
@@ -148,7 +148,7 @@ func untolerated(v *explainer) *Answer {
 		args{"taint": t.ToString(), "bases": v.join(p.names()), "node": p.decisive[0].base.Name})
 }
 
-// taint returns a taint of the decisive bases with the key; empty is any.
+// taint returns a taint with the given key on the decisive bases. An empty key means any taint.
 func (p *placement) taint(key string) (corev1.Taint, bool) {
 	for _, d := range p.decisive {
 		if key == "" || d.taint.Key == key {
@@ -158,12 +158,12 @@ func (p *placement) taint(key string) (corev1.Taint, bool) {
 	return corev1.Taint{}, false
 }
 
-// toleration returns the YAML that tolerates a taint.
+// toleration returns the YAML of a toleration for a taint.
 func toleration(t corev1.Taint) string {
 	return fmt.Sprintf("{key: %s, operator: Equal, value: %q, effect: %s}", t.Key, t.Value, t.Effect)
 }
 
-// environments returns the environments that a Pod names in its tolerations.
+// environments returns the environments that the tolerations of a Pod name.
 func environments(p *corev1.Pod) (values []string) {
 	for _, t := range p.Spec.Tolerations {
 		if t.Key == labels.TaintEnv {
@@ -173,7 +173,7 @@ func environments(p *corev1.Pod) (values []string) {
 	return values
 }
 
-// unavailable explains a Pod whose bases are cordoned or not Ready.
+// unavailable explains a Pod whose matching bases are cordoned or not Ready.
 func unavailable(v *explainer) *Answer {
 	p := v.placed()
 	first := p.decisive[0]
@@ -191,7 +191,7 @@ func unavailable(v *explainer) *Answer {
 	return v.answer(msgBasesNotReady, a)
 }
 
-// all reports whether all decisive bases are in a state.
+// all reports whether all decisive bases are in the given state.
 func (p *placement) all(s Reason) bool {
 	return !slices.ContainsFunc(p.decisive, func(d finding) bool { return d.state != s })
 }
@@ -208,9 +208,9 @@ func (p *placement) names() (all []string) {
 // added to a Pod (k8s.io/kubernetes/plugin/pkg/admission/limitranger).
 const limitRanger = "kubernetes.io/limit-ranger"
 
-// noRoom explains a Pod that requests more than its bases have free: a resource that no base has, such as
-// ephemeral-storage, or too much of a resource. The base reports memory and CPU itself, so they may be unknown for a
-// moment.
+// noRoom explains a Pod that requests more resources than its matching bases have free. Either no base has the
+// resource, such as ephemeral-storage, or the request is too large. Bases report their memory and CPU, so these may
+// be unknown for a short time.
 func noRoom(v *explainer) *Answer {
 	p := v.placed()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retriedWithin is the maximum time in which the scheduler retries a Pod after a relevant change: its longest
+// retriedWithin is the maximum time after a relevant change within which the scheduler retries a Pod: its longest
 // backoff plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// rejected explains a Pod that a base fits by labels, taints, state and free resources, or that the scheduler has not
-// tried. The rules match the texts of the scheduler's plugins (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
+// rejected explains a Pod that the scheduler has rejected although it fits a base by labels, taints, state and free
+// resources, or that the scheduler has not tried to schedule. The rules match messages of the scheduler plugins
+// (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
 func rejected(v *explainer) *Answer {
 	message := v.schedulerMessage()
 	contains := func(texts ...string) bool {
@@ -51,10 +52,10 @@ func rejected(v *explainer) *Answer {
 		"base": baseName(v.placed().decisive[0].base)})
 }
 
-// scheduler returns the condition PodScheduled of the Pod, with the scheduler's last message.
+// scheduler returns the PodScheduled condition of the Pod, which contains the scheduler's last message.
 func (v *explainer) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
 
-// schedulerMessage returns the scheduler's last message, without its parts about preemption and resource claims.
+// schedulerMessage returns the scheduler's last message without the parts about preemption and resource claims.
 func (v *explainer) schedulerMessage() string {
 	message := v.scheduler().Message
 	for _, end := range []string{"preemption:", "no new claims to deallocate"} {
@@ -63,7 +64,7 @@ func (v *explainer) schedulerMessage() string {
 	return sentence(strings.TrimRight(message, " ,"))
 }
 
-// claims returns the names of the Pod's claims.
+// claims returns the names of the claims that the Pod uses.
 func claims(p *corev1.Pod) (names []string) {
 	for _, v := range p.Spec.Volumes {
 		switch {
@@ -76,7 +77,7 @@ func claims(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// withoutClaims returns the advice for a module with claims.
+// withoutClaims returns the advice for a module that uses claims.
 func (v *explainer) withoutClaims() string {
 	if name, is := ownerOf(v.Pod, "StatefulSet"); is {
 		return v.in(partClaimsOfStatefulSet, args{"name": name})
@@ -84,7 +85,7 @@ func (v *explainer) withoutClaims() string {
 	return v.in(partClaimsOfPod, nil)
 }
 
-// ownerOf returns the name of the Pod's controller, and whether that controller has the kind.
+// ownerOf returns the name of the object that controls the Pod, and whether this object is of the given kind.
 func ownerOf(p *corev1.Pod, kind string) (string, bool) {
 	o := metav1.GetControllerOf(p)
 	if o == nil || o.Kind != kind {
@@ -93,7 +94,7 @@ func ownerOf(p *corev1.Pod, kind string) (string, bool) {
 	return o.Name, true
 }
 
-// spreadOver returns the topology keys of the Pod's spread constraints.
+// spreadOver returns the topology keys of the Pod's topology spread constraints.
 func (v *explainer) spreadOver() string {
 	var keys []string
 	for _, c := range v.Pod.Spec.TopologySpreadConstraints {
@@ -102,8 +103,8 @@ func (v *explainer) spreadOver() string {
 	return v.join(keys)
 }
 
-// notScheduledYet explains a Pod that the scheduler has not tried, or has not tried again since the last change of a
-// base that fits.
+// notScheduledYet explains a Pod that the scheduler has not tried to schedule, or has not tried again since the last
+// change of a base that fits.
 func notScheduledYet(v *explainer) *Answer {
 	fitting := v.placed().decisive
 	switch tried := v.scheduler().Type != ""; {
@@ -122,8 +123,9 @@ func notScheduledYet(v *explainer) *Answer {
 	return nil
 }
 
-// changed returns when a Node last changed in a way that can make a Pod fit: it was created, became
-// Ready, or kubectl changed its labels, taints or schedulability. It does not detect deletions of Pods.
+// changed returns the last time at which a Node changed in a way that can make a Pod fit: the Node was created, it
+// became Ready, or kubectl changed its labels, taints or schedulability. It does not detect that Pods on the Node
+// were deleted.
 func changed(n *corev1.Node) time.Time {
 	last := n.CreationTimestamp.Time
 	if t := nodeCondition(n, corev1.NodeReady).LastTransitionTime.Time; t.After(last) {

@@ -9,10 +9,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Kind is a kind of objects that Explain supports.
+// Kind is an object kind that Explain supports.
 type Kind string
 
-// The supported kinds.
+// The object kinds that Explain supports.
 const (
 	KindPod         Kind = "pod"
 	KindNode        Kind = "node"
@@ -21,27 +21,27 @@ const (
 	KindStatefulSet Kind = "statefulset"
 )
 
-// kindNames has the spelling of each kind in Kubernetes.
+// kindNames maps each kind to its spelling in Kubernetes.
 var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment",
 	KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
 
-// shortNames are the abbreviations of kinds that kubectl accepts.
+// shortNames maps the abbreviations of kinds that kubectl accepts to the kinds.
 var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet,
 	"sts": KindStatefulSet}
 
 // Target is the object to explain.
 type Target struct {
 	Kind Kind `json:"kind"`
-	// Namespace is empty for a Node.
+	// Namespace is the namespace of the object; empty for a Node.
 	Namespace string `json:"namespace,omitempty"`
-	// Name of the object. A Node is also found by the host name or the identity of its base.
+	// Name is the name of the object. A Node is also found by the host name or the identity of its base.
 	Name string `json:"name"`
 }
 
 // String returns the kind and the name, such as pod/biz1.
 func (t Target) String() string { return string(t.Kind) + "/" + t.Name }
 
-// ParseTarget parses NAME, which is a Pod, or KIND/NAME. It accepts the same names of kinds as kubectl.
+// ParseTarget parses KIND/NAME, or NAME, which means a Pod. It accepts the same kind names as kubectl.
 func ParseTarget(text, namespace string) (Target, error) {
 	kind, name, given := strings.Cut(text, "/")
 	if !given {
@@ -65,7 +65,7 @@ func ParseTarget(text, namespace string) (Target, error) {
 	return t, nil
 }
 
-// workload reports whether the target is a workload, which creates Pods.
+// workload reports whether the target is a workload, which is an object that creates Pods.
 func (t Target) workload() bool {
 	return slices.Contains([]Kind{KindDeployment, KindDaemonSet, KindStatefulSet}, t.Kind)
 }

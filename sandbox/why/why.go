@@ -10,40 +10,41 @@ import (
 
 // Answer explains the state of the target.
 type Answer struct {
-	// Target as it was found.
+	// Target is the target with the name under which it was found.
 	Target Target `json:"target"`
-	// Ready reports whether there is nothing to wait for.
+	// Ready reports whether the target is Ready, so that there is nothing to wait for.
 	Ready bool `json:"ready"`
-	// Young reports whether the target is not Ready and was created less than ten seconds ago. It may
+	// Young reports whether the target is not Ready and was created less than ten seconds ago. Such a target may
 	// become Ready without any action.
 	Young bool `json:"young,omitempty"`
-	// Reason names the situation.
+	// Reason is the stable name of the situation.
 	Reason Reason `json:"reason"`
-	// Because is the reason of the underlying situation, such as that of the Pod that a rollout waits for. It may be
+	// Because is the reason for the underlying situation, for example for the Pod that a rollout waits for. It may be
 	// empty.
 	Because Reason `json:"because,omitempty"`
-	// Pod is the Pod that a workload waits for; empty if there is none.
+	// Pod is the name of the Pod that a workload waits for; empty if there is no such Pod.
 	Pod string `json:"pod,omitempty"`
 	// Cause describes the situation in a sentence.
 	Cause string `json:"cause"`
-	// Advice is the remedy in a sentence; empty if there is nothing to do.
+	// Advice is the recommended action in a sentence; empty if no action is required.
 	Advice string `json:"advice,omitempty"`
-	// Evidence has the facts that were read and compared, in the order of the chain from scheduler to module.
+	// Evidence lists the facts that were read and compared, in the order of the chain from the scheduler to the
+	// module.
 	Evidence []Evidence `json:"evidence"`
 }
 
-// Evidence is a fact.
+// Evidence is a single fact that supports an answer.
 type Evidence struct {
-	// About is the group: bases, base, controllers, conditions, containers, events, log, workload, pods, ignored,
-	// unread.
+	// About is the group of the fact: bases, base, controllers, conditions, containers, events, log, workload, pods,
+	// ignored or unread.
 	About string `json:"about"`
-	// Text is one line. It may contain text of bases and users.
+	// Text is the fact in one line. It may contain text that bases or users have written.
 	Text string `json:"text"`
 	// At is the time of the fact; zero means now.
 	At time.Time `json:"at,omitzero"`
 }
 
-// Heading returns the title of the group in a language.
+// Heading returns the title of the group in the given language.
 func (e Evidence) Heading(l language.Language) string {
 	if heading, found := headings[e.About]; found {
 		return heading.In(l, nil)
@@ -51,13 +52,13 @@ func (e Evidence) Heading(l language.Language) string {
 	return e.About
 }
 
-// rule returns the answer if its situation is present, and nil otherwise.
+// rule explains one situation. It returns nil if the situation is not present.
 type rule func(*explainer) *Answer
 
-// Explain concludes from a Snapshot. It does no I/O. Ages are relative to now.
+// Explain explains the target of a Snapshot. It does no I/O. Ages in the answer are relative to now.
 func Explain(s *Snapshot, now time.Time) Answer { return ExplainIn(language.English, s, now) }
 
-// ExplainIn is Explain with the texts of the answer in a language.
+// ExplainIn works like Explain, but returns the texts of the answer in the given language.
 func ExplainIn(l language.Language, s *Snapshot, now time.Time) Answer {
 	v := newExplainer(s, now)
 	v.language = l
@@ -78,10 +79,10 @@ func ExplainIn(l language.Language, s *Snapshot, now time.Time) Answer {
 	return a.redacted()
 }
 
-// young is the age up to which a target is reported as Young.
+// young is the maximum age at which a target is reported as Young.
 const young = 10 * time.Second
 
-// created returns when the target was created; zero for a Node.
+// created returns the time at which the target was created; zero for a Node.
 func (s *Snapshot) created() time.Time {
 	if s.Target.Kind == KindPod {
 		return s.Pod.CreationTimestamp.Time
@@ -89,7 +90,7 @@ func (s *Snapshot) created() time.Time {
 	return s.workload().meta.CreationTimestamp.Time
 }
 
-// redacted returns the answer without the credentials of URLs in its texts.
+// redacted returns a copy of the answer in whose texts the credentials in URLs are masked.
 func (a Answer) redacted() Answer {
 	a.Cause, a.Advice = redact.Text(a.Cause), redact.Text(a.Advice)
 	for i := range a.Evidence {
@@ -98,7 +99,7 @@ func (a Answer) redacted() Answer {
 	return a
 }
 
-// first returns the answer of the first rule that has one.
+// first returns the answer of the first rule that applies.
 func (v *explainer) first(rules ...rule) Answer {
 	for _, r := range rules {
 		if a := r(v); a != nil {

@@ -28,7 +28,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// failure returns the reason and the message of a container with an error, as the controller writes them.
+// failure returns the waiting reason and the message that the controller writes for a container whose command failed
+// with an error.
 func failure(text string, codes ...errcode.Code) (reason, message string) {
 	err := fmt.Errorf("%s", text)
 	for _, c := range slices.Backward(codes) {
@@ -37,17 +38,17 @@ func failure(text string, codes ...errcode.Code) (reason, message string) {
 	return codes[0].Type(), errcode.Message(err)
 }
 
-// failing returns a Snapshot of a Pod whose module failed.
+// failing returns a Snapshot for a Pod whose module failed.
 func failing(text string, codes ...errcode.Code) *why.Snapshot {
 	return ofPod(pod(on(1), waits(failure(text, codes...))))
 }
 
-// refused returns a Snapshot of a Pod whose container the controller refuses with a code.
+// refused returns a Snapshot for a Pod with a container that the controller rejects with the given code.
 func refused(code errcode.Code, text string, change func(*corev1.Pod)) *why.Snapshot {
 	return ofPod(pod(on(1), change, waits(failure(text, code))))
 }
 
-// checked returns a Snapshot of a Pod that fails the check of package workload.
+// checked returns a Snapshot for a Pod that package workload rejects as invalid.
 func checked(change func(*corev1.Pod)) *why.Snapshot {
 	p := pod(on(1), change)
 	err := workload.Check(&p.ObjectMeta, p.Spec.Containers[0])
@@ -64,10 +65,10 @@ type situation struct {
 	snapshot *why.Snapshot
 	want     why.Reason
 	because  why.Reason
-	names    []string // must be in the cause
+	names    []string // names that the cause must contain
 }
 
-// situations covers every reason.
+// situations contains at least one test case for every reason.
 var situations = []situation{
 	// A Pod without a Node.
 	{name: "a scheduling gate",
@@ -606,7 +607,7 @@ func TestExplainRedactsCredentials(t *testing.T) {
 	}
 }
 
-// TestYoung checks that only a target that is not Ready and was created less than ten seconds ago is young.
+// TestYoung checks that a target is Young only if it is not Ready and was created less than ten seconds ago.
 func TestYoung(t *testing.T) {
 	of := func(age time.Duration, ready int32) bool {
 		return why.Explain(deployment(
@@ -663,7 +664,7 @@ func TestExplainSituations(t *testing.T) {
 	}
 }
 
-// argument matches an argument that a text did not get.
+// argument matches a placeholder for which a text got no argument.
 var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
 
 func golden(t *testing.T, file, got string) {

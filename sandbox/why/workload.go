@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// workloadStatus explains a workload by its own status.
+// workloadStatus explains a workload from its own status.
 func workloadStatus(v *explainer) *Answer {
 	w := v.workload()
 	switch {
@@ -37,8 +37,8 @@ func workloadStatus(v *explainer) *Answer {
 	return nil
 }
 
-// withoutReplicas explains a workload that wants no Pods. A DaemonSet creates Pods by its template alone; tolerations
-// that the controller adds to Pods have no effect.
+// withoutReplicas explains a workload that requests no Pods. A DaemonSet decides only from its template where to
+// create Pods, so tolerations that the controller adds to Pods have no effect.
 func withoutReplicas(v *explainer) *Answer {
 	if v.workload().desired != 0 {
 		return nil
@@ -62,7 +62,8 @@ func withoutReplicas(v *explainer) *Answer {
 	return v.because(msgPeerWithoutBases, placement.first(schedule), args{})
 }
 
-// because returns the answer about a workload whose cause is the answer about a Pod.
+// because returns the answer for a workload that is not Ready because of a Pod. The cause is taken from the answer
+// for this Pod.
 func (v *explainer) because(m message, pod Answer, a args) *Answer {
 	a["workload"], a["cause"], a["advice"] = v.name(), pod.Cause, pod.Advice
 	answer := v.answer(m, a)
@@ -70,16 +71,16 @@ func (v *explainer) because(m message, pod Answer, a args) *Answer {
 	return answer
 }
 
-// podSet is the common part of the three kinds of workloads.
+// podSet holds the fields that the three workload kinds have in common.
 type podSet struct {
 	meta     *metav1.ObjectMeta
 	template *corev1.PodTemplateSpec
 	observed int64
-	// desired, updated, ready and total count Pods.
+	// desired, updated, ready and total are numbers of Pods.
 	desired, updated, ready, total int32
 }
 
-// workload returns the workload of the Snapshot.
+// workload returns the common fields of the workload in the Snapshot.
 func (s *Snapshot) workload() podSet {
 	switch {
 	case s.Deployment != nil:
@@ -98,8 +99,9 @@ func (s *Snapshot) workload() podSet {
 	return podSet{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
 }
 
-// blockingPod returns the Pod that a workload waits for: the oldest Pod of the current template that is not Ready, or
-// else the Pod that has been terminating for the longest time. It returns nil if there is none.
+// blockingPod returns the Pod that a workload waits for: the oldest Pod of the current template that is not Ready or,
+// if there is no such Pod, the Pod that has been terminating for the longest time. It returns nil if the workload
+// waits for no Pod.
 func blockingPod(s *Snapshot) *corev1.Pod {
 	newest := ""
 	for _, rs := range s.ReplicaSets {
@@ -129,7 +131,7 @@ func blockingPod(s *Snapshot) *corev1.Pod {
 	return nil
 }
 
-// ordinal returns the number at the end of the name of a StatefulSet's Pod; -1 if there is none.
+// ordinal returns the ordinal number at the end of the name of a StatefulSet Pod; -1 if the name has no number.
 func ordinal(p *corev1.Pod) int {
 	n, err := strconv.Atoi(p.Name[strings.LastIndexByte(p.Name, '-')+1:])
 	if err != nil {
@@ -138,13 +140,13 @@ func ordinal(p *corev1.Pod) int {
 	return n
 }
 
-// templatePod returns a Pod of the workload's template.
+// templatePod returns a Pod with the metadata and spec of the workload's template.
 func (v *explainer) templatePod() *corev1.Pod {
 	t := v.workload().template
 	return &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
 }
 
-// asPod returns an explainer of this Snapshot whose target is a Pod.
+// asPod returns an explainer that uses this Snapshot with a Pod as its target.
 func (v *explainer) asPod(pod *corev1.Pod) *explainer {
 	s := *v.Snapshot
 	s.Pod, s.Target = pod, Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
@@ -153,7 +155,8 @@ func (v *explainer) asPod(pod *corev1.Pod) *explainer {
 	return pods
 }
 
-// peer reports whether the controller sets the replicas of the Deployment to the number of bases.
+// peer reports whether the target is a peer Deployment: the controller sets its replicas to the number of matching
+// bases.
 func (v *explainer) peer() bool {
 	if v.Deployment == nil {
 		return false
@@ -164,8 +167,8 @@ func (v *explainer) peer() bool {
 		labels.Value(l, labels.ReplicasControl) != "true"
 }
 
-// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. A Pod that names no environment
-// tolerates all of them, because the controller adds the toleration.
+// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. If the Pod names no environment,
+// it tolerates all environments, because the controller adds the toleration.
 func (v *explainer) peerPlacement() *explainer {
 	pod := v.templatePod()
 	if len(environments(pod)) == 0 {
@@ -175,11 +178,11 @@ func (v *explainer) peerPlacement() *explainer {
 	return v.asPod(pod)
 }
 
-// failedCreate is the reason of Events and conditions about Pods that the API server refuses
+// failedCreate is the reason of Events and conditions that report Pods that the API server rejects
 // (k8s.io/kubernetes/pkg/controller, FailedCreatePodReason).
 const failedCreate = "FailedCreate"
 
-// podsNotCreated explains Pods that the API server refuses.
+// podsNotCreated explains why the Pods of a workload do not exist: the API server rejects them.
 func podsNotCreated(v *explainer) *Answer {
 	w := v.workload()
 	text := ""
@@ -202,8 +205,8 @@ func podsNotCreated(v *explainer) *Answer {
 	return v.answer(m, args{"workload": v.name(), "message": sentence(text), "namespace": w.meta.Namespace})
 }
 
-// outdatedPodNotReady explains an ordered StatefulSet whose Pod of an earlier template is not Ready. Kubernetes does
-// not replace the Pod before it is Ready (kubernetes/kubernetes#67250).
+// outdatedPodNotReady explains an ordered StatefulSet with a Pod of an earlier template that is not Ready. Kubernetes
+// does not replace such a Pod before it is Ready (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *explainer) *Answer {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil ||
@@ -222,7 +225,7 @@ func outdatedPodNotReady(v *explainer) *Answer {
 		args{"pod": p.Name, "name": s.Name, "namespace": p.Namespace})
 }
 
-// waitsForPod explains a workload by the Pod that it waits for, or by missing Pods.
+// waitsForPod explains a workload from the Pod that it waits for, or from missing Pods.
 func waitsForPod(v *explainer) *Answer {
 	w := v.workload()
 	a := args{"workload": v.name(), "ready": w.ready, "updated": w.updated, "desired": w.desired}

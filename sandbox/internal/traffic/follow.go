@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// relistDelay is the time before objects are listed again. An informer waits up to half a minute after several
-// outages, and the gateway would use outdated endpoints for that long.
+// relistDelay is the delay before maintainStore starts a new reflector, which lists the objects again. A client-go
+// informer waits up to 30 s after several outages, and the gateway would use outdated endpoints for that long.
 const relistDelay = 200 * time.Millisecond
 
-// maintainStore keeps a store of objects up to date until ctx ends. It starts a new reflector after an error,
-// for example when the resource version is too old because the API server has restarted.
+// maintainStore keeps a store of objects up to date until ctx ends. After an error, it starts a new reflector, for
+// example when the resource version is too old because the API server has restarted.
 func maintainStore(ctx context.Context, from cache.ListerWatcher, what runtime.Object, store cache.ReflectorStore) {
 	for {
 		_ = cache.NewReflector(from, what, store, 0).ListAndWatchWithContext(ctx) // the next reflector retries
@@ -28,11 +28,11 @@ func maintainStore(ctx context.Context, from cache.ListerWatcher, what runtime.O
 	}
 }
 
-// notifyingStore is a store that calls onChange for each object that is added, changed or removed.
+// notifyingStore is a store that calls onChange for each object that is added, updated or removed.
 type notifyingStore struct {
 	cache.Indexer
 	onChange func(obj any)
-	filled   func() // called after each list
+	filled   func() // called after each complete list
 }
 
 func (n *notifyingStore) Add(obj any) error { return n.apply(n.Indexer.Add, obj) }

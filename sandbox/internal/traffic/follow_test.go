@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// After each expired watch, objects are listed again after the same delay. Added, changed and removed objects are
-// reported.
+// The watches of this test expire. After each expired watch, maintainStore must list the objects again after the same
+// delay, and must report added, changed and removed objects.
 func TestMaintainStoreRelistsAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tooOld = 10

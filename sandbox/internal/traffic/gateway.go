@@ -20,27 +20,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNoEndpoint is returned, wrapped, if no endpoint can be picked: the Service or port does not exist, or has
-// no endpoints.
+// ErrNoEndpoint is wrapped in the error that is returned if no endpoint can be picked: the Service or its port does
+// not exist, or has no endpoints.
 var ErrNoEndpoint = errors.New("no endpoint")
 
-// GatewayOptions of a Gateway.
+// GatewayOptions configures a Gateway.
 type GatewayOptions struct {
-	// Client for Services and EndpointSlices. Required.
+	// Client reads Services and EndpointSlices. Required.
 	Client kubernetes.Interface
 	// Targets finds the bases behind endpoints. Required.
 	Targets Targets
-	// Network is the address range of bases. A connection to an unused address of the range is refused, as on a
-	// network of real bases; other addresses are forbidden. Default: none.
+	// Network is the address range of the bases. As on a network of real bases, a connection to an unused address of
+	// the range is refused. Connections to addresses outside the range are forbidden. Default: none.
 	Network netip.Prefix
-	// External reports whether a base outside the sandbox receives commands at host:port of this machine.
-	// Default: no such base exists.
+	// External reports whether host:port on this machine is the command port of a base outside the sandbox. Default:
+	// there is no such base.
 	External func(addr string) bool
-	// Seed for the choice of endpoints. Default: random.
+	// Seed is the random seed for endpoint selection. Default: random.
 	Seed uint64
-	// Clock for session affinity. Default: the real clock.
+	// Clock measures the timeout of session affinity. Default: the real clock.
 	Clock clock.PassiveClock
-	// Logger for errors. Default: nothing is logged.
+	// Logger logs errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -50,11 +50,11 @@ type Gateway struct {
 	o     GatewayOptions
 	proxy *httputil.ReverseProxy
 
-	request   func() // starts the watches
+	request   func() // starts the watches; called on first use
 	requested chan struct{}
 	synced    chan struct{}
 
-	// refreshing serializes refresh, so that the last refresh of a Service has read the newest objects.
+	// refreshing serializes calls of refresh, so that the last refresh of a Service uses the newest objects.
 	refreshing sync.Mutex
 	services   cache.Indexer
 	slices     cache.Indexer
@@ -74,13 +74,13 @@ type stickyKey struct {
 // Route identifies a port of a Service and its client.
 type Route struct {
 	Namespace, Service string
-	// Port is a name, a number or a target port. Default: the first port.
+	// Port is the name, number or target port of a Service port. Default: the first port of the Service.
 	Port string
-	// Client identifies the client for session affinity: one name is one client address.
+	// Client identifies the client for session affinity. Each value stands for one client address.
 	Client string
 
-	// draw returns a number below n. It is called with the lock of the gateway held. Default: the random source
-	// of the gateway.
+	// draw returns a random number in [0, n). It is called with the lock of the gateway held. Default: the random
+	// source of the gateway.
 	draw func(n int) int
 }
 
@@ -88,7 +88,7 @@ func (r *Route) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }
 
-// NewGateway returns a Gateway. It starts its watches on first use.
+// NewGateway returns a Gateway. The Gateway starts its watches on first use.
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -113,7 +113,8 @@ func NewGateway(o GatewayOptions) *Gateway {
 	return g
 }
 
-// Start watches Services and EndpointSlices from the first use until ctx ends. It can be called once.
+// Start waits for the first use of the gateway, and then watches Services and EndpointSlices until ctx ends. Call it
+// once.
 func (g *Gateway) Start(ctx context.Context) error {
 	select {
 	case <-g.requested:
@@ -145,7 +146,7 @@ func (g *Gateway) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready blocks until the Services and EndpointSlices are listed.
+// Ready starts the watches if necessary, and blocks until the Services and EndpointSlices are listed.
 func (g *Gateway) Ready(ctx context.Context) error {
 	g.request()
 	select {
@@ -166,7 +167,7 @@ func indexByService(obj any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// objectChanged refreshes the Service of a changed Service or EndpointSlice.
+// objectChanged refreshes the backend of a Service after the Service or one of its EndpointSlices has changed.
 func (g *Gateway) objectChanged(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -212,9 +213,9 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 }
 
-// WaitForEndpoint blocks until the Services are listed, and then up to 2 s until the Service has an endpoint: a
-// Pod becomes Ready shortly before its Service has the endpoint. It returns an error only if ctx ends before
-// the Services are listed.
+// WaitForEndpoint blocks until the Services are listed, and then for up to 2 s until the Service has an endpoint,
+// because a Pod becomes Ready shortly before its endpoint is added. It returns an error only if ctx ends before the
+// Services are listed.
 func (g *Gateway) WaitForEndpoint(ctx context.Context, r Route) error {
 	if err := g.Ready(ctx); err != nil {
 		return err
@@ -245,10 +246,10 @@ func (g *Gateway) waitForEndpoint(ctx context.Context, r Route) {
 	}
 }
 
-// Pick selects an endpoint of a Service as kube-proxy does for a new connection: at random or, with session
-// affinity, the last endpoint of the client. It does not block; see Ready. The error wraps ErrNoEndpoint. The
-// Target has no listener if no base has the address, or if the base does not listen on the port of the
-// endpoint.
+// Pick selects an endpoint of a Service as kube-proxy does for a new connection: with session affinity the last
+// endpoint of the client, and otherwise a random endpoint. It does not block; see Ready. The error wraps
+// ErrNoEndpoint. The Target has no listener if no base has the address of the endpoint, or if the base does not
+// listen on the port of the endpoint.
 func (g *Gateway) Pick(r Route) (Target, error) {
 	e, err := g.choose(r)
 	if err != nil {
@@ -285,8 +286,8 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 	return dialled(i)
 }
 
-// endpoints returns the port with its endpoints and the time of session affinity. If no endpoint can be picked,
-// none is the reason. g.mu is held.
+// endpoints returns the requested Service port with its endpoints, and the session affinity timeout. If no endpoint
+// can be picked, none is the reason. g.mu must be held.
 func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, none string) {
 	b, ok := g.backends[r.key()]
 	if !ok {
@@ -309,8 +310,9 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-// Targets returns the targets among which Pick selects, only with address, port and Pod, and a channel that is
-// closed when they may have changed. It does not block; see WaitForEndpoint.
+// Targets returns the targets among which Pick selects, and a channel that is closed when the targets may have
+// changed. Only the address, the port and the Pod of each target are set. Targets does not block; see
+// WaitForEndpoint.
 func (g *Gateway) Targets(r Route) (c TargetSet, change <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -30,7 +30,7 @@ import (
 
 var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
 
-// offer sets the endpoints of a Service.
+// offer replaces the endpoints of a Service.
 func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
 	t.Helper()
 	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...),
@@ -49,7 +49,7 @@ func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
 	}
 }
 
-// waitForPick waits until the gateway picks as wanted; empty = there is no endpoint.
+// waitForPick waits until the gateway picks the wanted endpoint; empty = the Service has no endpoint.
 func waitForPick(t *testing.T, g *Gateway, want string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -119,7 +119,7 @@ func TestDialFailsWithoutServices(t *testing.T) {
 	}
 }
 
-// gatewayWith picks from the endpoints without an API.
+// gatewayWith returns a gateway that picks from the given endpoints and needs no API server.
 func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discoveryv1.Endpoint) *Gateway {
 	g := NewGateway(GatewayOptions{Targets: &bases{}, Seed: 7, Clock: c})
 	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)})
@@ -193,8 +193,8 @@ func TestSessionAffinity(t *testing.T) {
 	}
 }
 
-// Without connection reuse, each request uses the current endpoints. With reuse, a connection keeps the endpoint
-// that was selected when it was opened.
+// Without connection reuse, each request must use the current endpoints of the Service. With reuse, a connection must
+// keep the endpoint that was selected when the connection was opened.
 func TestStreamViaService(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		t.Run(fmt.Sprint("reuse=", reuse), func(t *testing.T) {
@@ -254,7 +254,8 @@ func TestStreamViaService(t *testing.T) {
 	}
 }
 
-// A stream waits for the endpoint of a Pod that has just become Ready. If no endpoint appears, requests are lost.
+// A stream must wait for the endpoint of a Pod that has just become Ready. If no endpoint is added in time, the
+// requests must be lost.
 func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
@@ -280,7 +281,7 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	}
 }
 
-// proxied returns a client that uses the gateway as its proxy.
+// proxied returns an HTTP client that uses the gateway as its proxy.
 func proxied(t testing.TB, r *rig) (*http.Client, string) {
 	addr := serve(t, r.gateway)
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr})}
@@ -374,7 +375,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// CONNECT forwards data, closes and resets.
+// A CONNECT tunnel must forward data, connection closes and connection resets.
 func TestConnect(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
@@ -427,7 +428,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// CONNECT to a loopback address is allowed only for the command port of a base outside the sandbox.
+// CONNECT to a loopback address must be allowed only for the command port of a base outside the sandbox.
 func TestConnectToLoopback(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
@@ -451,7 +452,8 @@ func TestConnectToLoopback(t *testing.T) {
 	}
 }
 
-// Requests to a port on which the base does not listen are lost. The error has both ports.
+// Requests to a port on which the base does not listen must be lost. The error must contain the requested port and
+// the port on which the base listens.
 func TestStreamToAClosedPort(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		r := newRig(t)
@@ -468,7 +470,7 @@ func TestStreamToAClosedPort(t *testing.T) {
 	}
 }
 
-// With the password, a client can connect to the command ports of bases, and to no other address.
+// With the password, a client must be able to connect to the command ports of bases, and to no other address.
 func TestCommands(t *testing.T) {
 	r := newRig(t)
 	says := func(text string) string {

@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// ErrNoStream is returned, wrapped, for a stream that was never started.
+// ErrNoStream is wrapped in the error for a stream that was never started.
 var ErrNoStream = errors.New("no such stream")
 
-// ErrStreamExists is returned, wrapped, if the group already has a stream of this name.
+// ErrStreamExists is wrapped in the error for a stream whose name the group already uses.
 var ErrStreamExists = errors.New("a stream with this name already exists")
 
 // errNotRunning is returned by StartStream after Start has returned.
 var errNotRunning = errors.New("the traffic generator is not running")
 
-// GeneratorOptions of a Generator.
+// GeneratorOptions configures a Generator.
 type GeneratorOptions struct {
-	// Gateway picks the endpoints of Services. Required, unless every Spec has an Address.
+	// Gateway picks the endpoints of Services. Required, unless the Spec of every stream has an Address.
 	Gateway *Gateway
-	// Targets finds the bases of groups. Required, unless every Spec has an Address.
+	// Targets finds the bases of groups. Required, unless the Spec of every stream has an Address.
 	Targets Targets
-	// Lost is called concurrently for the first MaxLost lost requests of each stream. Default: lost requests
-	// are only counted.
+	// Lost is called concurrently for the first MaxLost lost requests of each stream. Default: lost requests are
+	// counted, but not reported.
 	Lost func(LostRequest)
 }
 
 // Generator runs the streams of all groups. All methods may be called concurrently.
 type Generator struct {
 	o       GeneratorOptions
-	started chan struct{} // closed when Start runs
+	started chan struct{} // closed when Start is called
 
 	mu     sync.Mutex
 	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
 	groups map[string]map[string]*stream
-	order  map[string][]string // names in the order of their start
+	order  map[string][]string // stream names in the order in which the streams started
 	wg     sync.WaitGroup
 }
 
@@ -49,8 +49,8 @@ func NewGenerator(o GeneratorOptions) *Generator {
 		order: map[string][]string{}}
 }
 
-// Start runs streams until ctx ends. It then cancels all streams and returns when they have ended. In the
-// meantime it measures delays of the machine. It can be called once.
+// Start runs streams until ctx ends. It then cancels all streams and returns when they have ended. While streams run,
+// it also measures delays of the machine. Call it once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
 	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
@@ -67,19 +67,19 @@ func (g *Generator) Start(ctx context.Context) error {
 	return err
 }
 
-// endpointTimeout is the maximum time that a stream waits for the first endpoint of its Service.
+// endpointTimeout is the maximum time for which a stream waits for the first endpoint of its Service.
 const endpointTimeout = 2 * time.Second
 
-// StartStream starts a stream of a group. It blocks until Start runs and the gateway has listed the Services.
-// With via: bases, it also waits until each base listens. With via: service, it waits up to 2 s for the first
-// endpoint or answer, because a Pod becomes Ready shortly before its Service has the endpoint. Names are unique
-// in a group, including stopped streams.
+// StartStream starts a stream of a group. It blocks until Start runs and the gateway has listed the Services. With
+// via: bases, it also waits until each base listens. With via: service, it waits up to 2 s for the first endpoint or
+// response, because a Pod becomes Ready shortly before its Service has the endpoint. Stream names are unique in a
+// group, including the names of stopped streams.
 func (g *Generator) StartStream(ctx context.Context, group string, spec Spec) error {
 	return g.StartStreamWith(ctx, group, spec, nil)
 }
 
-// StartStreamWith starts a stream with the targets in first, which SetTargets can replace. It does not wait for
-// endpoints. If first is nil, it behaves as StartStream.
+// StartStreamWith starts a stream with the targets in first. SetTargets can replace these targets. StartStreamWith
+// does not wait for endpoints. If first is nil, it behaves like StartStream.
 func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec, first *TargetSet) error {
 	var pushed *pushedTargets
 	if first != nil {
@@ -147,8 +147,8 @@ func (g *Generator) waitReady(ctx context.Context, r *requester, pushed *pushedT
 	return nil
 }
 
-// routing returns a function that picks the target of a request, and one that connects to a new target for a
-// connection that is reused. The second one is nil if connections are not reused.
+// routing returns two functions: the first picks the target of a request, and the second opens a connection to a
+// newly picked target, for connections that are reused. The second function is nil if connections are not reused.
 func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func() (Target, error),
 	func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
@@ -180,12 +180,12 @@ func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func(
 		func(ctx context.Context) (net.Conn, error) { return g.o.Gateway.Dial(ctx, route) }
 }
 
-// roundRobin returns the matching bases in turn.
+// roundRobin returns a function that returns the matching bases in turn.
 type roundRobin struct {
 	names []string
 
 	mu       sync.Mutex
-	all      []Target // the list from which matching was computed
+	all      []Target // list of bases from which matching was computed
 	matching []Target
 	n        int
 }
@@ -209,7 +209,7 @@ func (t *roundRobin) next(all []Target) (Target, error) {
 	return t.matching[(t.n-1)%len(t.matching)], nil
 }
 
-// Summaries returns the summaries of the streams of a group in the order of their start.
+// Summaries returns the summaries of the streams of a group in the order in which the streams started.
 func (g *Generator) Summaries(group string) []Summary {
 	out := []Summary{}
 	for _, s := range g.streams(group) {
@@ -244,7 +244,8 @@ func (g *Generator) SetTargets(group, name string, c TargetSet) {
 	}
 }
 
-// Stop stops a stream, waits for open requests until ctx ends, and returns the result. It can be called again.
+// Stop stops a stream, waits for in-flight requests until ctx ends, and returns the result of the stream. It may be
+// called more than once.
 func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult, error) {
 	s, err := g.find(group, name)
 	if err != nil {
@@ -260,7 +261,7 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult
 	return end, nil
 }
 
-// Records yields the request log of a stream in the order in which requests were due, without open requests. It
+// Records yields the request log of a stream in the order in which requests were due, without in-flight requests. It
 // may be called while the stream runs.
 func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	s, err := g.find(group, name)
@@ -270,7 +271,7 @@ func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	return s.log.all(), nil
 }
 
-// Drop cancels the streams of a group, waits for their end, and removes them.
+// Drop cancels the streams of a group, waits until they have ended, and removes them.
 func (g *Generator) Drop(group string) {
 	streams := g.streams(group)
 	g.mu.Lock()

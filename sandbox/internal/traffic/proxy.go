@@ -19,8 +19,8 @@ import (
 
 type hostKey struct{}
 
-// newProxy returns the proxy for requests other than CONNECT. Each request has its own connection, so each
-// request selects an endpoint.
+// newProxy returns the reverse proxy for requests other than CONNECT. Each request opens a new connection, so an
+// endpoint is selected for each request.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: &http.Transport{
@@ -36,13 +36,11 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// ServeHTTP is an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…).
-// The port of a base is its module port (the default) or its command port. CONNECT can also connect to the
-// command port of a base that runs on this machine outside the sandbox. All other addresses are forbidden.
-//
-// A host that is neither a Service nor a base results in status 4xx, a Service without endpoints in 503, and a
-// connection that the base refuses in 502. If the connection to the base breaks later, the connection to the
-// client is closed too.
+// ServeHTTP implements an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…).
+// The port of a base is its module port (the default) or its command port. CONNECT can also connect to the command
+// port of a base that runs on this machine outside the sandbox. All other addresses are forbidden. The response has a
+// 4xx status if the host is neither a Service nor a base, 503 if the Service has no endpoints, and 502 if the base
+// refuses the connection. If the connection to the base breaks later, the connection to the client is closed too.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -58,8 +56,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Commands is an HTTP proxy for controllers on other machines. It supports only CONNECT to the command ports of
-// bases, and requires the user and password.
+// Commands returns an HTTP proxy for controllers on other machines. It supports only CONNECT to the command ports of
+// bases, and requires the user name and the password.
 func (g *Gateway) Commands(user, password string) http.Handler {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +85,7 @@ func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, e
 	return connect(ctx, t, t.Arklet)
 }
 
-// forbidden is the error of a host to which the gateway does not connect.
+// forbidden is the error for a host to which the gateway does not connect.
 type forbidden struct {
 	status int
 	text   string
@@ -106,7 +104,7 @@ func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, e
 	return g.dialHost(ctx, authority)
 }
 
-// dialHost connects to the host of a URL.
+// dialHost connects to the Service or the base in the host of a URL.
 func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, error) {
 	at := url.URL{Host: authority}
 	host, port := at.Hostname(), at.Port()
@@ -157,7 +155,7 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// tunnel copies data between the client and the target in both directions until both sides have ended.
+// tunnel copies data between the client and the target in both directions until both connections have ended.
 func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(context.Context, string) (net.Conn, error)) {
 	far, err := dial(r.Context(), r.Host)
 	if err != nil {
@@ -181,8 +179,8 @@ func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(conte
 	wg.Wait()
 }
 
-// copyAndClose copies until the source ends, and then ends the destination in the same way: with a reset or a
-// close.
+// copyAndClose copies data until the source connection ends, and then ends the destination connection in the same
+// way: with a reset or a close.
 func copyAndClose(to net.Conn, from io.Reader) {
 	_, err := io.Copy(to, from)
 	if c, ok := to.(*conn); ok {

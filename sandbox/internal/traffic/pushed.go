@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// TargetSet has the targets among which a stream selects.
+// TargetSet is the set of targets from which a stream selects.
 type TargetSet struct {
-	// Targets has each address once.
+	// Targets contains each address once.
 	Targets []Target `json:"targets,omitempty"`
-	// Affinity is how long a stream keeps its endpoint (session affinity); 0 = it selects one for each
+	// Affinity is how long a stream keeps its endpoint (session affinity); 0 = it selects an endpoint for each
 	// connection.
 	Affinity time.Duration `json:"affinity,omitempty"`
-	// EmptyReason is the reason why Targets is empty.
+	// EmptyReason states why Targets is empty.
 	EmptyReason string `json:"emptyReason,omitempty"`
 }
 
-// pushedTargets are the targets of a stream whose caller supplies them; see Generator.SetTargets. Its methods
-// may be called concurrently.
+// pushedTargets holds the targets of a stream whose caller supplies the targets; see Generator.SetTargets. Its
+// methods may be called concurrently.
 type pushedTargets struct {
 	mu           sync.Mutex
 	targetSet    TargetSet
 	lastEndpoint lastEndpoint
 }
 
-// set replaces the targets. The caller does not change c afterwards.
+// set replaces the targets. The caller must not change c afterwards.
 func (p *pushedTargets) set(c TargetSet) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +39,8 @@ func (p *pushedTargets) targets() []Target {
 	return p.targetSet.Targets
 }
 
-// pick selects a target as Gateway.Pick does. It calls draw with the lock held; nil = random.
+// pick selects a target as Gateway.Pick does. It calls draw with the lock held; if draw is nil, the selection is
+// random.
 func (p *pushedTargets) pick(draw func(n int) int) (Target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,14 +56,14 @@ func (p *pushedTargets) pick(draw func(n int) int) (Target, error) {
 		nil
 }
 
-// lastEndpoint is the endpoint that a client used last, and the time of that use.
+// lastEndpoint is the endpoint that a client used last, and the time of its last use.
 type lastEndpoint struct {
 	ip   string
 	last time.Time
 }
 
-// choose returns one of n endpoints: the last one within the affinity time, and otherwise the one that draw
-// selects.
+// choose returns one of n endpoints: the last endpoint within the affinity timeout, and otherwise the endpoint that
+// draw selects.
 func (s *lastEndpoint) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time,
 	draw func(n int) int) int {
 	if affinity <= 0 {

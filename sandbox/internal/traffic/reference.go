@@ -12,9 +12,10 @@ import (
 // referenceInterval is the time between two reference requests.
 const referenceInterval = 200 * time.Millisecond
 
-// measureDelays sends reference requests while streams run, until ctx ends. A reference request is one byte
-// that a goroutine returns through pipes. No other work is involved, so its duration is a delay of the machine.
-// Requests of streams have at least the same delay, because they involve more goroutines and processes.
+// measureDelays sends reference requests while streams run, until ctx ends. A reference request is one byte that
+// another goroutine returns through pipes. No other work is involved, so the duration of a reference request is a
+// delay of the machine. Requests of streams have at least the same delay, because they involve more goroutines and
+// processes.
 func (g *Generator) measureDelays(ctx context.Context) error {
 	in, out, err := os.Pipe()
 	if err != nil {
@@ -50,7 +51,7 @@ func (g *Generator) measureDelays(ctx context.Context) error {
 	return nil
 }
 
-// running returns the streams of all groups that have not ended.
+// running returns the streams of all groups that are still running.
 func (g *Generator) running() (list []*stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +81,7 @@ func (l *requestLog) referenceDone(sent, back time.Time) {
 	l.late, l.reference = max(l.late, back.Sub(sent)), time.Time{}
 }
 
-// delay returns the longest delay so far, including the pending reference request. l.mu is held.
+// delay returns the longest delay so far, including the delay of the pending reference request. l.mu must be held.
 func (l *requestLog) delay() time.Duration {
 	if l.reference.IsZero() {
 		return l.late

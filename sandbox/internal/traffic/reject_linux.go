@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rejection detects that kube-proxy has rejected a connection. A client gets the same error for a REJECT rule
-// of kube-proxy and for a closed port. But a REJECT sends an ICMP message, which Linux stores with the socket.
+// rejection detects that kube-proxy has rejected a connection. The client gets the same error from a REJECT rule of
+// kube-proxy as from a closed port. But a REJECT rule sends an ICMP message, which Linux stores in the error queue of
+// the socket.
 type rejection struct{ fd int }
 
-// portUnreachable has the ICMP messages for an unreachable port by origin, type and code [RFC 792, RFC 4443].
+// portUnreachable lists the ICMP messages for an unreachable port by origin, type and code [RFC 792, RFC 4443].
 var portUnreachable = map[[3]byte]bool{
 	{unix.SO_EE_ORIGIN_ICMP, 3, 3}:  true,
 	{unix.SO_EE_ORIGIN_ICMP6, 1, 4}: true,
 }
 
-// watch duplicates the socket before the connection is made, because the dialer closes its socket immediately
-// after a failure.
+// watch duplicates the socket before the connection is opened, because the dialer closes its socket immediately after
+// a failure.
 func (r *rejection) watch(c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) { r.fd, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) })

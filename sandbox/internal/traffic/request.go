@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// maxBody is the number of bytes of a response that are read.
+// maxBody is the maximum number of bytes that are read from a response.
 const maxBody = 64 << 10
 
 // requester sends the requests of one stream.
@@ -98,7 +98,7 @@ func (r *requester) do(ctx context.Context) Record {
 	return r.classify(t, resp, body)
 }
 
-// Errors of records whose Result has several causes.
+// errorNoListener and the following constants are the errors of records whose Result has several possible causes.
 const (
 	errorNoListener = "the base does not listen any more"
 	errorNoBase     = "no base has this address"
@@ -108,7 +108,7 @@ const (
 	errorCutOff     = "connection closed before the end of the response"
 )
 
-// classify returns the record of a complete response.
+// classify returns the record for a complete response.
 func (r *requester) classify(t Target, resp *http.Response, body []byte) Record {
 	status := resp.StatusCode
 	o := newRecord(t)
@@ -144,8 +144,8 @@ func (r *requester) classify(t Target, resp *http.Response, body []byte) Record 
 	return o
 }
 
-// failureRecord returns the record of a request that failed with err. Every error after the deadline is a
-// timeout. The texts contain no local ports, so that equal failures have equal texts.
+// failureRecord returns the record for a request that failed with err. Every error after the deadline is classified
+// as a timeout. The error texts contain no local ports, so that equal failures have equal texts.
 func failureRecord(ctx context.Context, t Target, err error) Record {
 	var d *DialError
 	if errors.As(err, &d) {

@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// Each result is caused by the behaviour of a server.
+// For each result, a server behaves in the way that causes this result. The record of the request must have this
+// result.
 func TestResults(t *testing.T) {
 	reset := func(c *net.TCPConn) {
 		_ = c.SetLinger(0)
@@ -138,7 +139,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// awaitRead blocks until the other side has read all data, because a reset discards unread data.
+// awaitRead blocks until the peer has read all data, because a reset discards unread data.
 func awaitRead(c *net.TCPConn) {
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	_, _ = c.Read(make([]byte, 1))
@@ -153,7 +154,7 @@ func TestNoBaseMatches(t *testing.T) {
 	}
 }
 
-// Matching bases are used in turn, including bases that are down and bases added later.
+// Requests must use the matching bases in turn, including bases that are down and bases that were added later.
 func TestBasesAreUsedRoundRobin(t *testing.T) {
 	r := newRig(t)
 	web := serve(t, answer("", "biz1", "1"))

@@ -9,29 +9,30 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// chunk is the number of records that are allocated together. Chunks avoid copies when the log grows.
+// chunk is the number of records that are allocated together. With chunks, records are not copied when the log grows.
 const chunk = 4096
 
-// requestLog has every request of a stream. Its methods may be called concurrently.
+// requestLog stores every request of a stream. Its methods may be called concurrently.
 type requestLog struct {
 	start time.Time
 
 	mu       sync.Mutex
-	chunks   []*[chunk]Record // a Result is empty while its request is open
+	chunks   []*[chunk]Record // the Result of a record is empty while the request is in flight
 	started  int
 	finished int
 	results  map[Result]int
 	versions map[string]int
 	late     time.Duration
-	// reference is the time when the pending reference request was sent; zero if none is pending.
+	// reference is the time at which the pending reference request was sent; zero if no reference request is pending.
 	reference time.Time
 	slowest   time.Duration
-	// latencies of OK requests in microseconds, with three digits.
+	// latencies is a histogram of the latencies of OK requests in microseconds, with three significant digits.
 	latencies *hdrhistogram.Histogram
 }
 
 func newRequestLog(start time.Time) *requestLog {
-	// No latency is longer than the timeout of a stream plus the delay of the generator.
+	// longest is the upper limit of the latencies: no latency is longer than the timeout of a stream plus the delay
+	// of the generator.
 	const longest = 10 * time.Minute
 	return &requestLog{
 		start: start, results: map[Result]int{}, versions: map[string]int{},
@@ -39,7 +40,7 @@ func newRequestLog(start time.Time) *requestLog {
 	}
 }
 
-// begin records that a request is due, and returns its number, from 0.
+// begin records that a request is due, and returns the index of the request, from 0.
 func (l *requestLog) begin(due time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,11 +55,11 @@ func (l *requestLog) begin(due time.Duration) int {
 
 func (l *requestLog) at(n int) *Record { return &l.chunks[n/chunk][n%chunk] }
 
-// lostSoFar returns the number of lost requests. l.mu is held.
+// lostSoFar returns the number of lost requests. l.mu must be held.
 func (l *requestLog) lostSoFar() int { return l.finished - l.results[OK] }
 
-// finish records the result of a request, to which it adds Seq and Due. It returns the number of requests that
-// were lost so far.
+// finish records the result of a request and fills in Seq and Due of the record. It returns the number of requests
+// that were lost so far.
 func (l *requestLog) finish(n int, r Record) (Record, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +92,7 @@ func (l *requestLog) quantile(q float64) time.Duration {
 	return min(time.Duration(l.latencies.ValueAtQuantile(q))*time.Microsecond, l.slowest)
 }
 
-// all yields the records in the order in which they were due, without open requests.
+// all yields the records in the order in which the requests were due, without in-flight requests.
 func (l *requestLog) all() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		records := make([]Record, 0, chunk)
@@ -115,7 +116,7 @@ func (l *requestLog) len() int {
 	return l.started
 }
 
-// slice appends the finished requests of the chunk that starts at from.
+// slice appends the finished requests of the chunk that starts at index from.
 func (l *requestLog) slice(to []Record, from int) []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +154,7 @@ func count(r Record, sent, lost *int, versions *map[string]int) {
 	(*versions)[r.Version]++
 }
 
-// seconds returns the counts for each second in which requests were due, from the start and without gaps.
+// seconds returns the request counts for each second from the start of the stream, without gaps.
 func (l *requestLog) seconds() []Second {
 	var out []Second
 	for r := range l.all() {
@@ -167,10 +168,11 @@ func (l *requestLog) seconds() []Second {
 	return out
 }
 
-// maxBins limits the bins of a stream. A screen has no space for more bars of some pixels each.
+// maxBins limits the number of bins of a stream. A screen has no space for more bars that are a few pixels wide.
 const maxBins = 600
 
-// bins returns the counts for intervals of the smallest round width that needs at most maxBins for length.
+// bins returns the request counts for equal intervals of a stream of the given length. The interval is the smallest
+// round duration that needs at most maxBins bins.
 func (l *requestLog) bins(length time.Duration) (width time.Duration, out []Bin) {
 	for _, ms := range []time.Duration{10, 20, 50, 100, 200, 500} {
 		width = ms * time.Millisecond

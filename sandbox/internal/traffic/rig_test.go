@@ -18,10 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// patience is also the timeout of requests, which is limited.
+// patience is also the timeout of requests, so it must not exceed maxTimeout.
 const patience = min(check.Patience, maxTimeout)
 
-// bases are Targets that tests set.
+// bases implements Targets with a list that tests can replace.
 type bases struct{ list atomic.Pointer[[]Target] }
 
 func (b *bases) set(list ...Target) { b.list.Store(&list) }
@@ -42,14 +42,14 @@ func (b *bases) Group(string) []Target {
 	return nil
 }
 
-// rig is a gateway and a generator that run until the test ends.
+// rig has a gateway and a generator that run until the test ends.
 type rig struct {
 	bases     bases
 	client    *fake.Clientset
 	gateway   *Gateway
 	generator *Generator
 	lost      chan Record
-	external  string // address for commands of a base outside the sandbox
+	external  string // address of the command port of a base outside the sandbox
 }
 
 func newRig(t testing.TB) *rig {
@@ -66,20 +66,20 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// eventually retries look until it returns nil.
+// eventually calls look until it returns nil.
 func eventually(t testing.TB, look func() error) {
 	t.Helper()
 	check.Eventually(t, patience, look)
 }
 
-// run starts a stream and waits until it has reached its limit.
+// run starts a stream and waits until the stream has reached its limit.
 func (r *rig) run(t testing.TB, spec Spec) *StreamResult {
 	t.Helper()
 	check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
-// finish waits for the end of a stream.
+// finish waits until a stream has ended.
 func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	t.Helper()
 	s, err := r.generator.find("g", name)
@@ -94,19 +94,19 @@ func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	return end
 }
 
-// answer handles requests and responds as fakebase.
+// answer returns a handler that responds in the same way as fakebase.
 func answer(host, biz, version string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"base":"id","hostName":%q,"biz":%q,"version":%q,"request":1}`, host, biz, version)
 	}
 }
 
-// status handles requests and responds with a status.
+// status returns a handler that responds with an HTTP status.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// serve returns the address of a server with the handler.
+// serve starts a server with the handler and returns its address.
 func serve(t testing.TB, h http.Handler) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
@@ -116,7 +116,8 @@ func serve(t testing.TB, h http.Handler) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// listen returns the address of a listener. It calls a function for each connection after the request has arrived.
+// listen starts a listener and returns its address. It calls a function for each connection after the request has
+// arrived.
 func listen(t testing.TB, use func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,7 +139,7 @@ func listen(t testing.TB, use func(*net.TCPConn)) string {
 	return l.Addr().String()
 }
 
-// closed returns an address without a listener.
+// closed returns an address on which nothing listens.
 func closed(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +148,7 @@ func closed(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// spec returns a Spec with the values that differ between tests.
+// spec returns a Spec with the fields that differ between tests.
 func spec(name string, rate, total int, change ...func(*Spec)) Spec {
 	s := Spec{Total: total}
 	s.Name, s.Via, s.Module, s.Rate = name, v1alpha1.ViaBases, "biz1", &rate

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// backend is a Service as a client sees it.
+// backend is a Service as seen by a client.
 type backend struct {
 	ports []backendPort
 	// affinity is how long a client keeps its endpoint; 0 = no session affinity.
@@ -21,14 +21,14 @@ type backend struct {
 
 type backendPort struct {
 	name, number, target string
-	endpoints            []endpoint // among which clients are distributed
-	unresolved           bool       // target is a name, and no Pod of the Service has a port with this name
-	headless             bool       // the Service has no address, so its ports are not translated
+	endpoints            []endpoint // endpoints that receive the connections of clients
+	unresolved           bool       // target is a port name that no Pod of the Service defines
+	headless             bool       // the Service has no cluster IP, so its ports are not translated
 }
 
-// dialled returns the port to which a client connects at an endpoint if it requests a port by name, number or
-// target. A client of a headless Service connects to the number that it requests, or to the number in the DNS
-// SRV record of a port name.
+// dialled returns the port to which a client connects at an endpoint if the client requests a Service port by name,
+// number or target port. A client of a headless Service connects to the number that it requests, or to the number in
+// the DNS SRV record of a port name.
 func (p *backendPort) dialled(e endpoint, asked string) string {
 	_, err := strconv.Atoi(asked)
 	switch {
@@ -42,13 +42,13 @@ func (p *backendPort) dialled(e endpoint, asked string) string {
 	return e.port
 }
 
-// endpoint is an address of a Service, and the Pod that has it.
+// endpoint is an endpoint address of a Service, and the Pod with this address.
 type endpoint struct {
 	ip, port, pod               string
 	ready, serving, terminating bool
 }
 
-// port returns a port by name, number or target; empty = the first port.
+// port returns a Service port by name, number or target port; empty = the first port.
 func (b *backend) port(p string) (*backendPort, bool) {
 	for i := range b.ports {
 		c := &b.ports[i]
@@ -64,9 +64,10 @@ func (b *backend) port(p string) (*backendPort, bool) {
 	return nil, false
 }
 
-// backendOf applies kube-proxy's rules [kubernetes/pkg/proxy, CategorizeEndpoints]: all ready endpoints, or if
-// there are none, the endpoints that are serving and terminating. A headless Service has only its ready
-// endpoints, as in DNS. Traffic policies and hints are ignored, because the client has no Node and no zone.
+// backendOf selects endpoints by the rules of kube-proxy [kubernetes/pkg/proxy, CategorizeEndpoints]: all ready
+// endpoints or, if no endpoint is ready, the endpoints that are serving and terminating. A headless Service has only
+// its ready endpoints, as in DNS. Traffic policies and topology hints are ignored, because the client has no Node and
+// no zone.
 func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *backend {
 	b := &backend{}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
@@ -98,10 +99,9 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *bac
 	return b
 }
 
-// endpointsOf returns the endpoints of a port, one for each address, sorted by address.
-//
-// Pods of one base share an address. If the old and the new Pod are both endpoints, kube-proxy prefers one that
-// does not terminate; otherwise its choice is undefined. In that case endpointsOf prefers a ready one.
+// endpointsOf returns the endpoints of a port, one for each address, sorted by address. Pods on the same base share
+// an address. If both the old and the new Pod are endpoints, kube-proxy prefers an endpoint that is not terminating;
+// otherwise its choice is undefined. In that case endpointsOf prefers a ready endpoint.
 func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {
@@ -140,8 +140,8 @@ func supersedes(n, old endpoint) bool {
 	return !n.terminating && (old.terminating || n.ready || !old.ready)
 }
 
-// portOf returns the number of a Service port at the endpoints of a slice; empty if the slice does not have the
-// port.
+// portOf returns the port number of a Service port at the endpoints of an EndpointSlice; empty if the slice does not
+// have the port.
 func portOf(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) string {
 	for _, q := range s.Ports {
 		if q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&

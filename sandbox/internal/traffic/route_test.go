@@ -26,7 +26,7 @@ func service(change ...func(*corev1.ServiceSpec)) *corev1.Service {
 	return s
 }
 
-// slice returns an EndpointSlice for the port http. Each endpoint has an IP, a Pod and conditions.
+// slice returns an EndpointSlice for the port named http. Each endpoint has an IP address, a Pod and conditions.
 func slice(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
@@ -59,7 +59,7 @@ func TestWhichEndpointsCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		svc    *corev1.Service
 		slices []*discoveryv1.EndpointSlice
-		want   []string // IP and Pod
+		want   []string // IP and Pod of each endpoint
 	}{
 		"ready ones only": {
 			slices: []*discoveryv1.EndpointSlice{
@@ -129,8 +129,8 @@ func TestWhichEndpointsCount(t *testing.T) {
 	}
 }
 
-// The port number of an endpoint may differ between the ports of a Service and between Pods. A port name that no
-// Pod has results in no endpoints.
+// The port number of an endpoint may differ between the ports of a Service and between Pods. If no Pod has a port
+// with the requested name, there must be no endpoints.
 func TestPortsOfEndpoints(t *testing.T) {
 	svc := service(func(s *corev1.ServiceSpec) {
 		s.Ports = append(s.Ports, corev1.ServicePort{Name: "plain", Port: 82, TargetPort: intstr.FromInt32(9999)})
@@ -158,11 +158,12 @@ func TestPortsOfEndpoints(t *testing.T) {
 	}
 }
 
-// A client of a headless Service connects to the requested port number, because the number is not translated.
+// A client of a headless Service must connect to the requested port number, because the ports of the Service are not
+// translated.
 func TestPortsOfAHeadlessService(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
-		want    map[string]string // endpoint port by requested port
+		want    map[string]string // expected endpoint port, by requested port
 	}{
 		"with an address": {"10.0.0.1", map[string]string{"": "8080", "http": "8080", "80": "8080", "8080": "8080"}},
 		"headless": {corev1.ClusterIPNone,

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reachInterval is the time between two attempts to reach a Service without endpoints.
+// reachInterval is the time between two attempts to connect to a Service without endpoints.
 const reachInterval = 10 * time.Millisecond
 
-// errRejected is the error of a connection to a Service without endpoints, which kube-proxy rejects.
+// errRejected is the error for a connection that kube-proxy rejects because the Service has no endpoints.
 var errRejected = fmt.Errorf("%w: kube-proxy rejects connections to the Service", ErrNoEndpoint)
 
-// ClusterAddress returns the IP:port of a Service port in its cluster. port is a name, a number or a target
-// port; empty = the first port. A Service without a cluster IP is an error, because kube-proxy does not serve
-// it.
+// ClusterAddress returns the IP:port of a Service port in its cluster. port is a port name, number or target port;
+// empty = the first port. ClusterAddress returns an error for a Service without a cluster IP, because kube-proxy does
+// not handle it.
 func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	name := svc.Namespace + "/" + svc.Name
 	switch svc.Spec.ClusterIP {
@@ -35,8 +35,8 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	return net.JoinHostPort(svc.Spec.ClusterIP, p.number), nil
 }
 
-// dialService connects to the address of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected
-// the connection. A client sees such a rejection as a refused connection.
+// dialService connects to the cluster IP of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected the
+// connection. Without this check, a rejected connection looks like a refused connection.
 func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	var rejected rejection
 	d := dialer
@@ -48,8 +48,8 @@ func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// waitReachable blocks until the module answers at the address of its Service, or ctx ends. kube-proxy applies
-// its rules shortly after the endpoints change. Before that, packets to the address leave the cluster.
+// waitReachable blocks until the module responds at the cluster IP of its Service, or ctx ends. kube-proxy applies
+// its rules shortly after the endpoints change. Until then, packets to the cluster IP leave the cluster.
 func (r *requester) waitReachable(ctx context.Context) {
 	defer r.close()
 	for {

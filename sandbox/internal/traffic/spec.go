@@ -12,19 +12,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// Limits of a stream. A stream that reaches MaxDuration or MaxTotal stops, and its Summary has a Note.
+// maxRate and the following constants are the limits of a stream. When a stream reaches MaxDuration or MaxTotal, it
+// stops, and its Summary has a Note.
 const (
 	maxRate    = 5000
 	maxTimeout = time.Minute
-	// DefaultDuration is the default run time of a stream, MaxDuration the longest run time, and MaxTotal the
-	// maximum number of requests. They stop forgotten streams.
+	// DefaultDuration is the default run time of a stream, MaxDuration the maximum run time, and MaxTotal the maximum
+	// number of requests. These limits stop streams that the user has forgotten.
 	DefaultDuration = 15 * time.Minute
 	MaxDuration     = 24 * time.Hour
 	MaxTotal        = 2_000_000
-	// MaxOpen is the maximum number of open requests. Each request uses two file descriptors. Further requests
-	// are not sent and are lost with the result Other.
+	// MaxOpen is the maximum number of in-flight requests. Each request uses two file descriptors. Requests beyond
+	// the limit are not sent; they are lost with the result Other.
 	MaxOpen = 4096
-	// MaxLost is the maximum number of lost requests of a stream that are reported one by one.
+	// MaxLost is the maximum number of lost requests of a stream that are reported individually.
 	MaxLost = 1000
 )
 
@@ -33,32 +34,32 @@ type Spec struct {
 	// Traffic as in a scenario, without expressions. Judge is ignored: the caller evaluates the result. Zero
 	// values mean the defaults of a scenario.
 	v1alpha1.Traffic `json:",inline"`
-	// Namespace of the Service, with ViaService.
+	// Namespace is the namespace of the Service. It is used only with ViaService.
 	Namespace string `json:"namespace,omitempty"`
-	// Address is the IP:port of the Service in its cluster, with ViaService. kube-proxy selects the endpoint. Default:
-	// the gateway selects it.
+	// Address is the IP:port of the Service in its cluster. It is used only with ViaService. If it is set, kube-proxy
+	// selects the endpoint. Default: the gateway selects the endpoint.
 	Address string `json:"address,omitempty"`
-	// Inside means that the stream is sent from within the cluster to bases there, and that its sender receives
-	// the list of targets. Default: the stream is sent from this machine, or to Address.
+	// Inside means that requests are sent from within the cluster to bases in the cluster, and that the sender
+	// receives the list of targets. Default: requests are sent from this machine, or to Address.
 	Inside bool `json:"inside,omitempty"`
-	// Seed makes the choice of endpoints repeatable. Default: the random source of the gateway.
+	// Seed makes endpoint selection reproducible. Default: the random source of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
-	// Duration and Total limit the stream. Default: DefaultDuration and MaxTotal; at most MaxDuration and
-	// MaxTotal.
+	// Duration and Total limit the run time of the stream and its number of requests. Default: DefaultDuration and
+	// MaxTotal; at most MaxDuration and MaxTotal.
 	Duration time.Duration `json:"duration,omitempty"`
 	Total    int           `json:"total,omitempty"`
-	// MaxOpen limits the requests without an answer. Default and maximum: MaxOpen.
+	// MaxOpen limits the number of in-flight requests. Default and maximum: MaxOpen.
 	MaxOpen int `json:"maxOpen,omitempty"`
 }
 
-// plan is a Spec with its defaults.
+// plan is a Spec whose defaults are filled in.
 type plan struct {
 	Spec
 	rate    int
 	timeout time.Duration
 }
 
-// plan fills in the defaults and returns all mistakes as one error.
+// plan fills in the defaults and returns all validation errors as one error.
 func (s Spec) plan() (plan, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
@@ -92,13 +93,13 @@ func (s Spec) plan() (plan, error) {
 	return p, nil
 }
 
-// Complete returns the Spec with its defaults, and all mistakes as one error.
+// Complete returns the Spec with its defaults filled in, and all validation errors as one error.
 func (s Spec) Complete() (Spec, error) {
 	p, err := s.plan()
 	return p.Spec, err
 }
 
-// Route returns how requests reach a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
+// Route returns the route by which requests reach a base: RouteGateway, RouteAgent, RouteKubeProxy or RouteBases.
 func (s Spec) Route() string {
 	switch {
 	case s.Via == v1alpha1.ViaBases:
@@ -126,7 +127,7 @@ func within[T int | time.Duration](name string, v, least, most T) error {
 	return nil
 }
 
-// due returns the time from the start of the stream at which request n, counted from 0, is sent.
+// due returns when request n, counted from 0, is due, as the time since the start of the stream.
 func (p *plan) due(n int) time.Duration {
 	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

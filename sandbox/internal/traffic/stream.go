@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// stream is an open loop: requests are sent when they are due, whether or not earlier requests have been
-// answered.
+// stream generates an open loop of requests: each request is sent when it is due, whether or not earlier requests
+// have been answered.
 type stream struct {
 	spec plan
 	do   func(context.Context) Record
-	// lost is called concurrently for the first MaxLost lost requests; nil = they are only counted.
+	// lost is called concurrently for the first MaxLost lost requests; if nil, lost requests are only counted.
 	lost   func(Record)
 	pushed *pushedTargets // nil if the stream uses the gateway or Targets
 
 	log  *requestLog
 	open atomic.Int64
-	stop context.CancelFunc // sends no further requests
-	cut  context.CancelFunc // also cancels open requests
+	stop context.CancelFunc // stops sending requests
+	cut  context.CancelFunc // stops sending requests and cancels in-flight requests
 	done chan struct{}      // closed when every request has a result
 
 	mu    sync.Mutex
@@ -28,7 +28,8 @@ type stream struct {
 	ended time.Time
 }
 
-// newStream starts a stream immediately. The stream ends with stop, at one of its limits, or with ctx.
+// newStream starts a stream immediately. The stream ends when stop is called, when it reaches one of its limits, or
+// when ctx ends.
 func newStream(ctx context.Context, spec plan, do func(context.Context) Record, lost func(Record)) *stream {
 	s := &stream{spec: spec, do: do, lost: lost, log: newRequestLog(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
@@ -47,7 +48,7 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) Record, 
 	return s
 }
 
-// pace calls send for each request when it is due. It waits for nothing else: after a delay of the machine it
+// pace calls send for each request when it is due. It does not wait for responses. After a delay of the machine it
 // sends all overdue requests immediately.
 func (s *stream) pace(ctx context.Context, send func(n int)) {
 	start := s.log.start

@@ -24,7 +24,7 @@ func planned(t *testing.T, s Spec) plan {
 	return p
 }
 
-// The loop is open: slow answers do not delay later requests.
+// Requests are sent as an open loop: slow responses must not delay later requests.
 func TestRequestsAreSentWhenDue(t *testing.T) {
 	for name, answerTime := range map[string]time.Duration{"quick": 0, "slow": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestRequestsAreSentWhenDue(t *testing.T) {
 	}
 }
 
-// Requests beyond MaxOpen are not sent, and are lost.
+// Requests beyond MaxOpen must not be sent, and must be recorded as lost.
 func TestTooManyOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
@@ -132,7 +132,7 @@ func TestStreamStopsAtItsDurationLimit(t *testing.T) {
 	})
 }
 
-// Only the first 1000 lost requests are reported. All are counted.
+// Only the first 1000 lost requests must be reported individually, but all lost requests must be counted.
 func TestReportedLostRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported atomic.Int64
@@ -145,7 +145,7 @@ func TestReportedLostRequestsAreLimited(t *testing.T) {
 	})
 }
 
-// Stop waits for open requests, Drop does not.
+// Stop must wait for in-flight requests. Drop must not wait for them.
 func TestStopAndDrop(t *testing.T) {
 	r := newRig(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -231,7 +231,7 @@ func TestInvalidSpecReturnsAllErrors(t *testing.T) {
 	}
 }
 
-// A pending reference request counts as a delay, because a stream may end before the answer arrives.
+// A pending reference request must be included in the delay, because a stream may end before the answer arrives.
 func TestLateIncludesReferenceRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRequestLog(time.Now())

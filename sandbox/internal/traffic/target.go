@@ -9,29 +9,30 @@ import (
 	"syscall"
 )
 
-// Target is the base that a request is sent to.
+// Target is the base to which a request is sent.
 type Target struct {
 	// IP is the address of the base in Kubernetes.
 	IP string
-	// Pod behind the endpoint that was picked; empty if the request does not use a Service.
+	// Pod is the Pod behind the endpoint that was picked; empty if the request does not use a Service.
 	Pod string
-	// Base is the name of the base in reports, such as base-1.
+	// Base is the name of the base as shown in reports, such as base-1.
 	Base string
-	// Host is the host name in its responses; empty = any.
+	// Host is the expected host name in responses of the base; empty = any host name.
 	Host string
-	// Web and Arklet are host:port of its local listeners for modules and for commands; empty = none.
+	// Web and Arklet are the host:port of the local listeners of the base: Web for modules, Arklet for commands;
+	// empty = no listener.
 	Web    string
 	Arklet string
-	// ArkletPort is the port at IP for commands.
+	// ArkletPort is the command port at IP.
 	ArkletPort string
-	// Port is the port at IP for modules. Default: every port.
+	// Port is the module port at IP. Default: every port.
 	Port string
-	// Closed is the requested port, if the base does not listen on it; Web is empty then.
+	// Closed is the requested port if the base does not listen on it. Web is empty in this case.
 	Closed string
 }
 
-// On returns the target of a connection to a port at its IP: Web becomes the listener of that port. An empty
-// port means the module port.
+// On returns the target for a connection to a port at the IP of t: Web of this target is the listener of that port.
+// An empty port means the module port.
 func (t Target) On(port string) Target {
 	if port == "" || port == t.Port {
 		return t
@@ -44,7 +45,7 @@ func (t Target) On(port string) Target {
 	return t
 }
 
-// refusal returns the error of a connection to a target without a listener.
+// refusal returns the error for a connection to a target without a listener.
 func (t Target) refusal() error {
 	if t.Closed == "" {
 		return errNoBase
@@ -53,18 +54,19 @@ func (t Target) refusal() error {
 		syscall.ECONNREFUSED)
 }
 
-// Targets finds bases. Its methods may be called concurrently. They are called for each request, so they must
-// be fast.
+// Targets finds bases. Its methods may be called concurrently. They are called for each request and must return
+// quickly.
 type Targets interface {
-	// ByIP returns the base with an address.
+	// ByIP returns the base with an IP address.
 	ByIP(ip string) (Target, bool)
-	// Group returns the bases of a group, oldest first, including bases that are down. The list is immutable.
+	// Group returns the bases of a group, oldest first, including bases that are down. The caller must not modify the
+	// list.
 	Group(group string) []Target
 }
 
-// DialError is the error of a connection that was not established. It wraps the reason.
+// DialError is the error for a connection that could not be established. It wraps the cause.
 type DialError struct {
-	// Target that was picked.
+	// Target is the target that was picked.
 	Target Target
 	Err    error
 }
@@ -76,25 +78,25 @@ func (e *DialError) Error() string {
 	return fmt.Sprintf("connecting to %s (base %s): %v", e.Target.IP, e.Target.Base, e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// errNoBase is the error for an address without a base. It wraps ECONNREFUSED, as for an address without a
-// listener.
+// errNoBase is the error for an address without a base. Like the error for an address without a listener, it wraps
+// ECONNREFUSED.
 var errNoBase = fmt.Errorf("no base has this address: %w", syscall.ECONNREFUSED)
 
-// conn is a connection with its target.
+// conn is a network connection and its target.
 type conn struct {
 	net.Conn
 	target Target
 }
 
-// dialer sends no keepalive probes: each would need a system call, and no connection here is idle for that
-// long.
+// dialer sends no keepalive probes: enabling them requires a system call for each connection, and no connection is
+// idle long enough to need them.
 var dialer = net.Dialer{KeepAlive: -1}
 
-// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections per
-// second, connections in TIME_WAIT would use up the ports.
+// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections per second,
+// connections in TIME_WAIT would exhaust the local ports.
 func dialReal(ctx context.Context, addr string) (net.Conn, error) {
 	return dialWith(ctx, &dialer, addr)
 }
@@ -110,8 +112,8 @@ func dialWith(ctx context.Context, d *net.Dialer, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// matches reports whether names contains a base: by its name, by the name of its set, or by *. An empty list
-// contains every base.
+// matches reports whether names selects a base: by its name, by the name of its set, or by *. An empty list selects
+// every base.
 func matches(names []string, base string) bool {
 	for _, name := range names {
 		if name == "*" || name == base {

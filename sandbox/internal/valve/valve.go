@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// Valve pauses all data of its connections while it is shut. The connections stay open. Their peers see them as
-// if this process were stopped.
+// Valve pauses all data on its connections while it is shut. The connections stay open. To their peers, the
+// connections behave as if this process were paused.
 type Valve struct {
 	held    func()
-	shut    atomic.Bool // changed under mu; read without mu for every packet
+	shut    atomic.Bool // changed with mu held; read without mu for every packet
 	mu      sync.Mutex
 	changed sync.Cond
 }
@@ -26,7 +26,7 @@ func New(held func()) *Valve {
 	return v
 }
 
-// Set shuts or opens the valve.
+// Set shuts the valve or opens it.
 func (v *Valve) Set(shut bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -34,10 +34,10 @@ func (v *Valve) Set(shut bool) {
 	v.changed.Broadcast()
 }
 
-// Through returns a connection whose data passes the valve.
+// Through returns a connection that wraps c. Its data passes through the valve.
 func (v *Valve) Through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
 
-// valved is a connection whose data passes a valve.
+// valved is a connection whose data passes through a valve.
 type valved struct {
 	net.Conn
 	valve  *Valve

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// maxViolations and maxLosses limit the violations of a check, and the groups of lost requests of a stream, in the
-	// text report. The HTML report has all.
+	// maxViolations limits the violations of a check, and maxLosses the groups of lost requests of a stream, in the
+	// text report. The HTML report is not limited.
 	maxViolations = 5
 	maxLosses     = 8
-	// firstLines and lastLines are the numbers of lines that are shown of a long text.
+	// firstLines and lastLines are the numbers of lines that the report shows from the start and the end of a long
+	// text.
 	firstLines, lastLines = 4, 14
 )
 
@@ -99,7 +100,7 @@ func (p *printer) printChecks(run *scenario.Run) {
 	}
 }
 
-// expectHolds is the default expectation of a check.
+// expectHolds is the default value of Check.Expect.
 const expectHolds = "holds"
 
 func violation(run *scenario.Run, v scenario.Violation) string {
@@ -115,14 +116,14 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 	return text + ": " + v.Message
 }
 
-// printNote prints the note of a stream, such as that the stream stopped at one of its limits.
+// printNote prints the note of a stream, for example that the stream stopped at one of its limits.
 func (p *printer) printNote(t scenario.Traffic) {
 	if t.Note != "" {
 		p.printf("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
 	}
 }
 
-// loss identifies a group of requests that were lost for the same reason at the same base and Pod.
+// loss identifies a group of requests that were lost for the same reason and have the same base and Pod.
 type loss struct {
 	result         traffic.Result
 	base, pod, why string
@@ -169,7 +170,7 @@ func (p *printer) printLosses(run *scenario.Run, t scenario.Traffic) {
 	}
 }
 
-// shorten replaces the middle lines of a long text by a note.
+// shorten replaces the middle lines of a long text with a note.
 func (p *printer) shorten(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	more := len(lines) - firstLines - lastLines

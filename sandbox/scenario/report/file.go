@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Save writes a report to a file, for example by Save(path, r, WriteHTML). It creates missing directories. The file is
-// replaced atomically, so that other processes never read an incomplete report. After an error, it is unchanged.
+// Save writes a report to a file, for example Save(path, r, WriteHTML). It creates missing directories. It replaces
+// the file atomically, so that other processes never read an incomplete report. If Save fails, the existing file is
+// unchanged.
 func Save[R any](path string, r R, write func(io.Writer, R) error) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // reports may be read by all users

@@ -9,18 +9,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Annotation is a message at a line of a file, for reviewers.
+// Annotation is a message that a code review tool shows at a line of a file.
 type Annotation struct {
-	// Warning makes the annotation a warning. Default: an error.
+	// Warning makes the annotation a warning. Default: the annotation is an error.
 	Warning bool
-	// File is the path as the user specified it. Line is counted from 1; 0 means the whole file.
+	// File is the path of the file as the user specified it. Line is the line number, from 1; 0 means the whole file.
 	File string
 	Line int
-	// Title is a short text. Message may have several lines.
+	// Title is a short text without line breaks. Message may have several lines.
 	Title, Message string
 }
 
-// Annotations returns an annotation for each failed run, at the line of the failed step.
+// Annotations returns an annotation for each failed run. Its position is the line of the failed step.
 func Annotations(r *scenario.Report) []Annotation {
 	var list []Annotation
 	for _, run := range r.Runs {
@@ -63,10 +63,10 @@ func WriteAnnotations(w io.Writer, list []Annotation) error {
 	return nil
 }
 
-// data escapes a text as the @actions/core toolkit does, see command.ts.
+// data escapes the message of a workflow command as the @actions/core toolkit does, see command.ts.
 func data(text string) string { return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text) }
 
-// property escapes the value of a property, which a comma or a colon would end.
+// property escapes the value of a workflow command property, which would otherwise end at a comma or a colon.
 func property(text string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(data(plain.Text(text)))
 }

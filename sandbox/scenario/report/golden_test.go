@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// writeText writes all runs and the summary.
+// writeText writes all runs of a report and its summary as text.
 func writeText(w io.Writer, r *scenario.Report, o report.TextOptions) error {
 	for _, run := range r.Runs {
 		if err := report.WriteRun(w, run, o); err != nil {
@@ -69,7 +69,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// writeFrame writes the page without its script and style.
+// writeFrame writes the HTML page without its script and style.
 func writeFrame(w io.Writer, r *scenario.Report) error {
 	var page bytes.Buffer
 	if err := report.WriteHTML(&page, r); err != nil {

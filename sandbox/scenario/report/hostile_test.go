@@ -24,8 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// pieces has texts that would end an attribute, an element, a script, CDATA or a line, or control a terminal, if they
-// were not escaped.
+// pieces lists texts that, without escaping, would end an attribute, an element, a script, a CDATA section or a line,
+// or control a terminal.
 var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}",
 	"${x}", "\\u003c",
 	"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00",
@@ -33,7 +33,8 @@ var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "
 	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe",
 	"text", "中"}
 
-// hostile calls check with reports in which every text was replaced by pieces, in different orders.
+// hostile calls check with reports in which every text was replaced by a combination of pieces. Each report uses
+// another order of pieces.
 func hostile(check func(r *scenario.Report)) {
 	for first := range 8 {
 		r, n := sampleReport(), first*4
@@ -47,7 +48,7 @@ func hostile(check func(r *scenario.Report)) {
 }
 
 // poison replaces every text of a report. It keeps results, kinds and states, because they determine the structure of
-// the page.
+// the HTML page.
 func poison(r *scenario.Report, text func() string) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
@@ -89,14 +90,14 @@ func poison(r *scenario.Report, text func() string) {
 	walk(reflect.ValueOf(r))
 }
 
-// harmless returns a report in which every text was replaced by a harmless one.
+// harmless returns a report in which every text was replaced by a harmless text.
 func harmless() *scenario.Report {
 	r, n := sampleReport(), 0
 	poison(r, func() string { n++; return fmt.Sprint("harmless", n) })
 	return r
 }
 
-// skeleton returns the structure of a page without its texts: elements, attributes, scripts and styles.
+// skeleton returns the structure of an HTML page without its texts: elements, attributes, scripts and styles.
 func skeleton(t *testing.T, page []byte) []string {
 	t.Helper()
 	var list []string
@@ -128,8 +129,8 @@ func skeleton(t *testing.T, page []byte) []string {
 	}
 }
 
-// Texts of a scenario do not change the structure of the page: elements, attributes and scripts equal those of the page
-// of a harmless report.
+// Texts of a scenario must not change the structure of the HTML page: its elements, attributes and scripts must equal
+// those of the page of a harmless report.
 func TestHTMLEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) []byte {
 		var page bytes.Buffer
@@ -151,8 +152,8 @@ func TestHTMLEscapesTexts(t *testing.T) {
 	})
 }
 
-// No report format contains the credentials of URLs in texts of the report. Redacting does not change the original
-// report.
+// No report format may contain credentials in URLs, which can occur in all texts of the report. Redacting must not
+// change the original report.
 func TestReportsHaveNoCredentials(t *testing.T) {
 	r, n := sampleReport(), 0
 	poison(r, func() string {
@@ -192,7 +193,7 @@ func TestReportsHaveNoCredentials(t *testing.T) {
 	}
 }
 
-// JUnit XML is valid and has one testcase per run.
+// JUnit XML must be valid and have one testcase per run, even if texts of a scenario contain markup.
 func TestJUnitEscapesTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -221,7 +222,7 @@ func TestJUnitEscapesTexts(t *testing.T) {
 	})
 }
 
-// Texts of a scenario are not interpreted as markup in the summary.
+// Texts of a scenario must not be interpreted as markup in the Markdown summary.
 func TestMarkdownEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) (elements []string, bars []int) {
 		var summary bytes.Buffer
@@ -250,7 +251,8 @@ func TestMarkdownEscapesTexts(t *testing.T) {
 	})
 }
 
-// Texts of a scenario cannot add annotations or other workflow commands: there is one line for each failed run.
+// Texts of a scenario must not add annotations or other workflow commands: the output must have exactly one line for
+// each failed run.
 func TestAnnotationsEscapeTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -265,7 +267,8 @@ func TestAnnotationsEscapeTexts(t *testing.T) {
 	})
 }
 
-// Texts of a scenario contain no terminal control sequences, and cannot imitate the lines of runs.
+// The text report must contain no terminal control sequences from texts of a scenario. These texts must not be able
+// to imitate the lines that the report prints for runs.
 func TestTextEscapesControlCharacters(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -285,7 +288,7 @@ func TestTextEscapesControlCharacters(t *testing.T) {
 	})
 }
 
-// The content security policy allows only the script and the style of the page.
+// The content security policy must allow only the script and the style of the HTML page.
 func TestContentSecurityPolicy(t *testing.T) {
 	var text bytes.Buffer
 	if err := report.WriteHTML(&text, sampleReport()); err != nil {
@@ -308,7 +311,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 	}
 }
 
-// The script does not interpret texts as HTML.
+// The script of the HTML page must not interpret texts as HTML.
 func TestScriptWritesNoHTML(t *testing.T) {
 	files, err := os.ReadDir("page")
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 //go:embed page
 var files embed.FS
 
-// page is the part of the page that is the same for all reports.
+// page is the part of the HTML page that is the same for all reports.
 var page = newFrame()
 
-// frame is a page without data. With its content security policy, the browser runs only the script of the page, and
-// loads and sends nothing, even if texts of a report contain HTML.
+// frame is an HTML page without data. Its content security policy ensures that the browser runs only the script of
+// the page and makes no network requests, even if texts of a report contain HTML.
 type frame struct {
 	template      *template.Template
 	script, style string
@@ -74,23 +74,25 @@ type content struct {
 	Script, Data template.JS
 }
 
-// Open reports whether the details of a run are initially open: it has failed, or it is the only run.
+// Open reports whether the details of a run are initially open. This is the case if the run has failed, or if it is
+// the only run.
 func (c content) Open(i int) bool {
 	v := c.Report.Runs[i].Result
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 
-// nested are steps of a run with their depth.
+// nested holds steps of a run and their nesting depth.
 type nested struct {
 	Run   *scenario.Run
 	Steps []*scenario.Step
 	depth int
 }
 
-// Depth returns the depth of the steps, at most 3.
+// Depth returns the nesting depth of the steps, at most 3.
 func (n nested) Depth() int { return min(n.depth, 3) }
 
-// WriteHTML writes one HTML file with the results, the evidence and a timeline of each run. It needs no network.
+// WriteHTML writes an HTML file with the results, the evidence and a timeline of each run. The file loads nothing
+// from the network.
 func WriteHTML(w io.Writer, r *scenario.Report) error {
 	data, err := json.Marshal(pageDataOf(r)) // escapes <, > and &, so that no text ends the script element
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// WriteJUnit writes JUnit XML for CI servers, with a testsuite for each scenario and a testcase for each run. A Failed
-// run is a failure, an Errored run is an error.
+// WriteJUnit writes JUnit XML for CI servers, with a testsuite for each scenario and a testcase for each run. A
+// Failed run is reported as a failure, an Errored run as an error.
 func WriteJUnit(w io.Writer, r *scenario.Report) error {
 	doc := junitReport{Name: "koupsandbox", Time: junitSeconds(r.Elapsed), Timestamp: junitTime(r.Started)}
 	suites := map[string]*junitSuite{}
@@ -104,7 +104,8 @@ type junitOutcome struct {
 	junitText
 }
 
-// junitText must be clean, because CDATA cannot escape characters that XML forbids.
+// junitText is the text of a CDATA section. Text must not contain characters that XML forbids, because CDATA cannot
+// escape them.
 type junitText struct {
 	Text string `xml:",cdata"`
 }

@@ -13,13 +13,13 @@ import (
 
 type laneKind string
 
-// The kinds of lanes, in their order on the page.
+// The kinds of lanes, in the order in which the page shows them.
 const (
 	laneComponent laneKind = "component"
-	// laneFaults has all faults.
+	// laneFaults is the lane that shows all faults.
 	laneFaults  laneKind = "faults"
 	laneService laneKind = "service"
-	// laneWaiting has the Pods that are not bound to a Node.
+	// laneWaiting is the lane that shows the Pods that are not bound to a Node.
 	laneWaiting laneKind = "waiting"
 	laneBase    laneKind = "base"
 )
@@ -28,7 +28,7 @@ var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, 
 
 type rowKind string
 
-// The kinds of rows. The lane of a base has the kinds from rowLife to rowPod.
+// The kinds of rows. The lane of a base has rows of the kinds from rowLife to rowPod.
 const (
 	rowLife      rowKind = "life"
 	rowNode      rowKind = "node"
@@ -39,10 +39,10 @@ const (
 	rowEndpoints rowKind = "endpoints"
 )
 
-// rowKinds has the kinds in the order of their rows in a lane.
+// rowKinds lists the kinds of rows in the order in which a lane shows them.
 var rowKinds = []rowKind{rowLife, rowNode, rowModule, rowPod, rowProcess, rowFault, rowEndpoints}
 
-// States of the endpoints of a Service.
+// endpointsAll and the following constants are the states of the endpoints of a Service.
 const (
 	endpointsAll   = "all"
 	endpointsSome  = "some"
@@ -50,28 +50,28 @@ const (
 	endpointsEmpty = "empty"
 )
 
-// lane has the spans and marks of one base, component or Service.
+// lane holds the spans and marks of one base, component or Service.
 type lane struct {
 	kind laneKind
-	// name is empty for kinds with only one lane.
+	// name is the name of the base, component or Service; empty for kinds that have only one lane.
 	name string
-	// spans are in the order of their start, marks in the order of their events.
+	// spans are sorted by their start, marks by the order of their events.
 	spans []*span
 	marks []mark
 
-	usedTracks map[rowKind][]bool // by kind: whether a track has an open span
+	usedTracks map[rowKind][]bool // for each kind of rows: which tracks have an open span
 }
 
-// span is the lifetime of one object, such as a Pod.
+// span is the lifetime of one object, such as a Pod, in a lane.
 type span struct {
 	kind          rowKind
 	name, version string
-	// track is the number of the row among the rows of its kind. Spans of one track do not overlap.
+	// track is the number of the row among the rows of its kind, from 0. Spans on the same track do not overlap.
 	track    int
 	segments []segment
 }
 
-// segment is a state of a span. The segments of a span are contiguous.
+// segment is a period of a span in which the object has one state. The segments of a span are contiguous.
 type segment struct {
 	from, to    time.Time // to is zero until the segment has ended
 	state, text string
@@ -79,7 +79,7 @@ type segment struct {
 
 type markKind string
 
-// The kinds of marks. markFailure is a command with an error response.
+// The kinds of marks. markFailure marks a command with an error response.
 const (
 	markCommand markKind = "command"
 	markFailure markKind = "failure"
@@ -114,7 +114,7 @@ func newLaneBuilder() *laneBuilder {
 	return &laneBuilder{lanes: map[laneKey]*lane{}, open: map[spanKey]*span{}}
 }
 
-// sorted returns the lanes in their order on the page.
+// sorted returns the lanes in the order in which the page shows them.
 func (b *laneBuilder) sorted() []*lane {
 	list := make([]*lane, 0, len(b.lanes))
 	for _, l := range b.lanes {
@@ -142,7 +142,7 @@ func (b *laneBuilder) lane(key laneKey) *lane {
 	return l
 }
 
-// span returns the open span of a key. It starts a span if there is none.
+// span returns the open span for a key. It starts a new span if no span is open.
 func (b *laneBuilder) span(key spanKey) *span {
 	if s := b.open[key]; s != nil {
 		return s
@@ -162,7 +162,7 @@ func (b *laneBuilder) span(key spanKey) *span {
 	return s
 }
 
-// close ends the open span of a key, if there is one.
+// close ends the open span for a key, if a span is open.
 func (b *laneBuilder) close(key spanKey, t time.Time) {
 	s := b.open[key]
 	if s == nil {
@@ -182,7 +182,7 @@ func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed tim
 	l.marks = append(l.marks, mark{kind: kind, from: to.Add(-elapsed), to: to, text: text})
 }
 
-// change starts a segment unless state and text are unchanged.
+// change starts a new segment unless the state and the text are unchanged.
 func (s *span) change(t time.Time, state, text string) {
 	if n := len(s.segments); n > 0 {
 		last := &s.segments[n-1]
@@ -198,10 +198,11 @@ func (s *span) change(t time.Time, state, text string) {
 	s.segments = append(s.segments, segment{from: t, state: state, text: text})
 }
 
-// maxNames limits the names in a text. A Service may have thousands of endpoints.
+// maxNames limits the number of names in a text. A Service may have thousands of endpoints.
 const maxNames = 8
 
-// observe adds an event. Events of one kind must be in the order of time. Steps have no lane.
+// observe adds an event to the lanes. Events of the same kind must be added in chronological order. Steps have no
+// lane.
 func (b *laneBuilder) observe(e events.Event) {
 	name := e.BaseName()
 	base, pod := b.state.Bases.Get(name), (*events.PodStatus)(nil)
@@ -289,8 +290,8 @@ func (b *laneBuilder) pod(now time.Time, before, p *events.PodStatus) {
 	s.change(now, string(p.Stage()), podText(&p.PodState))
 }
 
-// podKey returns the key of the span of a Pod. The span is in the lane of the base. If the base of the Node is unknown,
-// the lane has the name of the Node. Pods without a Node are in laneWaiting.
+// podKey returns the key of the span of a Pod. The span is in the lane of the Pod's base. If the base of the Node is
+// unknown, the span is in a lane with the name of the Node. Pods without a Node are in laneWaiting.
 func podKey(p *events.PodStatus) spanKey {
 	lane := laneKey{kind: laneWaiting}
 	if name := cmp.Or(p.Base, p.Node); name != "" {

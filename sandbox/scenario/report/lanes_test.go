@@ -15,7 +15,7 @@ var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// describe returns a line for each lane, segment and mark, with times in milliseconds.
+// describe returns one line for each lane, segment and mark, with times in milliseconds.
 func describe(list []*lane) (lines []string) {
 	ms := func(t time.Time) int64 { return t.Sub(start).Milliseconds() }
 	for _, l := range list {

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// The page stores a few numbers per event, and no text.
+// For a report with many events, the HTML page must store only a few numbers per event, and no text.
 func TestPageSizeWithManyEvents(t *testing.T) {
 	const most = 40 // bytes per event; 50 bases with 10,000 events each need 20 MB
 	r := sampleReport()
@@ -36,7 +36,7 @@ func TestPageSizeWithManyEvents(t *testing.T) {
 	}
 }
 
-// GitHub rejects summaries above 1 MiB.
+// The Markdown summary of a report with many failures must stay below 1 MiB, because GitHub rejects larger summaries.
 func TestSummarySizeWithManyFailures(t *testing.T) {
 	r := sampleReport()
 	failed := r.Runs[1]

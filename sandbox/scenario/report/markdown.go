@@ -12,17 +12,18 @@ import (
 )
 
 const (
-	// The job summary of GitHub is limited to 1 MiB. These limits of rows, characters of a name, runs with evidence,
-	// and bytes of evidence of a run keep every summary below it.
+	// GitHub limits the job summary to 1 MiB. The following limits keep every summary below 1 MiB: the number of
+	// rows, the length of a name in characters, the number of runs with evidence, and the size of the evidence of a
+	// run in bytes.
 	maxRows          = 500
 	maxNameLength    = 120
 	maxEvidence      = 20
 	maxEvidenceBytes = 16 << 10
 )
 
-// WriteMarkdown writes a summary for the page of a CI job, in GitHub Flavored Markdown, which GitLab supports too. It
-// has a table of all runs, failed runs first, and collapsed sections with the evidence of failed runs. Long reports are
-// truncated, with a note.
+// WriteMarkdown writes a summary for the page of a CI job. The format is GitHub Flavored Markdown, which GitLab
+// supports too. The summary has a table of all runs, failed runs first, and collapsed sections with the evidence of
+// failed runs. Long summaries are truncated, with a note.
 func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	runs := slices.Clone(r.Runs)
 	wrong := func(run *scenario.Run) bool { return run.Result == scenario.Failed || run.Result == scenario.Errored }
@@ -81,7 +82,7 @@ func (p *printer) printRow(run *scenario.Run) {
 		lost)
 }
 
-// emblem returns the symbol of a result.
+// emblem returns the emoji for a result.
 func emblem(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
@@ -122,7 +123,7 @@ func shortName(run *scenario.Run) string {
 	return string(name)
 }
 
-// markdown escapes a text for a paragraph or a table cell.
+// markdown escapes a text for use in a paragraph or a table cell.
 func markdown(text string) string {
 	text = html.EscapeString(strings.TrimSpace(text))
 	var b strings.Builder

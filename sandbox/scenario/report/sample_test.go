@@ -9,8 +9,8 @@ import (
 )
 
 // sampleReport returns the report in testdata/sample.json. It has four runs: a lossless rolling update on four bases,
-// in which the controller is killed; a DaemonSet that deletes first and loses requests; a skipped run; and an errored
-// run.
+// during which the controller is killed; a DaemonSet that deletes Pods before it creates new ones, and loses
+// requests; a skipped run; and an errored run.
 func sampleReport() *scenario.Report {
 	text, err := os.ReadFile("testdata/sample.json")
 	if err != nil {

@@ -15,25 +15,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// drawn is what the page's script has drawn of a run: how many boxes for the whole
-// run, a tenth of it, and on paper, and what stands at places.
+// drawn describes what the script of the page has drawn for a run. Whole, Zoomed and Printed are the numbers of boxes
+// for the whole run, for a tenth of the run, and for the printed page. Places holds the text that is shown at each
+// place.
 type drawn struct {
 	Titles  []string          `json:"titles"`
 	Whole   int               `json:"whole"`
 	Zoomed  int               `json:"zoomed"`
 	Printed int               `json:"printed"`
 	Places  map[string]string `json:"places"`
-	// Texts has the texts of the whole run, Legend the legend, Unnamed the colours without a legend entry.
+	// Texts lists the texts of the whole run, Legend the legend entries, and Unnamed the colours that have no legend
+	// entry.
 	Texts   []string `json:"texts"`
 	Legend  []string `json:"legend"`
 	Unnamed []string `json:"unnamed"`
 }
 
-// place is where a browser is asked what stands there: a lane, microseconds of the
-// run, and pixels beneath the lane's top.
+// place is a position in the timeline: a lane, the time in microseconds from the start of the run, and the distance
+// from the top of the lane in pixels.
 type place [3]any
 
-// browse runs the script of the page in Node.js with a minimal fake browser.
+// browse runs the script of the page in Node.js with a minimal fake browser environment.
 func browse(t *testing.T, r *scenario.Report, places ...place) []drawn {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -129,7 +131,7 @@ func TestScriptDrawsReport(t *testing.T) {
 	}
 }
 
-// Labels that are too long end in "…". The tooltip has the whole text.
+// Labels that are too long must be truncated and end in "…". The tooltip must show the whole text.
 func TestLongLabelsAreTruncated(t *testing.T) {
 	const long = "a step whose name is much longer than the time that it took could ever show on a screen, however " +
 		"wide it may be, and then some more words to be quite sure"

@@ -1,6 +1,6 @@
 package report
 
-// texts assigns indexes to texts, so that each text is stored once.
+// texts assigns an index to each text, so that each distinct text is stored once.
 type texts struct {
 	list []string
 	ids  map[string]int

@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// ANSI codes of terminal colours.
+// red and the following constants are ANSI codes for terminal colours.
 const (
 	red    = "31"
 	green  = "32"
@@ -18,7 +18,7 @@ const (
 	bold   = "1"
 )
 
-// paint adds a colour to a clean text.
+// paint adds a terminal colour to a text that is already clean, see package plain.
 func (p *printer) paint(colour, text string) string {
 	if !p.o.Color || text == "" {
 		return text
@@ -26,7 +26,7 @@ func (p *printer) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// mark returns the symbol of a result.
+// mark returns the symbol for a result.
 func (p *printer) mark(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
@@ -57,7 +57,7 @@ func length(d time.Duration) string {
 	}
 }
 
-// since returns a time relative to the start of a run.
+// since formats a time as the duration since the start of a run.
 func since(run *scenario.Run, t time.Time) string {
 	return fmt.Sprintf("%+.3fs", t.Sub(run.Started).Seconds())
 }

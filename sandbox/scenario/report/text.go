@@ -15,16 +15,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// TextOptions are options of the text format.
+// TextOptions configures the text format.
 type TextOptions struct {
 	// Color enables terminal colours.
 	Color bool
-	// Verbose includes the steps and checks of passed runs, and complete long texts. Default: one line for a passed
+	// Verbose prints the steps and checks of passed runs, and long texts in full. Default: one line for each passed
 	// run.
 	Verbose bool
 }
 
-// shownDelay is the shortest Run.Delay that is shown.
+// shownDelay is the shortest Run.Delay that the text report shows.
 const shownDelay = 200 * time.Millisecond
 
 // WriteRun writes one run as text.
@@ -41,7 +41,7 @@ func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
 	return p.flush()
 }
 
-// printer writes to a buffer, which stores the first error.
+// printer writes to a buffered writer, which keeps the first error.
 type printer struct {
 	w *bufio.Writer
 	o TextOptions
@@ -58,7 +58,7 @@ func (p *printer) flush() error {
 	return nil
 }
 
-// printf writes a formatted text. The caller must clean external texts, see package plain.
+// printf writes a formatted text. Texts from outside must be cleaned by the caller, see package plain.
 func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // flush returns the error
 }
@@ -91,7 +91,8 @@ func (p *printer) printRun(run *scenario.Run) {
 	}
 }
 
-// Name returns the name of a run: the scenario, the cell of the matrix, and the attempt unless it is the first.
+// Name returns the display name of a run: the scenario, the matrix cell and, for repetitions, the number of the
+// attempt.
 func Name(run *scenario.Run) string {
 	name := run.Scenario
 	if len(run.Cell) > 0 {
@@ -122,8 +123,8 @@ func formatValue(v any) string {
 
 type sums struct {
 	sent, lost, open, streams int
-	allowed                   int            // lost requests of passed runs
-	elsewhere                 map[string]int // requests that did not pass the local gateway, by route
+	allowed                   int            // number of lost requests of passed runs
+	elsewhere                 map[string]int // number of requests that did not pass the local gateway, by route
 }
 
 func sum(runs ...*scenario.Run) (s sums) {
@@ -142,7 +143,8 @@ func sum(runs ...*scenario.Run) (s sums) {
 	return s
 }
 
-// lostText formats the number of lost requests, and how many of them the scenarios of passed runs allow.
+// lostText formats the number of lost requests, and the number of those that belong to passed runs and are therefore
+// allowed.
 func (s sums) lostText() string {
 	text := Number(s.lost) + " lost"
 	switch s.allowed {
@@ -155,7 +157,7 @@ func (s sums) lostText() string {
 	return text
 }
 
-// requests describes how many requests the runs have sent and lost; empty if they had no traffic.
+// requests describes how many requests the runs have sent and lost; empty if the runs had no traffic.
 func requests(runs ...*scenario.Run) string {
 	s := sum(runs...)
 	if s.streams == 0 {

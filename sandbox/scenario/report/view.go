@@ -12,9 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// pageData is the data for the script of the page. Texts are indexes of Texts. Times are microseconds from the start of
-// the run. Frequent items are stored in flat arrays, because half a million objects would need too much memory in the
-// browser.
+// pageData is the data for the script of the page. Texts are stored as indexes of Texts, and times as microseconds
+// from the start of the run. Frequent items are stored in flat arrays, because half a million objects would need too
+// much memory in the browser.
 type pageData struct {
 	Texts []string  `json:"texts"`
 	Runs  []runView `json:"runs"`
@@ -23,9 +23,9 @@ type pageData struct {
 type runView struct {
 	// Length is the duration from the start of the run to its end or to the last event, whichever is later.
 	Length int64 `json:"length"`
-	// Versions has the versions of modules, as texts. The index determines the colour.
+	// Versions lists the module versions, as indexes of Texts. The position of a version determines its colour.
 	Versions []int `json:"versions"`
-	// Steps has from, to, row, result, name and text of each step.
+	// Steps is a flat array with these values for each step: from, to, row, result, name, text.
 	Steps   []int64      `json:"steps"`
 	Streams []streamView `json:"streams"`
 	Lanes   []laneView   `json:"lanes"`
@@ -33,15 +33,15 @@ type runView struct {
 
 type streamView struct {
 	Name int `json:"name"`
-	// Route is the description of the route.
+	// Route is the description of the stream's route.
 	Route int `json:"route"`
-	// Peak is the highest number of requests in a second.
+	// Peak is the highest number of requests in one second.
 	Peak int `json:"peak"`
-	// Width is the duration of a bin. Bins has from, sent, lost and the number of responses of each version in
-	// Versions, for each bin, in the order of time.
+	// Width is the duration of a bin. Bins is a flat array in chronological order with these values for each bin:
+	// from, sent, lost, and the number of responses of each version in Versions.
 	Width int64   `json:"width"`
 	Bins  []int64 `json:"bins"`
-	// Lost has time, result and text of each lost request.
+	// Lost is a flat array with these values for each lost request: time, result, text.
 	Lost []int64 `json:"lost"`
 }
 
@@ -49,14 +49,14 @@ type laneView struct {
 	Kind int       `json:"kind"`
 	Name int       `json:"name"`
 	Rows []rowView `json:"rows"`
-	// Marks has from, to, kind and text of each mark, in the order of to.
+	// Marks is a flat array, sorted by to, with these values for each mark: from, to, kind, text.
 	Marks []int64 `json:"marks"`
 }
 
 type rowView struct {
 	Thing int `json:"thing"`
-	// Bars has from, to, state, version (-1 means none), name and text of each bar. Bars do not overlap, and are in the
-	// order of time.
+	// Bars is a flat array in chronological order with these values for each bar: from, to, state, version (-1 means
+	// none), name, text. Bars do not overlap.
 	Bars []int64 `json:"bars"`
 }
 
@@ -118,7 +118,8 @@ func (v *pageBuilder) runView() runView {
 	return r
 }
 
-// fold merges the lanes of components that were running all the time, if there are several.
+// fold merges the lanes of the components that were running during the whole run into one lane, if there are several
+// such components.
 func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
@@ -141,7 +142,8 @@ func fold(list []*lane, end time.Time) []*lane {
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
-// traffics returns the streams of the run. Streams without results have only the lost requests of the timeline.
+// traffics returns the streams of the run. For a stream without results, it returns only the lost requests that are
+// recorded in the timeline.
 func (v *pageBuilder) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
@@ -163,7 +165,7 @@ func (v *pageBuilder) traffics() []scenario.Traffic {
 	return list
 }
 
-// lossEvents returns the lost requests of all streams as events, in the order of time.
+// lossEvents returns the lost requests of all streams as events, in chronological order.
 func lossEvents(list []scenario.Traffic) []events.Event {
 	var lost []events.Event
 	for _, t := range list {
@@ -227,7 +229,8 @@ func (v *pageBuilder) lane(l *lane) laneView {
 	return view
 }
 
-// steps assigns rows to the steps: nested steps are below their parent, and overlapping steps are in different rows.
+// steps assigns a row to each step: nested steps are below their parent, and steps that overlap in time are in
+// different rows.
 func (v *pageBuilder) steps() []int64 {
 	flat := []int64{}
 	var ends []int64 // of each row
@@ -252,7 +255,7 @@ func (v *pageBuilder) steps() []int64 {
 	return flat
 }
 
-// binsOf returns the bins of a stream, or its seconds if it has none.
+// binsOf returns the bins of a stream or, if the stream has no bins, its seconds.
 func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 	if t.BinWidth > 0 {
 		return t.BinWidth, t.Bins

@@ -25,10 +25,11 @@ func (u usage) add(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// addFromText adds the names in the text of an invalid expression, so that they are not reported as unused.
+// addFromText adds the names that occur in the text of an invalid expression, so that these names are not reported as
+// unused.
 func (u usage) addFromText(text string) { u.add(names.FindAllString(text, -1)) }
 
-// check compiles all expressions. It returns their problems and the names that they use.
+// check compiles all expressions. It returns their problems and the names that the expressions use.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
@@ -86,7 +87,7 @@ func located(file, field string, line int, err error) Problems {
 	return problems
 }
 
-// misplaced returns why a field cannot contain an expression, or "".
+// misplaced returns the reason why a field must not contain an expression, or "".
 func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
@@ -99,7 +100,7 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// outputProblem returns why an output is not available to an expression, or "".
+// outputProblem returns the reason why an output is not available to an expression, or "".
 func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
@@ -122,7 +123,7 @@ func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string 
 	return ""
 }
 
-// isSuggested reports whether a problem suggests a name as a correction.
+// isSuggested reports whether a problem suggests the name as a correction.
 func isSuggested(name string, problems Problems) bool {
 	return slices.ContainsFunc(problems,
 		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })

@@ -13,28 +13,29 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Instance is a valid scenario for one run. Expressions, except those that use outputs, are replaced by their values,
-// and defaults are set.
+// Instance is a valid scenario for one run. Its defaults are set, and its expressions are replaced by their values,
+// except expressions that use outputs.
 type Instance struct {
 	*v1alpha1.Scenario
-	// Origin is the scenario that the instance was created from.
+	// Origin is the scenario from which the instance was created.
 	Origin *Scenario
-	// Cell is the cell of the matrix.
+	// Cell is the matrix cell of the run.
 	Cell Cell
-	// Static has the names that expressions can use, with their types. Vars has the values of the variables.
+	// Static holds the names that expressions can use, with their types. Vars holds the values of the variables.
 	Static expr.Static
 	Vars   map[string]any
-	// Run has the values of run in expressions.
+	// Run holds the values of run in expressions.
 	Run expr.Run
 
 	doc *strictyaml.Document
 }
 
-// Line returns the line of a field, such as spec.steps[2], or of its nearest parent if the field is not in the file.
+// Line returns the line of a field, such as spec.steps[2]. If the field is not in the file, it returns the line of
+// the nearest parent field.
 func (i *Instance) Line(path string) int { return i.doc.Line(path) }
 
-// Instantiate returns the scenario for one run. The error is of type Problems. Load has already found all problems that
-// do not depend on run.
+// Instantiate returns the instance of the scenario for one run. The error is of type Problems. It contains only
+// problems that depend on run, because Load has already reported all other problems.
 func (s *Scenario) Instantiate(cell Cell, run expr.Run) (*Instance, error) {
 	i, problems := s.instance(cell, run)
 	if err := problems.Err(); err != nil {
@@ -78,13 +79,13 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	return i, problems
 }
 
-// known returns the values of the names that are known before the run.
+// known returns the values of all names that are known before the run starts.
 func (i *Instance) known(vars map[string]any) expr.Data {
 	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
 }
 
-// expand evaluates the expressions of a file, except those that use outputs. It also returns the errors of expressions
-// that have no value, by the text of the expression.
+// expand evaluates the expressions of a file, except expressions that use outputs. It also returns the errors of the
+// expressions that have no value, keyed by the text of the expression.
 func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
 	failures := map[string]error{}
 	return source.Expand(func(text string) (any, bool) {
@@ -104,14 +105,14 @@ func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*stricty
 	}), failures
 }
 
-// isConsequence reports whether an error is only a consequence of a field that could not be decoded.
+// isConsequence reports whether an error only results from a field that could not be decoded.
 func isConsequence(e *field.Error, unread Problems) bool {
 	return slices.ContainsFunc(unread, func(p Problem) bool {
 		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
 	})
 }
 
-// within reports whether a field is another field or a part of it.
+// within reports whether a field equals another field or is nested in it.
 func within(path, of string) bool {
 	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }

@@ -19,21 +19,21 @@ import (
 type (
 	// Problem is one error, with its file, line and field.
 	Problem = strictyaml.Problem
-	// Problems has all errors. Load returns it as its error.
+	// Problems lists all errors. It is the type of the errors that Load returns.
 	Problems = strictyaml.Problems
 )
 
-// Options of Load.
+// Options configures Load.
 type Options struct {
-	// Vars overrides variables of the scenarios. A string for a variable of another type is parsed as YAML. Default:
-	// none.
+	// Vars overrides variables of the scenarios. If the variable is not a string but its override is one, the
+	// override is parsed as YAML. Default: none.
 	Vars map[string]any
 	// Select reports whether to load a scenario. Other scenarios are not validated. Default: all scenarios are loaded.
 	Select func(name string, labels map[string]string) bool
 }
 
-// Load reads scenario files, and all scenario files in directories, without their subdirectories. The error is of type
-// Problems and has all errors that can be found without running a scenario.
+// Load reads scenario files. For a directory, it reads all scenario files in the directory, but not in its
+// subdirectories. The error is of type Problems and lists all errors that can be found without running a scenario.
 func Load(paths []string, o Options) ([]*Scenario, error) {
 	files, problems := findFiles(paths)
 	var scenarios []*Scenario
@@ -95,7 +95,7 @@ type file struct {
 	problems Problems
 }
 
-// findFiles reads the files at paths. In a directory it reads the files of kind Scenario.
+// findFiles reads the files at paths. In a directory, it reads only the files of kind Scenario.
 func findFiles(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
 		names := []string{path}
@@ -124,7 +124,8 @@ func findFiles(paths []string) (files []file, problems Problems) {
 	return files, problems
 }
 
-// parse parses a file. It adds an explanation to the syntax error of an unquoted expression in { } or [ ].
+// parse parses a file. If the file has a syntax error because of an unquoted expression in { } or [ ], parse adds an
+// explanation to the error.
 func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)
 	lines := strings.Split(string(text), "\n")

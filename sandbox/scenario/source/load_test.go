@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares got with a file, or writes the file with -update.
+// golden compares got with the content of a file. With -update, it writes got to the file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -34,7 +34,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// Load rejects each testdata/bad/NAME.yaml with the problems in NAME.txt.
+// Load must reject each file testdata/bad/NAME.yaml with the problems in NAME.txt.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -81,7 +81,7 @@ func TestGoodFiles(t *testing.T) {
 
 var run = expr.Run{Namespace: "rolling-x7k2p", Group: "rolling-x7k2p", Seed: 7, Env: "dev", Attempt: 1}
 
-// write writes files to a temporary directory and returns its path.
+// write writes files to a temporary directory and returns the path of the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -184,7 +184,7 @@ func TestSelectedFiles(t *testing.T) {
 	}
 }
 
-// Load returns for every file, and does not panic.
+// For every file, Load must return without a panic.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)

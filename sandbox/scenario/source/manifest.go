@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// manifest is the file of an apply step.
+// manifest is a file that an apply step applies.
 type manifest struct {
 	path     string
 	sources  []*strictyaml.Source
@@ -39,7 +39,7 @@ func (s *Scenario) manifest(name string) *manifest {
 	return m
 }
 
-// manifests checks the files of all apply steps, and adds the names that their expressions use to used.
+// manifests checks the files of all apply steps. It adds the names that the expressions in these files use to used.
 func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
@@ -80,7 +80,8 @@ func (i *Instance) manifests(used usage) Problems {
 	return problems
 }
 
-// checkManifest compiles the expressions of a file with the variables of the step. It returns the names that they use.
+// checkManifest compiles the expressions of a file with the variables of the step. It returns the names that the
+// expressions use.
 func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Problems) {
 	static := i.Static
 	static.Vars = maps.Clone(static.Vars)

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// objects checks the objects and partial objects in the steps of an instance.
+// objects checks the complete and partial objects in the steps of an instance.
 func (i *Instance) objects() (problems Problems) {
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
 		of := func(names ...string) objectInFile {
@@ -46,20 +46,20 @@ func (i *Instance) objects() (problems Problems) {
 	return problems
 }
 
-// objectInFile is an object or a partial object in a file.
+// objectInFile is a complete or partial object in a file.
 type objectInFile struct {
 	file string
 	doc  *strictyaml.Document
-	at   string // path of the object; empty for the whole document
+	at   string // path of the object in doc; empty for the whole document
 }
 
 func (p objectInFile) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// checkApplied checks an object that a step applies, or the items of a List. It does not check values if the step
-// expects the API to reject the object. An object outside the namespace of the run is a problem, because other runs
-// would share it.
+// checkApplied checks an object that a step applies. For a List, it checks the items. It does not check values if the
+// step expects the API to reject the object. An object outside the namespace of the run is a problem, because other
+// runs would share the object.
 func (p objectInFile) checkApplied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
 	if p.at != "" {
@@ -92,8 +92,8 @@ func (p objectInFile) check(o *unstructured.Unstructured) Problems {
 	return append(p.types(o.GroupVersionKind()), p.labels(o.Object, p.at, "", "")...)
 }
 
-// types returns problems for values that do not have the type of their field, for built-in kinds. The types of custom
-// resources are unknown.
+// types returns problems for values whose type differs from the type of their field. It checks only built-in kinds,
+// because the types of custom resources are unknown.
 func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	if !scheme.Scheme.Recognizes(kind) {
 		return nil
@@ -106,8 +106,8 @@ func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	return problems
 }
 
-// labels returns problems for invalid label values in labels and selectors, at any depth of a value. name is the field
-// that contains the value, and parent is the field that contains name.
+// labels returns problems for invalid label values in labels and selectors, at any depth of a value. name is the
+// field that contains the value, and parent is the field that contains the field name.
 func (p objectInFile) labels(value any, at, parent, name string) (problems Problems) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -129,8 +129,8 @@ func (p objectInFile) labels(value any, at, parent, name string) (problems Probl
 	return problems
 }
 
-// checkNumbers returns problems for numbers in variables and in the matrix whose formatted value differs from their
-// text, such as 1.10. Expressions would insert the formatted value.
+// checkNumbers returns problems for numbers in variables and in the matrix that are formatted differently from their
+// source text, such as 1.10. An expression would insert the formatted number, here 1.1.
 func (s *Scenario) checkNumbers() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
 		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") ||

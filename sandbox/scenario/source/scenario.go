@@ -16,43 +16,43 @@ import (
 
 // Scenario is a validated scenario file.
 type Scenario struct {
-	// Scenario is the content of the file with defaults. Fields with expressions are not set; they are set in an
-	// Instance.
+	// Scenario is the content of the file with defaults. Fields that contain expressions are not set; they are set
+	// only in an Instance.
 	Scenario *v1alpha1.Scenario
-	// File is the path of the file, Dir its directory.
+	// File is the path of the scenario file, Dir its directory.
 	File, Dir string
-	// Overrides has the variables that Options.Vars overrides, with their values.
+	// Overrides maps the variables that Options.Vars overrides to their new values.
 	Overrides map[string]any
-	// Cells has the cells of the matrix, sorted by name. Without a matrix, it has one cell without values.
+	// Cells lists the cells of the matrix, sorted by name. Without a matrix, there is one cell without values.
 	Cells []Cell
 
-	// Steps has the names of the steps in all cells, with expressions replaced.
+	// Steps lists the names of the steps in all cells, with expressions evaluated.
 	Steps []string
 
 	source        *strictyaml.Source
 	doc           *strictyaml.Document
 	env           *expr.Env
 	vars          *variables
-	problemFields map[string]bool // fields with problems
+	problemFields map[string]bool // fields that have problems
 	files         map[string]*manifest
-	hasUnreadable bool // a manifest could not be read completely
+	hasUnreadable bool // at least one manifest could not be read completely
 }
 
-// Cell is one combination of the matrix.
+// Cell is one combination of matrix values.
 type Cell struct {
 	// Name is the display name, such as bases=4,tunnel=mqtt; empty without a matrix.
 	Name string
-	// Values has the values by dimension.
+	// Values maps each matrix dimension to the value of this cell.
 	Values map[string]any
 }
 
-// Patterns for the kind and the API group at the first level of a YAML text.
+// kindLine and groupLine match the kind and the API group at the top level of a YAML text.
 var (
 	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)
 	groupLine = regexp.MustCompile(`(?m)^apiVersion:\s*["']?` + regexp.QuoteMeta(path.Dir(v1alpha1.APIVersion)) + `/`)
 )
 
-// IsScenario reports whether a YAML text is a scenario. The kind may be misspelt.
+// IsScenario reports whether a YAML text is a scenario. It also returns true if the kind is misspelt.
 func IsScenario(text []byte) bool {
 	kind := ""
 	if found := kindLine.FindSubmatch(text); found != nil {
@@ -66,7 +66,7 @@ func (s *Scenario) problem(path, detail string) Problem {
 	return Problem{Source: s.File, Line: s.doc.Line(path), Field: path, Detail: detail}
 }
 
-// prepare validates the scenario.
+// prepare validates the scenario and fills in its derived fields.
 func (s *Scenario) prepare(o Options) Problems {
 	if s.Scenario.Kind != "" && s.Scenario.Kind != v1alpha1.ScenarioKind {
 		v1alpha1.SetScenarioDefaults(s.Scenario)
@@ -116,7 +116,7 @@ func (s *Scenario) hasProblem(path string) bool {
 	return false
 }
 
-// cells returns the combinations of the values of the matrix.
+// cells returns all combinations of matrix values.
 func (s *Scenario) cells() {
 	s.Cells = []Cell{{}}
 	matrix := s.Scenario.Spec.Matrix

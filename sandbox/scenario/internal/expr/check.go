@@ -15,10 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// Reason is the reason of a Problem.
+// Reason classifies a Problem.
 type Reason string
 
-// The reasons.
+// The reasons of problems.
 const (
 	UnknownName     Reason = "UnknownName"
 	MisspelledName  Reason = "MisspelledName" // a known name is similar
@@ -39,17 +39,17 @@ const (
 
 // Problem is an error in an expression.
 type Problem struct {
-	// Line and Column are the position in the expression, from 1.
+	// Line and Column are the position of the error in the expression, from 1.
 	Line, Column int
 	Reason       Reason
-	// Detail is a sentence without a full stop.
+	// Detail describes the error in a sentence without a full stop.
 	Detail string
-	// Text is the line with the error; empty if the error concerns the whole expression.
+	// Text is the line that contains the error; empty if the error concerns the whole expression.
 	Text string
 }
 
-// Excerpt returns the line with the error and a caret below its column, in two indented lines; empty if the error
-// concerns the whole expression.
+// Excerpt returns the line that contains the error and, in a second line, a caret below the column of the error. Both
+// lines are indented. The result is empty if the error concerns the whole expression.
 func (p Problem) Excerpt() string { return strictyaml.Excerpt(p.Text, p.Column) }
 
 // withText sets the Text of each problem.
@@ -63,7 +63,7 @@ func (ps Problems) withText(text string) Problems {
 	return ps
 }
 
-// Problems has all errors of an expression.
+// Problems lists all errors of an expression.
 type Problems []Problem
 
 // Error returns one line for each problem.
@@ -75,7 +75,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames returns problems for unknown streams and bases. CEL does not check them, because they are map keys.
+// checkNames returns problems for unknown streams and bases. CEL does not check these names, because they are map
+// keys.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
@@ -156,7 +157,7 @@ func (e *Env) translate(a *ast.AST, issues *cel.Issues, kind Scope) Problems {
 	return slices.Compact(problems)
 }
 
-// syntaxMessages maps syntax errors of the CEL parser to messages.
+// syntaxMessages maps syntax errors of the CEL parser to messages for users.
 var syntaxMessages = []struct {
 	found *regexp.Regexp
 	plain string
@@ -198,7 +199,7 @@ func (e *Env) unknownName(name string, node ast.Expr, kind Scope) (Reason, strin
 	return UnknownName, fmt.Sprintf("unknown name %s; available: %s", name, strings.Join(names, ", "))
 }
 
-// noField returns the message about an unknown field.
+// noField returns the error message for an unknown field.
 func (e *Env) noField(name string, node ast.Expr) string {
 	if node == nil || node.Kind() != ast.SelectKind || node.AsSelect().Operand().Kind() != ast.IdentKind {
 		all := slices.Collect(maps.Keys(baseFields))

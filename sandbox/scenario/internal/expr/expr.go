@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// Scope determines which names an expression can use.
+// Scope determines which names an expression may use.
 type Scope int
 
 // The scopes of expressions.
@@ -23,11 +23,11 @@ const (
 	Condition
 	// Judge is the scope of a boolean expression about one stream of requests.
 	Judge
-	// Until is the scope of a boolean expression about the output of a script.
+	// Until is the scope of a boolean expression about the result of a script.
 	Until
 )
 
-// ScopeOf returns the scope of the condition in a field of a scenario, by the path of the field.
+// ScopeOf returns the scope of the condition in the scenario field with the given path.
 func ScopeOf(path string) Scope {
 	switch path[strings.LastIndexByte(path, '.')+1:] {
 	case "until":
@@ -38,26 +38,26 @@ func ScopeOf(path string) Scope {
 	return Condition
 }
 
-// Objects has the names of all lists of Kubernetes objects.
+// Objects lists the names of all lists of Kubernetes objects that expressions can use.
 var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services",
 	"endpointslices", "events"}
 
-// Static has the names of a scenario that are known before it runs.
+// Static holds the names of a scenario that are known before the scenario runs.
 type Static struct {
-	// Vars has the variables with values, which determine their types. Default: none.
+	// Vars maps variables to values, which determine the types of the variables. Default: none.
 	Vars map[string]any
-	// Matrix has the values of each dimension. Default: none.
+	// Matrix maps each dimension of the matrix to its values. Default: none.
 	Matrix map[string][]any
-	// Outputs has the names of the outputs of scripts. Default: none.
+	// Outputs lists the names of the script outputs. Default: none.
 	Outputs []string
-	// Streams has the names of all streams of requests. If it is nil, names of streams are not checked.
+	// Streams lists the names of all streams of requests. If it is nil, stream names are not checked.
 	Streams []string
-	// Sets has the names of all sets of bases. If it is nil, names of bases are not checked.
+	// Sets lists the names of all sets of bases. If it is nil, base names are not checked.
 	Sets []string
 }
 
-// Data has the values of names for one evaluation: vars, matrix, run and so on. A value may be a func() any, which is
-// called when the name is used.
+// Data maps the names that an expression can use (vars, matrix, run and so on) to their values for one evaluation. A
+// value may be a func() any, which is called when the expression uses the name.
 type Data map[string]any
 
 // Env compiles expressions. It may be used concurrently.
@@ -71,7 +71,7 @@ type Env struct {
 	templates map[string]*Template
 }
 
-// New returns an Env. An error is a bug.
+// New returns an Env. An error indicates a bug in this package.
 func New(static Static) (*Env, error) {
 	p, err := newProvider(static)
 	if err != nil {

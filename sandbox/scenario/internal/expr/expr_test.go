@@ -153,7 +153,7 @@ func TestJudgeAndUntil(t *testing.T) {
 	}
 }
 
-// A missing value is an error, not false.
+// If a value does not exist, evaluation must return an error, not false.
 func TestNoValue(t *testing.T) {
 	for text, want := range map[string]string{
 		`bases["base-9"].ready`:             "base-9",
@@ -171,7 +171,8 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// where ignores the text of a problem, which TestExcerpts compares, and compares only the wanted part of its detail.
+// where compares problems without their Text, which TestExcerpts compares, and compares only the wanted part of
+// Detail.
 var where = cmp.Options{
 	cmpopts.IgnoreFields(expr.Problem{}, "Text"),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Detail" },
@@ -297,7 +298,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Errors show the position in the expression, and use the terms of scenario files.
+// Errors must show their position in the expression, and must use the terms of scenario files.
 func TestExcerpts(t *testing.T) {
 	for text, want := range map[string]struct {
 		reason      expr.Reason

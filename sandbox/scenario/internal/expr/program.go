@@ -9,7 +9,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit limits an evaluation, in cost units of CEL. Loops over all pairs of a thousand Pods cost much less.
+// costLimit limits the cost of an evaluation, in cost units of CEL. A loop over all pairs of a thousand Pods costs
+// much less.
 const costLimit = 50_000_000
 
 // Program is a compiled expression. It may be used concurrently.
@@ -22,16 +23,16 @@ type Program struct {
 	program   cel.Program
 }
 
-// Result of an evaluation.
+// Result is the result of an evaluation.
 type Result struct {
 	// Value is a JSON value. It is a bool in all scopes except Value.
 	Value any
-	// EmptyLists has the empty lists because of which an operand compared nothing. It is nil if every operand compared
-	// something. Otherwise, the value true proves nothing.
+	// EmptyLists names the empty lists because of which an operand compared nothing. If it is nil, every operand
+	// compared something. If it is not nil, the value true proves nothing.
 	EmptyLists []string
 }
 
-// True reports whether the value is true and every operand compared something.
+// True reports whether the value is true and every operand compared at least one item.
 func (r Result) True() bool { return r.Value == true && len(r.EmptyLists) == 0 }
 
 // Compile compiles an expression. The error is of type Problems.
@@ -67,15 +68,15 @@ func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	return p, nil
 }
 
-// Uses returns the names that the expression uses, sorted: names of lists and bases, such as pods, and vars.NAME,
-// matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
+// Uses returns the names that the expression uses, sorted. These are the names of lists and bases, such as pods, and
+// names of the forms vars.NAME, matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
-// Text returns the expression.
+// Text returns the source text of the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. It returns an error if the expression has no value for the data, for example because a
-// field does not exist.
+// Eval evaluates the expression. It returns an error if the expression has no value for these data, for example
+// because a field does not exist.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *Program) Eval(data Data) (Result, error) {
 	return result, nil
 }
 
-// uses returns the names that an expression uses, with the fields of names such as vars.
+// uses returns the names that an expression uses. For vars and similar names, it returns the name with the field.
 func uses(a *ast.AST) []string {
 	var names []string
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
@@ -118,7 +119,7 @@ func uses(a *ast.AST) []string {
 	})
 }
 
-// fieldOf splits name.field and name["field"].
+// fieldOf splits name.field or name["field"] into the name and the field.
 func fieldOf(e ast.Expr) (name, field string, ok bool) {
 	var operand ast.Expr
 	switch e.Kind() {

@@ -26,7 +26,7 @@ type Template struct {
 
 type piece struct {
 	text    string
-	program *Program // nil for plain text
+	program *Program // compiled expression; nil for plain text
 }
 
 // Template compiles a string with expressions. The error is of type Problems. Templates are cached by text.
@@ -98,7 +98,8 @@ func (e *Env) template(text string) (*Template, error) {
 	return t, nil
 }
 
-// endOf returns the index of the }} that ends an expression. It ignores }} in strings and at the end of nested maps.
+// endOf returns the index of the }} that ends an expression. It ignores }} in strings, and }} that closes nested
+// maps.
 func endOf(text string) int {
 	depth := 0
 	var quote byte
@@ -125,10 +126,11 @@ func endOf(text string) int {
 	return -1
 }
 
-// isSingleExpression reports whether the string consists of one expression. Its value keeps its type.
+// isSingleExpression reports whether the string consists of a single expression. The value of such an expression
+// keeps its type.
 func (t *Template) isSingleExpression() bool { return len(t.pieces) == 1 && t.pieces[0].program != nil }
 
-// Uses returns the names that the expressions use, sorted.
+// Uses returns the names that the expressions in the template use, sorted.
 func (t *Template) Uses() []string {
 	var names []string
 	for _, p := range t.pieces {
@@ -140,8 +142,8 @@ func (t *Template) Uses() []string {
 	return slices.Compact(names)
 }
 
-// Eval returns the value of the expression if the string consists of one expression, and otherwise the string with the
-// values inserted.
+// Eval evaluates the template. If the string consists of a single expression, Eval returns the value of the
+// expression. Otherwise it returns the string with the values inserted.
 func (t *Template) Eval(data Data) (any, error) {
 	if t.isSingleExpression() {
 		r, err := t.pieces[0].program.Eval(data)
@@ -180,14 +182,15 @@ func formatScalar(value any) (string, bool) {
 	return "", false
 }
 
-// printable reports whether values of a type can be part of a string.
+// printable reports whether values of a type can be inserted into a string.
 func printable(t *cel.Type) bool {
 	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind,
 		types.DoubleKind,
 		types.DurationKind, types.TimestampKind, types.DynKind}, t.Kind())
 }
 
-// Expand returns a copy of a YAML value in which all strings are evaluated. Keys are not evaluated.
+// Expand returns a copy of a YAML value in which the expressions in all strings are evaluated. Mapping keys are not
+// evaluated.
 func (e *Env) Expand(value any, data Data) (any, error) {
 	switch v := value.(type) {
 	case string:

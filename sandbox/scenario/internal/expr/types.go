@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// The names of the types with fields.
+// Names of the CEL types that have fields.
 const (
 	varsType    = "koupsandbox.vars"
 	matrixType  = "koupsandbox.matrix"
@@ -50,11 +50,11 @@ var (
 	}()
 )
 
-// Run has the fields of run in expressions.
+// Run holds the fields of run in expressions.
 type Run struct {
-	// Namespace and Group are the namespace and the group of bases of the run.
+	// Namespace is the namespace of the run, and Group its group of bases.
 	Namespace, Group string
-	// Seed is the random seed of the run. Expressions get its lower 63 bits.
+	// Seed is the random seed of the run. Expressions see only its lower 63 bits.
 	Seed uint64
 	// Env is the environment of the sandbox.
 	Env string
@@ -62,7 +62,7 @@ type Run struct {
 	Attempt int
 }
 
-// Value returns the value of run for Data.
+// Value returns r as the value of run in Data.
 func (r Run) Value() map[string]any {
 	const most = 1<<63 - 1
 	return map[string]any{"namespace": r.Namespace, "group": r.Group, "seed": int64(r.Seed & most), "env": r.Env,
@@ -72,14 +72,14 @@ func (r Run) Value() map[string]any {
 // Base is the value of bases["SET-N"] in expressions.
 type Base struct {
 	events.BaseStatus
-	// Set and Index are the parts of its name.
+	// Set and Index are the parts of the base name.
 	Set   string
 	Index int
 	// Version is the version that the base reports.
 	Version string
 }
 
-// Value returns the value of the base for Data.
+// Value returns the value of bases["SET-N"] in Data.
 func (b Base) Value() map[string]any {
 	modules := make([]any, len(b.Modules))
 	for i, m := range b.Modules {
@@ -103,7 +103,7 @@ func Stream(s traffic.Summary) Data {
 	return figures
 }
 
-// provider adds the types of scenarios to the CEL types. The values of these types are maps.
+// provider adds the types of scenario expressions to the CEL types. The values of these types are maps.
 type provider struct {
 	*types.Registry
 	fields map[string]map[string]*cel.Type
@@ -181,7 +181,7 @@ func typeOf(value any) *cel.Type {
 	return cel.DynType
 }
 
-// commonType returns the type of all values, or dyn if they differ.
+// commonType returns the common type of all values, or dyn if their types differ.
 func commonType(values []any) *cel.Type {
 	var found *cel.Type
 	for _, v := range values {
@@ -198,7 +198,7 @@ func commonType(values []any) *cel.Type {
 	return found
 }
 
-// toJSONValue converts a result to a JSON value.
+// toJSONValue converts the result of an expression to a JSON value.
 func toJSONValue(v ref.Val) (any, error) {
 	switch v := v.(type) {
 	case types.Bool, types.Int, types.Double, types.String:

@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// conjunct is an operand of && with loops.
+// conjunct is an operand of && that contains loops.
 type conjunct struct {
 	ranges []loopRange
 }
@@ -20,7 +20,7 @@ type loopRange struct {
 	text string
 }
 
-// conjunctsOf returns the operands of && that have loops.
+// conjunctsOf returns the operands of && that contain loops.
 func conjunctsOf(checked *cel.Ast) []conjunct {
 	var parts []conjunct
 	var split func(e ast.Expr)
@@ -47,8 +47,8 @@ func conjunctsOf(checked *cel.Ast) []conjunct {
 	return parts
 }
 
-// ranges returns the lists that the outermost loops in e iterate over. For a loop over the result of another loop, this
-// is the result.
+// ranges returns the lists that the outermost loops in e iterate over. If a loop iterates over the result of another
+// loop, the list is this result.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
@@ -82,7 +82,7 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// emptyLists returns the lists of the operands whose evaluated lists are all empty.
+// emptyLists returns the lists of those operands whose evaluated lists are all empty.
 func emptyLists(parts []conjunct, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {

@@ -8,34 +8,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// activeCheck finds gaps: times in which a base without an active version of a module had one before.
+// activeCheck finds gaps. A gap is a period in which a base has no active version of a module that was active there
+// before.
 //
-// A gap starts when the last active version is deactivated. It is a violation
-//   - if a Pod on the base requests the module at any time during the gap. The Pod exists, is not being deleted and has
-//     not ended. The whole gap is a violation then. A Pod that was bound after the deletion of another one is ignored
-//     if the controller could not know of it when it uninstalled the module: the Pod was bound within decisionDelay of
-//     the gap, or after a fault of the API connection began;
-//   - if no Pod requests the module at first, but a replacement of the deleted Pod appears within replacementTimeout. A
-//     replacement has the same DaemonSet or StatefulSet as owner. Or it has another version, and the module had no
-//     Ready Pod on any base when the gap started: the workload deletes before it creates.
+// A gap starts when the last active version is deactivated. The gap is a violation in two cases:
+//   - A Pod on the base requests the module at any time during the gap. The Pod exists, is not being deleted and has
+//     not ended. In this case the whole gap is a violation. A Pod that was bound after the deletion of another Pod is
+//     ignored if the controller could not know of the new Pod when it uninstalled the module: the new Pod was bound
+//     within decisionDelay of the gap, or after a fault of the API connection began.
+//   - No Pod requests the module at first, but a replacement of the deleted Pod appears within replacementTimeout. A
+//     replacement has the same DaemonSet or StatefulSet as owner. A Pod with another version is also a replacement if
+//     the module had no Ready Pod on any base when the gap started, because then the workload deletes Pods before it
+//     creates new ones.
 //
-// It is not a violation if no Pod requests the module, because the last Pod was deleted or the workload was scaled
-// down. A later installation is a first installation.
+// A gap is not a violation if no Pod requests the module, because the last Pod was deleted or the workload was scaled
+// down. If the module is installed later, this is treated as a first installation.
 //
-// If the process of the base ended, the check tolerates the time in windows of outages plus readyTolerance: until the
-// next module list after the restart, and during installations. The module is not requested until a Pod that is bound
-// to the new process requests it. Other faults do not remove modules, so their effects on a rollout are not tolerated.
+// If the process of the base ended, the check tolerates gaps within the windows of outages plus readyTolerance: until
+// the next module list after the restart, and during installations. The module is not treated as requested until a
+// Pod that is bound to the new process requests it. Other faults do not remove modules, so their effects on a rollout
+// are not tolerated.
 type activeCheck struct {
-	modules map[string]map[string]*moduleHistory // by base and module
+	modules map[string]map[string]*moduleHistory // module histories by base and module
 	seen    map[moduleOnBase]struct{}            // modules that have been active
 	found   []*gap
-	// overlaps has, for each handover, how long the old and the new version were both active.
+	// overlaps lists, for each handover, how long the old and the new version were both active.
 	overlaps []time.Duration
 }
 
 type moduleOnBase struct{ base, module string }
 
-// moduleHistory describes all versions of a module on a base where the module was active.
+// moduleHistory describes all versions of a module on one base on which the module has been active.
 type moduleHistory struct {
 	active      map[string]time.Time // activation time by version
 	gap         *gap                 // the current gap
@@ -46,9 +49,9 @@ type moduleHistory struct {
 type gap struct {
 	moduleOnBase
 	from, to     time.Time
-	processEnded bool // the process of the base has ended
-	unwanted     bool // no Pod has requested the module since the start
-	noReadyPod   bool // the module had no Ready Pod on any base at the start
+	processEnded bool // the process of the base ended during the gap
+	unwanted     bool // no Pod has requested the module since the start of the gap
+	noReadyPod   bool // the module had no Ready Pod on any base at the start of the gap
 }
 
 func (c *activeCheck) observe(w *history, e appliedEvent) {
@@ -90,7 +93,8 @@ func (c *activeCheck) observe(w *history, e appliedEvent) {
 	}
 }
 
-// reconsiderGap evaluates a closed gap again when the Pod event that ended it arrives.
+// reconsiderGap evaluates the last unwanted gap again when an event shows that a Pod requests the module. The event
+// may arrive up to watchDelay after the end of the gap.
 func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, p *events.PodStatus, module string,
 	now time.Time) {
 	g := s.unwantedGap
@@ -168,7 +172,7 @@ func (c *activeCheck) updateGap(w *history, t moduleOnBase, e appliedEvent, ende
 	}
 }
 
-// close keeps a gap in which a Pod requested the module.
+// close ends a gap, and keeps it if a Pod requested the module during the gap.
 func (c *activeCheck) close(g *gap, now time.Time) {
 	if g == nil || g.unwanted || now.Equal(g.from) {
 		return
@@ -178,7 +182,7 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 }
 
 // boundTooLate reports whether all Pods that request the module of a deleted Pod were bound after the controller had
-// decided to uninstall it, and none of them replaces the deleted Pod.
+// decided to uninstall the module, and none of these Pods replaces the deleted Pod.
 func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	if s.lastDeleted == nil {
 		return false
@@ -197,8 +201,8 @@ func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	return true
 }
 
-// replacedBy reports whether a Pod that requests the module since now replaces the Pod whose deletion started the gap.
-// If the base was unavailable during the deletion of a Pod of a DaemonSet or StatefulSet, the next Pod is not a
+// replacedBy reports whether a Pod that requests the module from now on replaces the Pod whose deletion started the
+// gap. If the base was unavailable when a Pod of a DaemonSet or StatefulSet was deleted, the next Pod is not a
 // replacement.
 func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now time.Time) bool {
 	if s.lastDeleted == nil || now.Sub(g.from) > replacementTimeout {
@@ -211,7 +215,7 @@ func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now 
 	return g.noReadyPod && s.lastDeleted.Version(g.module) != p.Version(g.module)
 }
 
-// find returns the gaps until end, as violations or as excused.
+// find returns the gaps until end, as violations or as excused findings.
 func (c *activeCheck) find(w *history, end time.Time) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.seen), Handovers: len(c.overlaps)}
 	if len(c.overlaps) > 0 {

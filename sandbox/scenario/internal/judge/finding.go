@@ -25,44 +25,45 @@ const (
 	TooManyCommands       FindingKind = "TooManyCommands"       // a base received the same command too often
 )
 
-// Finding is a violation, or a mismatch that is tolerated or doubtful.
+// Finding is a violation, or a mismatch that is tolerated or doubtful. Which fields are set depends on Kind.
 type Finding struct {
 	Kind FindingKind
-	// Time is the start, Length the duration. Length is 0 if the finding is an instant.
+	// Time is the start of the finding, Length its duration. Length is 0 if the finding is a single point in time.
 	Time   time.Time
 	Length time.Duration
-	// Base and Pod are empty if the finding does not concern one.
+	// Base is empty if the finding does not concern a base, and Pod if it does not concern a Pod.
 	Base, Pod string
-	// Modules are the missing modules, or the module of the finding. NoActiveVersion does not set the version.
+	// Modules are the missing modules, or the module that the finding concerns. For NoActiveVersion, their versions
+	// are empty.
 	Modules []events.ModuleRef
 
-	// Open reports whether a gap lasted until the end of the run, ProcessEnded whether the process of the base ended
-	// during the gap.
+	// Open reports whether a gap lasted until the end of the run. ProcessEnded reports whether the process of the
+	// base ended during the gap.
 	Open, ProcessEnded bool
-	// Allowed is the part of Length that lies in windows of outages or installations.
+	// Allowed is the part of Length that lies within tolerance windows of outages or installations.
 	Allowed time.Duration
-	// Service is the Service of an endpoint.
+	// Service is the Service to which the endpoint belongs.
 	Service string
-	// Replaced reports whether another version of the missing modules was active for the whole time.
+	// Replaced reports whether another version of the missing modules was active during the whole finding.
 	Replaced bool
 	// FailedRequests is the number of requests that failed because the modules were missing.
 	FailedRequests int
-	// KnownWithin is the longest time until the controller could detect the mismatch.
+	// KnownWithin is the maximum time that the controller needed to detect the mismatch.
 	KnownWithin time.Duration
-	// OldPod and OldVersion are the older Pod of a handover and its version of the module.
+	// OldPod is the older Pod of a handover, and OldVersion its module version.
 	OldPod, OldVersion string
 	// After is the time between the first and the second installation.
 	After time.Duration
-	// Command is the name of a command, Code the error code of its response. An empty code means success.
+	// Command is the name of a command. Code is the error code of its response; empty means success.
 	Command, Code string
-	// ResponseLost reports whether the controller may not have received the first response.
+	// ResponseLost reports whether the controller may not have received the response to the first command.
 	ResponseLost bool
-	// State is the state of a remaining module, Foreign the Pods outside of the run that request it.
+	// State is the state of a remaining module. Foreign lists the Pods outside the run that request this module.
 	State   events.ModuleState
 	Foreign []string
-	// Count is the number of writes or commands, Limit the maximum number.
+	// Count is the number of writes or commands. Limit is the allowed maximum.
 	Count, Limit int
-	// Delay is the Options.Delay that makes the finding doubtful.
+	// Delay is the value of Options.Delay that makes the finding doubtful.
 	Delay time.Duration
 }
 
@@ -134,7 +135,7 @@ func (f Finding) String() string {
 	return s.String()
 }
 
-// Summary describes the result in a sentence.
+// Summary describes the result of the check in a sentence.
 func (r *Result) Summary() string {
 	var s strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&s, format, args...) }
@@ -203,7 +204,7 @@ func (r *Result) Summary() string {
 	return s.String()
 }
 
-// longest returns the length of the longest finding.
+// longest returns the Length of the longest finding.
 func longest(lists ...[]Finding) (d time.Duration) {
 	for _, all := range lists {
 		for _, f := range all {
@@ -213,7 +214,7 @@ func longest(lists ...[]Finding) (d time.Duration) {
 	return d
 }
 
-// roundDuration rounds a duration for people.
+// roundDuration rounds a duration for display.
 func roundDuration(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(100 * time.Microsecond)

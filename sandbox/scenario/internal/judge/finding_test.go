@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// Only this test compares texts. The tables of the checks compare fields.
+// This is the only test that compares the texts of findings. The tests of the individual checks compare fields.
 func TestFindingAndSummaryText(t *testing.T) {
 	few := Finding{Count: 5, Limit: 3, Pod: "p1", Modules: version("1"), Command: "installBiz"}
 	writes, commands := few, few

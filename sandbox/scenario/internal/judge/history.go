@@ -14,28 +14,31 @@ const (
 	statefulSet = "StatefulSet/"
 )
 
-// history is the current state and the past facts that the checks need.
+// history holds the current state of the run, and the past events that the checks need.
 type history struct {
 	events.State
 	hadModule     map[string]bool              // bases that have had a module
-	lastPods      map[string]*events.PodStatus // the last state of every Pod
-	podKeysByBase map[string][]string          // their keys, by base
+	lastPods      map[string]*events.PodStatus // last state of every Pod, including removed Pods
+	podKeysByBase map[string][]string          // keys of lastPods, by base
 	ready         map[string]map[string]bool   // Pods with a ready endpoint, by Service
-	published     map[string]bool              // Services with publishNotReadyAddresses, as far as known
-	// outages so far.
+	published     map[string]bool              // known Services with publishNotReadyAddresses
+	// outages are the outages up to the current event.
 	outages     outages
 	unreachable unreachableBases
-	// deletedAt is since when a Pod is being deleted, and bound since when it has a Node, by its key.
+	// deletedAt is the time at which the deletion of a Pod started, and boundAt the time at which it was bound to a
+	// Node, both by Pod key.
 	deletedAt, boundAt map[string]time.Time
 }
 
 type appliedEvent struct {
 	events.Event
-	// pod is the current state of the Pod, or its last state if it was removed; nil if the event is not about a Pod.
+	// pod is the current state of the Pod that the event concerns, or its last state if the Pod was removed; nil if
+	// the event does not concern a Pod.
 	pod *events.PodStatus
-	// stayed reports whether the Pod existed before and was not being deleted, served whether it was Ready before.
+	// stayed reports whether the Pod existed before the event and was not being deleted. served reports whether the
+	// Pod was Ready before the event.
 	stayed, served bool
-	// bases has the bases where an endpoint turned ready or not ready, if the event is about endpoints.
+	// bases is the set of bases with an endpoint whose readiness changed; nil unless the event is about endpoints.
 	bases map[string]bool
 }
 
@@ -98,14 +101,14 @@ func (w *history) apply(e events.Event) appliedEvent {
 	return c
 }
 
-// processEnded reports whether the process of a base has ended. A base without events is running.
+// processEnded reports whether the process of a base has ended. A base without events is treated as running.
 func (w *history) processEnded(base string) bool {
 	b := w.Bases.Get(base)
 	return b != nil && !b.Running
 }
 
-// onEarlierProcess reports whether the Node of a Pod belongs to an earlier process of its base, with another identity.
-// An unknown identity equals every identity.
+// onEarlierProcess reports whether the Node of a Pod belongs to an earlier process of its base. An earlier process
+// has another identity. An unknown identity is treated as equal to every identity.
 func (w *history) onEarlierProcess(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) &&

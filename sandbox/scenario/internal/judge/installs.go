@@ -7,26 +7,27 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// installCheck finds repeated installations: an installBiz command for a version that another command has already
-// installed, and that was neither removed by an uninstall, a failure or a restart, nor is BROKEN. If commands are not
-// reported, it finds versions that a base resolves twice.
+// installCheck finds repeated installations. An installBiz command repeats an installation if another command has
+// already installed the version, and if the version is not BROKEN and was not removed by an uninstall, a failure or a
+// restart in the meantime. If the run has no command events, a repeated installation is a version that a base
+// resolves twice.
 //
-// A repetition is excused if the first response may have been lost and no module list can have arrived since. This is
-// the case if the base was disconnected, a fault was in effect or triggered there, or a component was unavailable
-// between the installation and watchDelay after its response. The repetition must come during the outage or within its
-// recovery. An outage that starts later is no excuse: the response had arrived, and a restarted controller lists
-// modules first.
+// A repeated installation is excused if the first response may have been lost and no module list can have arrived
+// since then. This is the case if the base was disconnected, a fault was in effect or triggered on the base, or a
+// component was unavailable, at any time between the installation and watchDelay after its response. The repetition
+// must occur during the outage or within its recovery time. An outage that starts later is no excuse: the response
+// had already arrived, and a restarted controller lists modules before it installs any.
 type installCheck struct {
-	installations map[string]map[events.ModuleRef]*installation // by base
+	installations map[string]map[events.ModuleRef]*installation // current installations, by base
 	count         int
 	repeats       []Finding
 	excused       []Finding
 }
 
-// installation is a version on a base, from its resolution to its removal.
+// installation is a version on a base, from the time when the base resolves it to its removal.
 type installation struct {
 	since    time.Time
-	answered time.Time // response of the command that installed it; zero = none yet
+	answered time.Time // time of the response to the install command; zero = no response yet
 	broken   bool
 }
 

@@ -21,56 +21,56 @@ const (
 )
 
 const (
-	// readyTolerance is how long a Pod may stay Ready without its modules after the controller can detect it. The
-	// controller needs some milliseconds from a list or a response to its write. A kubelet with default probes needs 10
-	// s to 30 s.
+	// readyTolerance is how long a Pod may stay Ready without its modules after the controller can detect this. The
+	// controller needs a few milliseconds between a module list or a response and its write to the API. For
+	// comparison, a kubelet with default probes needs 10 s to 30 s.
 	readyTolerance = time.Second
 	// switchTolerance replaces readyTolerance while another version is active: requests still succeed, and the handover
 	// needs several writes in sequence.
 	switchTolerance = 5 * time.Second
-	// replacementTimeout is the longest time after which a new Pod on the base still counts as the replacement of a
-	// deleted Pod.
+	// replacementTimeout is the longest time after the deletion of a Pod within which a new Pod on the base is
+	// treated as its replacement.
 	replacementTimeout = 10 * time.Second
-	// decisionDelay is the longest time between a decision of the controller and its visible effect. The controller is
-	// assumed to know only Pods that were Ready, or bound to a Node, at least that long.
+	// decisionDelay is the longest time between a decision of the controller and its visible effect. The controller
+	// is assumed to know only Pods that had been Ready, or bound to a Node, for at least decisionDelay.
 	decisionDelay = 250 * time.Millisecond
-	// watchDelay is the delay between a module becoming active and the watch event of its Pod.
+	// watchDelay is the maximum delay between the activation of a module and the watch event of its Pod.
 	watchDelay = time.Second
 )
 
-// Options of Evaluate. A zero duration means its default.
+// Options configures Evaluate. A zero duration means the default of the field.
 type Options struct {
 	// ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout and LeaseDuration are the settings
 	// LIST_INTERVAL, BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller.
 	// Default: the constants of package controller/api.
 	ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout, LeaseDuration time.Duration
-	// Delay is the longest time by which a watch may have delivered an event late. Default: 0.
+	// Delay is the maximum delay with which a watch may have delivered an event. Default: 0.
 	Delay time.Duration
-	// Speed divides the periods of the controller, including the settings above. It does not divide the duration of
-	// writes and watch events. Default: 1.
+	// Speed is the time scale of the sandbox. The periods of the controller, including the settings above, are
+	// divided by Speed. The assumed durations of writes and watch events are not divided. Default: 1.
 	Speed int
-	// Foreign lists Pods of other namespaces on the bases of the run. Their names are NAMESPACE/NAME. Default: none.
+	// Foreign lists the Pods of other namespaces on the bases of the run, each as NAMESPACE/NAME. Default: none.
 	Foreign []events.PodStatus
-	// MaxPodWrites is the maximum number of writes to a Pod. Nil means no limit.
+	// MaxPodWrites is the maximum number of writes to a Pod; nil means no limit.
 	MaxPodWrites *int
-	// MaxCommands is the maximum number of identical commands to a base. Nil means no limit.
+	// MaxCommands is the maximum number of identical commands to a base; nil means no limit.
 	MaxCommands *int
 }
 
 // scaled divides a period of the controller by the speed.
 func (o *Options) scaled(d time.Duration) time.Duration { return d / time.Duration(max(o.Speed, 1)) }
 
-// listDelay returns the longest time until the controller receives the next module list of a base.
+// listDelay returns the maximum time until the controller receives the next module list of a base.
 func (o *Options) listDelay() time.Duration {
 	return api.ListedWithin(o.ListInterval, o.scaled(api.SweepInterval))
 }
 
-// detectionDelay returns the longest time until the controller detects that a base sends no heartbeats.
+// detectionDelay returns the maximum time that the controller needs to detect that a base sends no heartbeats.
 func (o *Options) detectionDelay() time.Duration {
 	return o.UnreachableAfter + o.scaled(api.SweepInterval)
 }
 
-// setDefaults sets the defaults, and divides the settings of the controller by the speed.
+// setDefaults sets the defaults, and divides the controller settings by the speed.
 func (o *Options) setDefaults() {
 	for p, d := range map[*time.Duration]time.Duration{
 		&o.ListInterval: api.ListInterval, &o.UnreachableAfter: api.UnreachableAfter,
@@ -87,32 +87,33 @@ func (o *Options) setDefaults() {
 
 // Result is the result of a check.
 type Result struct {
-	// Name of the check.
+	// Name is the name of the check.
 	Name string
 	// Compared is the number of compared items. If it is 0, the check proves nothing.
 	Compared int
-	// Violations in the order of time.
+	// Violations lists the violations in chronological order.
 	Violations []Finding
-	// Doubtful lists the violations that do not exist if the API events happened earlier by Delay, and Delay is longer
-	// than readyTolerance, in the order of time.
+	// Doubtful lists the violations that would not exist if the API events had happened earlier by Delay, in
+	// chronological order. It is empty unless Delay is longer than readyTolerance.
 	Doubtful []Finding
-	// Excused lists tolerated mismatches, in the order of time. They ended before the controller could detect them, or
-	// within the tolerance.
+	// Excused lists tolerated mismatches in chronological order. They ended before the controller could detect them,
+	// or within the tolerance.
 	Excused []Finding
-	// Handovers is the number of times that one version replaced another one, and ShortestOverlap the shortest time in
-	// which both were active (ActiveVersion).
+	// Handovers is the number of times that one version replaced another version. ShortestOverlap is the shortest
+	// time for which both versions were active. Both fields are set only by ActiveVersion.
 	Handovers       int
 	ShortestOverlap time.Duration
-	// OnlyReady is the number of handovers of the only Ready Pod of a module (Order).
+	// OnlyReady is the number of handovers in which the older Pod was the only Ready Pod of the module (set only by
+	// Order).
 	OnlyReady int
-	// Published lists the Services with publishNotReadyAddresses (Truth).
+	// Published lists the Services with publishNotReadyAddresses (set only by Truth).
 	Published []string
-	// Writes is the total number of writes (MaxPodWrites). Highest is the highest number of writes to one Pod
-	// (MaxPodWrites), or of identical commands (MaxCommands).
+	// Writes is the total number of writes (set only by MaxPodWrites). Highest is the highest number of writes to one
+	// Pod (MaxPodWrites), or of identical commands (MaxCommands).
 	Writes, Highest int
 }
 
-// evaluator evaluates the events of one run, in the order of their times.
+// evaluator evaluates the events of one run in chronological order.
 type evaluator struct {
 	o        *Options
 	history  history
@@ -123,11 +124,12 @@ type evaluator struct {
 	commands commandCheck
 }
 
-// Evaluate returns the results of all checks for the events of a run until end, always in the same order. The events
-// may be in any order. Events with equal times are evaluated in the given order.
+// Evaluate evaluates all checks for the events of a run until end, and returns their results, always in the same
+// order. The events may be in any order. Events with equal times are evaluated in the given order.
 //
-// Watch events may be late. Checks that compare events of bases and of the API are evaluated twice: with the recorded
-// times, and with the API events earlier by Options.Delay. A mismatch is a violation if both evaluations find it.
+// Watch events may be late. Checks that compare events of bases with events of the API are therefore evaluated twice:
+// with the recorded times, and with the API events moved earlier by Options.Delay. A mismatch is a violation if both
+// evaluations find it.
 func Evaluate(all []events.Event, end time.Time, o Options) []Result {
 	o.setDefaults()
 	e := evaluate(all, &o)
@@ -164,7 +166,7 @@ func (c *evaluator) apply(e events.Event) {
 	c.commands.observe(x)
 }
 
-// fromAPI reports whether an API watch delivered the event. Such events may be late.
+// fromAPI reports whether an API watch delivered the event, so that the event may be late.
 func fromAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
 
 // earliest moves the API events earlier by the delay and sorts the result by time.
@@ -187,8 +189,8 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 	return out
 }
 
-// confirmWithEarliest removes the violations that early does not contain. They become doubtful if the delay is longer
-// than readyTolerance.
+// confirmWithEarliest removes the violations that are not also in early. The removed violations are doubtful if the
+// delay is longer than readyTolerance.
 func confirmWithEarliest(r *Result, early Result, o *Options) {
 	var certain []Finding
 	for _, v := range r.Violations {

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// checkCase has events and the expected result of a check. The name of a case begins with the check.
+// checkCase has events and the expected result of a check. The name of a case starts with the name of the check.
 type checkCase struct {
 	o      Options
 	events list
@@ -24,7 +24,7 @@ type checkCase struct {
 
 var three = 3
 
-// up is a base with an active module and its Ready Pod.
+// up has the events of a base with an active module and the Ready Pod of this module.
 var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), installed(20, "1@a"),
 	vpod(40, "p1", "1@a", "ready"))
 
@@ -74,26 +74,26 @@ type findings = []Finding
 func violated(all ...Finding) Result { return Result{Compared: 1, Violations: all} }
 func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} }
 
-// noActive is a gap of base a. Times and lengths are in milliseconds.
+// noActive returns the finding of a gap on base a. Times and lengths are in milliseconds.
 func noActive(from, length int) Finding {
 	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a",
 		Modules: []events.ModuleRef{{Name: "biz"}}}
 }
 
-// ready is a mismatch: Pod p1 was Ready without version 1 on base a.
+// ready returns the finding that Pod p1 was Ready without an active version 1 on base a.
 func ready(from, length int) Finding {
 	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1",
 		Modules: version("1")}
 }
 
-// endpoint is a mismatch: the endpoint of Pod p1 was ready without version 1 on base a.
+// endpoint returns the finding that the endpoint of Pod p1 was ready without an active version 1 on base a.
 func endpoint(from, length int) Finding {
 	f := ready(from, length)
 	f.Kind, f.Service = EndpointWithoutModule, "svc"
 	return f
 }
 
-// early is a handover in the wrong order: Pod p2 turned Ready before Pod p1 turned Not Ready.
+// early returns the finding of a handover in the wrong order: Pod p2 became Ready before Pod p1 became Not Ready.
 func early(from, length int) Finding {
 	return Finding{
 		Kind: ReadyBeforeOld, Time: at(from), Length: ms(length), Base: "a", Pod: "p2", Modules: version("2"),
@@ -101,12 +101,12 @@ func early(from, length int) Finding {
 	}
 }
 
-// again is a second installation of version 1.
+// again returns the finding of a second installation of version 1.
 func again(kind FindingKind, from, after int, code string) Finding {
 	return Finding{Kind: kind, Time: at(from), Base: "a", Modules: version("1"), After: ms(after), Code: code}
 }
 
-// left is a version that remains on base a after 60 s.
+// left returns the finding of a version that remains on base a at 60 s, the end of the run.
 func left(since int, v string, state events.ModuleState, foreign ...string) Finding {
 	return Finding{
 		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state,
@@ -125,7 +125,7 @@ func (f Finding) known(within int) Finding    { f.KnownWithin = ms(within); retu
 func (f Finding) lost() Finding               { f.ResponseLost = true; return f }
 func (f Finding) late(delay int) Finding      { f.Delay = ms(delay); return f }
 
-// The events of different bases may be interleaved in any order.
+// The results must not depend on how the events of different bases are interleaved.
 func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	states := []events.ModuleState{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,7 +179,7 @@ func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	})
 }
 
-// Evaluate sorts late events by their times.
+// Evaluate must sort late events by their times.
 func TestEventsAreSortedByTime(t *testing.T) {
 	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"),
 		host(9000, "b", "up"), installed(20, "1@a"))

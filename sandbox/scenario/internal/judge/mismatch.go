@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// installResponseDelay is the longest time from the removal of the earlier version by an install command to its
-// response.
+// installResponseDelay is the longest time between the removal of the earlier version by an install command and the
+// response to this command.
 const installResponseDelay = 50 * time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
@@ -43,7 +43,7 @@ func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	return known
 }
 
-// tooLong reports whether a mismatch lasted longer than the tolerance.
+// tooLong reports whether a mismatch lasted longer than the tolerance that applies to it.
 func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 	counted := w.outages.outsideWindows(l.base, known, l.to, isUnobservable)
 	overtaken := min(l.superseded.within(known, l.to), o.scaled(api.SwitchedReady))
@@ -51,8 +51,9 @@ func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 		counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
 }
 
-// harmful reports whether requests failed because of the mismatch, outside the windows of outages. For a mismatch that
-// the controller detects with a delay, the mismatch of an endpoint ends with that of its Pod.
+// harmful reports whether requests failed because of the mismatch, outside the tolerance windows of outages. If the
+// controller detects a mismatch with a delay, the mismatch of an endpoint is assumed to end with the mismatch of its
+// Pod.
 func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
 	to := l.to
 	if l.service != "" && (known.After(l.from) || w.outages.unobservableAt(l.base, l.from)) {
@@ -63,7 +64,7 @@ func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
 	})
 }
 
-// podMismatchEnd returns when the mismatch of the endpoint's Pod ended.
+// podMismatchEnd returns the time at which the mismatch of the endpoint's Pod ended.
 func (c *truthCheck) podMismatchEnd(l *mismatch) time.Time {
 	own := readyClaim{"", l.pod, l.uid, l.base}
 	if c.open[own] != nil {
@@ -78,7 +79,7 @@ func (c *truthCheck) podMismatchEnd(l *mismatch) time.Time {
 	return until
 }
 
-// failedDuring returns the requests for the missing modules that failed on the base between two times.
+// failedDuring returns the requests for the missing modules that failed on the base within a period.
 func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span) {
 	for _, module := range l.missing {
 		for _, q := range c.failedRequests[moduleOnBase{l.base, module.Name}] {
@@ -90,7 +91,7 @@ func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span)
 	return lost
 }
 
-// find returns the mismatches until end. Mismatches that are not violations are excused.
+// find returns the mismatches until end. Mismatches that are not violations are returned as excused.
 func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)

@@ -6,15 +6,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// orderCheck checks each handover: a Pod with another version of a module turns Ready on a base where an older Pod has
-// been Ready. By then, the older Pod must be Not Ready or terminating, in the order of the watch. Exceptions:
+// orderCheck checks each handover. In a handover, a Pod with another version of a module becomes Ready on a base
+// where an older Pod has been Ready. By then, the older Pod must be Not Ready or terminating, in the order of the
+// watch events. Exceptions:
 //   - The older Pod was the only Ready Pod of the module. Otherwise the Service would temporarily have no endpoint.
-//   - The Ready Pods on other bases turn Not Ready within decisionDelay, because they are handed over at the same time.
+//   - The Ready Pods on other bases become Not Ready within decisionDelay, because they are handed over at the same
+//     time.
 //
-// There is no handover between Pods of the same version, or between Pods on different Nodes: the older Pod then belongs
-// to an earlier process of the base.
+// There is no handover between Pods of the same version, or between Pods on different Nodes: in the latter case, the
+// older Pod belongs to an earlier process of the base.
 type orderCheck struct {
-	wasReady  map[string]bool // by UID
+	wasReady  map[string]bool // whether a Pod has been Ready, by UID
 	disorders []*disorder
 	compared  int
 }
@@ -23,9 +25,9 @@ type orderCheck struct {
 type disorder struct {
 	Finding
 	old string // UID of the older Pod
-	// notReady reports whether the older Pod has turned Not Ready.
+	// notReady reports whether the older Pod has become Not Ready.
 	notReady bool
-	// readyElsewhere has the UIDs of Pods that were Ready on other bases and stayed so.
+	// readyElsewhere holds the UIDs of the Pods that were Ready on other bases and stayed Ready.
 	readyElsewhere map[string]bool
 }
 
@@ -76,13 +78,14 @@ func (c *orderCheck) turnedReady(w *history, p *events.PodStatus, m events.Modul
 	}
 }
 
-// older reports whether p is older than q. If both were created in the same second, the order of their first events
-// decides.
+// older reports whether p is older than q. If both Pods were created in the same second, the order of their first
+// events decides.
 func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }
 
-// readyOnOtherBases returns the UIDs of the Pods of the module that have been Ready on other bases since a time.
+// readyOnOtherBases returns the UIDs of the Pods of the module that have been Ready on other bases since the given
+// time.
 func (w *history) readyOnOtherBases(base, module string, since time.Time) map[string]bool {
 	serving := map[string]bool{}
 	for p := range w.Pods.All() {

@@ -11,37 +11,38 @@ import (
 )
 
 const (
-	// reconnectTime is how long bases need to reconnect to a recovered broker. They try every second.
+	// reconnectTime is the time that bases need to reconnect to a recovered broker. They try to reconnect every
+	// second.
 	reconnectTime = 2500 * time.Millisecond
-	// settleTime is how long a controller may need after the first module list of a base since an outage. After a
-	// start, it also has to read all Pods.
+	// settleTime is the maximum time that a controller needs after it receives the first module list of a base after
+	// an outage. After a start, this includes the time to read all Pods.
 	settleTime = 5 * time.Second
 )
 
-// recovery returns the recovery time of components other than controllers: bases reconnect, and the controller requests
-// their modules within listDelay. By default, this is 20 s.
+// recovery returns the recovery time of components other than controllers. In this time bases reconnect, and the
+// controller requests their module lists within listDelay. The default is 20 s.
 func (o *Options) recovery() time.Duration { return reconnectTime + o.listDelay() }
 
-// controllerRecovery returns the recovery time of a controller that restarted, or that takes over the bases of another
-// one. It waits until the Lease of the other controller expires, checks this when it renews its own Lease, and then
-// needs a heartbeat of each base.
+// controllerRecovery returns the recovery time of a controller that restarts, or that takes over the bases of another
+// controller. The controller waits until the Lease of the other controller expires, which it checks when it renews
+// its own Lease. Then it needs a heartbeat from each base.
 func (o *Options) controllerRecovery() time.Duration {
 	return o.LeaseDuration + api.RenewInterval(o.LeaseDuration) + o.scaled(api.HealthInterval) + settleTime
 }
 
-// outage is a time in which messages may have been lost, of one base, or of all bases if base is empty.
+// outage is a period in which messages of one base may have been lost, or messages of all bases if base is empty.
 type outage struct {
 	id, base string
-	from, to time.Time // to is zero until the outage ends
-	// limit is the maximum duration of the tolerance window; zero means until the outage ends.
+	from, to time.Time // to is zero while the outage lasts
+	// limit is the maximum duration of the tolerance window; zero means that the window lasts until the outage ends.
 	limit time.Duration
-	// recovery is the duration of the tolerance window after the outage.
+	// recovery is how long the tolerance window continues after the end of the outage.
 	recovery time.Duration
-	// firstLists has the time of the first module list of each base since the end of the outage. The recovery of the
-	// base ends settleTime later. If it is nil, module lists do not end the recovery.
+	// firstLists maps each base to the time of its first module list since the end of the outage. The recovery of the
+	// base ends settleTime after this list. If firstLists is nil, module lists do not end the recovery.
 	firstLists map[string]time.Time
-	// unobservable reports whether the controller cannot observe the base, or cannot write, during the outage. It is
-	// false for faults that only drop responses.
+	// unobservable reports whether the controller cannot observe the base, or cannot write to the API, during the
+	// outage. It is false for faults that only drop responses.
 	unobservable bool
 	// responsesArrive reports whether the controller receives responses during the outage.
 	responsesArrive bool
@@ -50,7 +51,8 @@ type outage struct {
 	module     string
 }
 
-// outages has the outages by base, in the order of their start. The key "" has the outages of all bases.
+// outages maps each base to its outages, in the order of their start. The key "" holds the outages that affect all
+// bases.
 type outages map[string][]*outage
 
 // on returns the outages that affect a base.
@@ -63,7 +65,7 @@ func (all outages) on(base string) []*outage {
 
 func (all outages) add(o outage) { all[o.base] = append(all[o.base], &o) }
 
-// begin adds an outage unless it is ongoing.
+// begin adds an outage unless the same outage is already in progress.
 func (all outages) begin(o outage) {
 	if all.ongoing(o.id, o.base) == nil {
 		all.add(o)
@@ -85,7 +87,7 @@ func (all outages) ongoing(what, base string) *outage {
 	return nil
 }
 
-// recordList records the module list of a base.
+// recordList records that a base has sent a module list.
 func (all outages) recordList(base string, now time.Time) {
 	for _, o := range all.on(base) {
 		if o.firstLists != nil && !o.to.IsZero() && o.firstLists[base].IsZero() {
@@ -94,7 +96,7 @@ func (all outages) recordList(base string, now time.Time) {
 	}
 }
 
-// windows returns the windows in which mismatches on a base are tolerated, until end at most.
+// windows returns the tolerance windows for mismatches on a base. The windows end at end at the latest.
 func (o *outage) windows(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
@@ -115,8 +117,8 @@ func (o *outage) windows(base string, end time.Time) []span {
 	return out
 }
 
-// outsideWindows returns how much of the time between from and to lies outside the windows of a base, for the outages
-// for which window returns true.
+// outsideWindows returns how much of the period between from and to lies outside the tolerance windows of a base. It
+// considers only outages for which window returns true.
 func (all outages) outsideWindows(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows []span
 	for _, o := range all.on(base) {
@@ -140,28 +142,29 @@ func (all outages) outsideWindows(base string, from, to time.Time, window func(*
 
 func isUnobservable(o *outage) bool { return o.unobservable }
 
-// has reports whether the span contains a time.
+// has reports whether the span contains the given time.
 func (s span) has(at time.Time) bool { return !at.Before(s.from) && !at.After(s.to) }
 
-// covers reports whether a window of the outage contains a time, for a base.
+// covers reports whether a tolerance window of the outage for a base contains the given time.
 func (o *outage) covers(base string, at time.Time) bool {
 	return slices.ContainsFunc(o.windows(base, at), func(s span) bool { return s.has(at) })
 }
 
-// unobservableAt reports whether a window of an unobservable outage contains a time, for a base.
+// unobservableAt reports whether the tolerance window of an unobservable outage contains the given time, for a base.
 func (all outages) unobservableAt(base string, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool { return o.unobservable && o.covers(base, at) })
 }
 
-// unobservableDuring reports whether an unobservable outage of this base only overlaps a time. It returns false if from
-// is zero.
+// unobservableDuring reports whether an unobservable outage that affects only this base overlaps the given period. It
+// returns false if from is zero.
 func (all outages) unobservableDuring(base string, from, to time.Time) bool {
 	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
 		return o.unobservable && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
-// mayLoseResponse reports whether the controller may lack, at a time, a response that was sent between since and known.
+// mayLoseResponse reports whether, at the given time, the controller may not have received a response that was sent
+// between since and known.
 func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool {
 		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
@@ -169,7 +172,7 @@ func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool
 	})
 }
 
-// updateOutages starts and ends the outages that an event causes.
+// updateOutages starts or ends the outages that an event starts or ends.
 func (w *history) updateOutages(e appliedEvent, o *Options) {
 	w.addInstallations(e, o)
 	switch {
@@ -203,8 +206,8 @@ func (w *history) updateOutages(e appliedEvent, o *Options) {
 	}
 }
 
-// addInstallations adds a window for an installation that starts, or that a fault affects, and for a Pod that was bound
-// to a base: it is installed after the next module list.
+// addInstallations adds a tolerance window when an installation starts, when a fault is triggered on a base, or when
+// a Pod is bound to a base. The controller installs the module of a newly bound Pod after the next module list.
 func (w *history) addInstallations(e appliedEvent, o *Options) {
 	begins := func(base, module string) {
 		if !w.processEnded(base) {
@@ -225,9 +228,9 @@ func (w *history) addInstallations(e appliedEvent, o *Options) {
 	}
 }
 
-// updateProcess starts an outage when the process of a base ends, which the controller detects by missed heartbeats. It
-// ends the outage when the base restarts with the same identity, which the next module list shows. A base with another
-// identity is another base.
+// updateProcess starts an outage when the process of a base ends. The controller detects this by missed heartbeats.
+// The outage ends when the base restarts with the same identity, which the next module list shows. A base with
+// another identity is treated as another base.
 func (w *history) updateProcess(e *events.BaseEvent, now time.Time, o *Options) {
 	b := w.Bases.Get(e.Base)
 	if b == nil {
@@ -254,8 +257,8 @@ const (
 	scheduler  = "kube-scheduler" // its outages do not affect the status of Pods
 )
 
-// updateComponent starts and ends the outage of a component. If another controller is running, it takes over the bases
-// of an unavailable controller.
+// updateComponent starts or ends the outage of a component. If a controller becomes unavailable while another
+// controller is running, the other controller takes over its bases.
 func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
 		return
@@ -280,8 +283,8 @@ func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Op
 	w.outages.begin(x)
 }
 
-// updateFault starts and ends the outage of a fault. After an API fault, the controller may retry for settleTime. After
-// an MQTT fault, the next module list replaces lost messages.
+// updateFault starts and ends the outage that a fault causes. After an API fault, the controller may retry writes for
+// settleTime. After an MQTT fault, the next module list replaces lost messages.
 func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	x := outage{id: e.ID, base: e.Base, from: now, recovery: o.listDelay()}
 	switch {
@@ -307,8 +310,8 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	}
 }
 
-// knownAt returns the time up to which the controller knew the state of the API when it decided on a write that happens
-// now. If a fault affected its API connection, this is up to settleTime earlier.
+// knownAt returns the time up to which the controller knew the state of the API when it decided on a write that takes
+// effect now. If a fault affected the API connection of the controller, this time is up to settleTime earlier.
 func (w *history) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decisionDelay)
 	known, atMost := decided, decided.Add(-settleTime)
@@ -324,15 +327,15 @@ func (w *history) knownAt(now time.Time) time.Time {
 	return known
 }
 
-// unreachableBases has the bases that are currently unreachable, and the removed bases.
+// unreachableBases tracks the bases that are currently unreachable, and the removed bases.
 type unreachableBases struct {
 	now, removed map[string]bool
-	mass         bool // so many are unreachable that the controller assumes a network failure
+	mass         bool // so many bases are unreachable that the controller assumes a network failure
 }
 
-// updateMassOutage updates the mass outage after an event of a base. During a mass outage, so many bases are
-// unreachable that the controller assumes a network failure, see api.MassOutage. When the mass outage ends, the time of
-// the bases that are still unreachable is measured from then.
+// updateMassOutage starts or ends the mass outage after an event of a base. During a mass outage, so many bases are
+// unreachable that the controller assumes a network failure, see api.MassOutage. For bases that are still unreachable
+// when the mass outage ends, the unreachable time is measured from its end.
 func (w *history) updateMassOutage(base string, now time.Time, o *Options) {
 	b := w.Bases.Get(base)
 	if b == nil {

@@ -8,47 +8,49 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// truthCheck compares the status in Kubernetes with the modules on bases. All modules of a Ready Pod that is not being
-// deleted, and of a ready endpoint, must be active in the version of the Pod.
+// truthCheck compares the status in Kubernetes with the modules on the bases. For each Ready Pod that is not being
+// deleted, and for each ready endpoint, all modules of the Pod must be active in the version of the Pod.
 //
-// The time of a mismatch is measured from the moment at which the controller can detect it:
-//   - if a command uninstalled the module: immediately, by the response;
-//   - if the module disappeared without a command: within Options.listDelay, by the next module list, or by the
-//     response to an install of another version that is in progress.
+// The duration of a mismatch is measured from the time at which the controller can detect the mismatch:
+//   - if a command uninstalled the module: immediately, from the response to the command;
+//   - if the module disappeared without a command: within Options.listDelay, from the next module list, or from the
+//     response to an install command for another version that is in progress.
 //
-// Windows of outages are subtracted (see outages.outsideWindows). The mismatch is a violation if the remaining time is
-// longer than readyTolerance. While another version is active, the limit is switchTolerance. It is longer by
-// api.SwitchedReady if no remaining Pod requests the active version: a release has superseded that version, and the
-// next one is being installed. The mismatch is also a violation if a request for the missing module failed on this base
-// in the remaining time. Timeouts are ignored, because a base without the module responds.
+// The tolerance windows of outages are subtracted (see outages.outsideWindows). The mismatch is a violation if the
+// remaining duration is longer than readyTolerance. While another version is active, the limit is switchTolerance.
+// This limit is extended by api.SwitchedReady if no remaining Pod requests the active version, because a release has
+// superseded that version and the next version is being installed. The mismatch is also a violation if a request for
+// the missing module failed on this base during the remaining time. Request timeouts are ignored, because a base
+// without the module responds.
 //
-// The time of an endpoint that turns ready while its Pod has a mismatch is measured from the same moment as that of the
-// Pod, because Kubernetes derives endpoints from Pods with a delay.
+// If an endpoint becomes ready while its Pod has a mismatch, the mismatch of the endpoint is measured from the same
+// time as the mismatch of the Pod, because Kubernetes derives endpoints from Pods with a delay.
 type truthCheck struct {
 	open    map[readyClaim]*mismatch
-	holding map[string]map[readyClaim]struct{} // current claims, by base
-	// compared counts changes to Ready, of Pods and of endpoints.
+	holding map[string]map[readyClaim]struct{} // claims that currently hold, by base
+	// compared counts how often a Pod or an endpoint became ready.
 	compared       int
 	mismatches     []mismatch
-	closed         map[readyClaim][]span          // mismatches of a claim
-	failedRequests map[moduleOnBase][]span        // requests
+	closed         map[readyClaim][]span          // ended mismatches, by claim
+	failedRequests map[moduleOnBase][]span        // failed requests, by base and module
 	commands       map[moduleOnBase][]commandSpan // commands that may have removed a module
 }
 
-// readyClaim identifies a Ready Pod, or, with a Service, the ready endpoint of the Pod in this Service.
+// readyClaim identifies a Ready Pod or, if service is set, the ready endpoint of the Pod in this Service. The claim
+// is that the modules of the Pod are active.
 type readyClaim struct{ service, pod, uid, base string }
 
 type mismatch struct {
 	readyClaim
 	from, to time.Time
-	vanished time.Time // when modules disappeared while the process ran; zero if they did not
+	vanished time.Time // time at which the modules disappeared while the process ran; zero if they did not
 	missing  []events.ModuleRef
-	// noVersion has the times without any active version, superseded the times in which only deleted Pods requested the
-	// active version.
+	// noVersion holds the periods without any active version. superseded holds the periods in which only deleted Pods
+	// requested the active version.
 	noVersion, superseded spans
 }
 
-// spans has the times in which a condition was true.
+// spans holds the periods in which a condition was true.
 type spans struct {
 	list  []span
 	since time.Time // start of the current span; zero if the condition is false
@@ -66,7 +68,7 @@ func (s *spans) set(is bool, now time.Time) {
 	}
 }
 
-// within returns how long the condition was true between two times.
+// within returns for how long the condition was true within a period.
 func (s *spans) within(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, s := range s.list {
@@ -81,13 +83,14 @@ func (s *spans) within(from, to time.Time) time.Duration {
 	return sum
 }
 
-// end closes all spans.
+// end ends the current periods of noVersion and superseded.
 func (l *mismatch) end(now time.Time) {
 	l.noVersion.set(false, now)
 	l.superseded.set(false, now)
 }
 
-// requestTimedOut is the result of a request without a response. A base without the module responds.
+// requestTimedOut is the result of a request that got no response. Such a request does not prove that the module was
+// missing, because a base without the module responds.
 const requestTimedOut = events.RequestTimeout
 
 type commandSpan struct {
@@ -126,7 +129,7 @@ func (c *truthCheck) observe(w *history, e appliedEvent) {
 	}
 }
 
-// compare compares those claims about a base with its modules for which concerned returns true.
+// compare compares the claims about a base for which concerned returns true with the modules on the base.
 func (c *truthCheck) compare(w *history, e appliedEvent, base string, concerned func(readyClaim) bool) {
 	now := e.Time
 	claims, known := w.readyClaims(base, concerned), c.holding[base]
@@ -182,7 +185,7 @@ func (c *truthCheck) close(k readyClaim, now time.Time) {
 	}
 }
 
-// readyClaims returns the claims of the Ready Pods and ready endpoints on a base.
+// readyClaims returns the claims for the Ready Pods and the ready endpoints on a base.
 func (w *history) readyClaims(base string, concerned func(readyClaim) bool) map[readyClaim]*events.PodStatus {
 	out := map[readyClaim]*events.PodStatus{}
 	for p := range w.PodsOn(base) {
@@ -209,8 +212,8 @@ func missing(b *events.BaseStatus, p *events.PodStatus) (out []events.ModuleRef)
 	return out
 }
 
-// superseded reports whether each inactive module of the Pod has another active version that only deleted Pods on the
-// base requested.
+// superseded reports whether each inactive module of the Pod has another active version that was requested only by
+// Pods on the base that are now deleted.
 func (w *history) superseded(b *events.BaseStatus, p *events.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
@@ -228,7 +231,7 @@ func (w *history) superseded(b *events.BaseStatus, p *events.PodStatus) bool {
 		func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
-// servesAll reports whether some version of each module of the Pod is active.
+// servesAll reports whether each module of the Pod has an active version, in any version.
 func servesAll(b *events.BaseStatus, p *events.PodStatus) bool {
 	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, "") })
 }

@@ -24,20 +24,20 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// FieldManager is the field manager of all writes of scenarios.
+// FieldManager is the field manager for all writes by scenarios.
 const FieldManager = "koupsandbox"
 
 // Client accesses a Kubernetes API without client-side rate limits. Its methods may be called concurrently. Several
 // runs can share it.
 type Client struct {
-	// Typed and Dynamic are the underlying clients.
+	// Typed and Dynamic are the underlying client-go clients.
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
 
 	mapper meta.RESTMapper
 }
 
-// Open returns a client for the API of a kubeconfig.
+// Open returns a client for the API server in a kubeconfig.
 func Open(kubeconfig string) (*Client, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -59,25 +59,26 @@ func Open(kubeconfig string) (*Client, error) {
 	return New(typed, untyped, deferredMapper(typed.Discovery())), nil
 }
 
-// New returns a client that uses other clients.
+// New returns a Client that uses existing client-go clients.
 func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.RESTMapper) *Client {
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// deferredMapper returns a mapper that discovers the kinds of the API at first use, and again if a kind is not found.
+// deferredMapper returns a mapper that discovers the kinds of the API on first use, and discovers them again if a
+// kind is not found.
 func deferredMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }
 
-// ResourceKind is a kind of objects and its API resource.
+// ResourceKind is an object kind and its API resource.
 type ResourceKind struct {
 	schema.GroupVersionKind
 	Resource   schema.GroupVersionResource
 	Namespaced bool
 }
 
-// FindKind returns the resource of a kind. The error matches meta.IsNoMatchError, after one Unwrap, if the API does not
-// have the kind.
+// FindKind returns the API resource of a kind. If the API does not have the kind, the error matches
+// meta.IsNoMatchError after one Unwrap.
 func (c *Client) FindKind(apiVersion, kind string) (ResourceKind, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -102,8 +103,8 @@ func (c *Client) Resource(k ResourceKind, namespace string) dynamic.ResourceInte
 	return c.Dynamic.Resource(k.Resource)
 }
 
-// Find returns the objects of a kind with the given name, or, if the name is empty, with the given labels, sorted by
-// name. It returns no error if there are none.
+// Find returns the objects of a kind with the given name, sorted by name. If the name is empty, it returns the
+// objects with the given labels. It returns no error if no object matches.
 func (c *Client) Find(ctx context.Context, k ResourceKind, namespace, name string,
 	with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {

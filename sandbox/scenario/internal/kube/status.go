@@ -10,10 +10,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Reason is the reason for the Progress of an object.
+// Reason is the reason for the state in a Progress.
 type Reason string
 
-// The reasons.
+// The reasons of Progress.
 const (
 	Complete         Reason = "Complete"
 	NotFound         Reason = "NotFound"         // Detail describes the object
@@ -32,14 +32,14 @@ const (
 	Unreadable       Reason = "Unreadable"       // Detail is what cannot be read, with the error
 )
 
-// Progress is the progress of the rollout or the readiness of an object.
+// Progress is the rollout progress or the readiness of an object.
 type Progress struct {
-	// Done reports whether the object is complete, Failed whether it cannot become complete.
+	// Done reports whether the object is complete. Failed reports whether it can no longer become complete.
 	Done, Failed bool
 	Reason       Reason
-	// Kind and Name identify the object. They are empty if it does not exist.
+	// Kind and Name identify the object. They are empty if the object does not exist.
 	Kind, Name string
-	// Have and Want are numbers of Pods.
+	// Have is the current number of Pods, Want the required number.
 	Have, Want int64
 	Detail     string
 }
@@ -91,8 +91,8 @@ func pending[N int32 | int64](reason Reason, have, want N) Progress {
 	return Progress{Reason: reason, Have: int64(have), Want: int64(want)}
 }
 
-// Rollout returns the progress of the rollout of a Deployment, DaemonSet or StatefulSet, by the rules of kubectl
-// rollout status. A workload that requests 0 Pods is not complete, because that would prove nothing.
+// Rollout returns the rollout progress of a Deployment, DaemonSet or StatefulSet, by the rules of kubectl rollout
+// status. A workload that requests 0 Pods is not complete, because its rollout proves nothing.
 func Rollout(o *unstructured.Unstructured) Progress {
 	p := Progress{Failed: true, Reason: NoRollout}
 	switch o.GetKind() {
@@ -190,8 +190,8 @@ func statefulSet(d *appsv1.StatefulSet) Progress {
 	return Progress{Done: true, Reason: Complete, Have: int64(s.ReadyReplicas), Want: int64(updated)}
 }
 
-// Ready returns the readiness of an object by its condition Ready. Detail has the status, reason and message of the
-// condition if it is not True.
+// Ready returns the readiness of an object, from its Ready condition. If the condition is not True, Detail contains
+// the status, reason and message of the condition.
 func Ready(o *unstructured.Unstructured) Progress {
 	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 	if err != nil {

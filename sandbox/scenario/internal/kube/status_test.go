@@ -110,7 +110,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// Bind restricts all Pods of a run to its bases, for all kinds of objects.
+// Bind must restrict all Pods of a run to the bases of the run, for all object kinds.
 func TestBind(t *testing.T) {
 	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: " +
 		"{containers: [{name: x}]", "}"
@@ -160,7 +160,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A run can create objects in its own namespace, and cluster-scoped objects with names that begin with that namespace.
+// A run must be able to create objects in its own namespace, and cluster-scoped objects whose names start with the
+// name of this namespace. All other objects must be rejected.
 func TestOutsideRun(t *testing.T) {
 	tests := []struct{ name, object, want string }{
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
@@ -186,7 +187,7 @@ func TestOutsideRun(t *testing.T) {
 	}
 }
 
-// The namespace of a run owns its cluster-scoped objects, so that they are deleted together.
+// The namespace of a run must own the cluster-scoped objects of the run, so that they are deleted with the namespace.
 func TestSetOwner(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
 	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t,
@@ -203,7 +204,7 @@ func TestSetOwner(t *testing.T) {
 	}
 }
 
-// Errors of the API server have no names of Go types.
+// The explained errors of the API server must not contain names of Go types.
 func TestExplainTypeError(t *testing.T) {
 	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
 	got := explainTypeError(errors.New(typed)).Error()

@@ -13,7 +13,7 @@ import (
 )
 
 // Apply creates or updates an object in the namespace of the run, like kubectl apply --server-side --force-conflicts,
-// and returns the written object. It rejects objects outside the run, see OutsideRun.
+// and returns the written object. It rejects objects outside the scope of the run, see OutsideRun.
 func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namespace string) (ResourceKind,
 	*unstructured.Unstructured, error) {
 	k, err := c.FindKind(o.GetAPIVersion(), o.GetKind())
@@ -41,7 +41,7 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 }
 
 // setOwner makes the namespace of the run the owner of a cluster-scoped object, so that Kubernetes deletes the object
-// with it.
+// when the namespace is deleted.
 func (c *Client) setOwner(ctx context.Context, o *unstructured.Unstructured, namespace string) error {
 	n, err := c.Typed.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	if err != nil {
@@ -51,10 +51,10 @@ func (c *Client) setOwner(ctx context.Context, o *unstructured.Unstructured, nam
 	return nil
 }
 
-// mistyped matches the error of the API server for a number or a boolean in a string field.
+// mistyped matches the error that the API server returns for a number or a boolean in a string field.
 var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
 
-// explainTypeError replaces an error of the API server that has names of Go types.
+// explainTypeError replaces an API server error that contains names of Go types.
 func explainTypeError(err error) error {
 	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
 		return fmt.Errorf("%s must be a string, but is %s; put the value in quotes where it is defined", found[1],
@@ -85,8 +85,8 @@ func (c *Client) Patch(ctx context.Context, k ResourceKind, namespace, name, pat
 	return o, nil
 }
 
-// Scale sets the replicas of a workload. The returned object is a Scale, with the name and resource version of the
-// workload.
+// Scale sets the replicas of a workload. The returned object is of kind Scale, and has the name and the resource
+// version of the workload.
 func (c *Client) Scale(ctx context.Context, k ResourceKind, namespace, name string,
 	replicas int64) (*unstructured.Unstructured,
 	error) {

@@ -13,9 +13,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Difference is a field that differs from the wanted value.
+// Difference is a field whose actual value differs from the wanted value.
 type Difference struct {
-	// Path of the field, such as status.conditions[1].status.
+	// Path is the path of the field, such as status.conditions[1].status.
 	Path string
 	// Want is the wanted value; nil means that the field must not exist.
 	Want any
@@ -25,21 +25,21 @@ type Difference struct {
 	Missing bool
 }
 
-// Result of a comparison.
+// Result is the result of a comparison.
 type Result struct {
 	// Compared is the number of compared values. If it is 0, the comparison proves nothing.
 	Compared int
-	// Differences are sorted by field name. They are empty if the object matches.
+	// Differences lists the differences, sorted by field name. It is empty if the object matches.
 	Differences []Difference
 }
 
 // Matches reports whether at least one value was compared and no value differed.
 func (r Result) Matches() bool { return r.Compared > 0 && len(r.Differences) == 0 }
 
-// Compare compares every value of want with got. Mappings in got may have additional fields. Lists in got may have
-// additional elements, but the wanted elements must appear in the same order. An empty list or mapping matches only an
-// empty one. Null matches a field that is absent or null. Numbers of different types are compared by value. got must
-// have the types that Normalize returns.
+// Compare compares every value in want with the value in got. Mappings in got may have additional fields. Lists in
+// got may have additional elements, but the wanted elements must appear in the same order. An empty list matches only
+// an empty list, and an empty mapping only an empty mapping. Null matches a field that is absent or null. Numbers of
+// different types are compared by value. The values in got must have the types that Normalize returns.
 func Compare(want, got any) Result {
 	c := &comparison{}
 	c.value("", Normalize(want), got, true)
@@ -82,8 +82,8 @@ func (c *comparison) fields(path string, want, got map[string]any) {
 	}
 }
 
-// elements searches for each wanted element after the previous match. If no element matches, it adds the differences of
-// the closest element.
+// elements searches for each wanted list element after the position of the previous match. If no element matches, it
+// adds the differences of the most similar element.
 func (c *comparison) elements(path string, want, got []any) {
 	next := 0
 	for i, w := range want {
@@ -113,7 +113,7 @@ func (c *comparison) elements(path string, want, got []any) {
 	}
 }
 
-// closer reports whether a has fewer differences than b. Differences in the fields name and type have priority.
+// closer reports whether a has fewer differences than b. Differences in the fields name and type are compared first.
 func closer(a, b Result) bool {
 	named := func(r Result) int {
 		n := 0
@@ -147,7 +147,7 @@ func number(v any) (float64, bool) {
 }
 
 // Normalize converts a value to the types of unstructured objects: map[string]any, []any, int64, float64, string and
-// bool. It returns values without a JSON form unchanged.
+// bool. Values that cannot be encoded as JSON are returned unchanged.
 func Normalize(v any) any {
 	switch v.(type) {
 	case nil, string, bool, int64, float64:

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Lines formats differences, one per line, with the field, the wanted value and the actual value.
+// Lines formats differences, one per line. Each line has the field, the wanted value and the actual value.
 func Lines(differences []Difference) string {
 	lines := make([]string, len(differences))
 	for i, d := range differences {
@@ -20,7 +20,7 @@ func Lines(differences []Difference) string {
 	return strings.Join(lines, "\n")
 }
 
-// String formats the difference in one line.
+// String formats the difference on one line.
 func (d Difference) String() string {
 	path := d.Path
 	if path == "" {

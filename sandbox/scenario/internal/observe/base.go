@@ -37,7 +37,7 @@ func (w *Recorder) AddBases(bases ...control.Base) {
 	w.notifyWatchers(topicBases, "bases were added")
 }
 
-// RemoveBases records that bases were removed, by their names SET-N.
+// RemoveBases records that bases were removed. It takes their short names SET-N.
 func (w *Recorder) RemoveBases(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *Recorder) RemoveBases(names ...string) {
 	w.notifyWatchers(topicBases, "bases were removed")
 }
 
-// Bases returns the existing bases by name.
+// Bases returns the existing bases, keyed by name.
 func (v Snapshot) Bases() map[string]Base {
 	all := make(map[string]Base, v.w.state.Bases.Len())
 	for b := range v.w.state.Bases.All() {
@@ -66,10 +66,10 @@ func (v Snapshot) Bases() map[string]Base {
 	return all
 }
 
-// State returns the state after all events so far.
+// State returns the state after all events that were recorded so far.
 func (v Snapshot) State() *events.State { return &v.w.state }
 
-// shortName returns SET-N for GROUP-SET-N.
+// shortName returns the short name SET-N of the base GROUP-SET-N.
 func (w *Recorder) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }
 
 // SetTraffic updates the summaries of streams.

@@ -18,7 +18,7 @@ const (
 	topicTraffic = "traffic"
 )
 
-// listResources maps the names of lists in expressions to resources.
+// listResources maps the list names in expressions to Kubernetes resources.
 var listResources = map[string]schema.GroupVersionResource{
 	"pods":           Pods,
 	"nodes":          Nodes,
@@ -39,7 +39,8 @@ var topics = func() map[schema.GroupResource]string {
 	return m
 }()
 
-// SubjectOf returns the subject of a name in expressions. It returns false if the name is not a list of objects.
+// SubjectOf returns the subject that a name in expressions refers to. It returns false if the name is not a list of
+// objects.
 func SubjectOf(name, namespace, group string) (Subject, bool) {
 	r, ok := listResources[name]
 	switch {
@@ -51,13 +52,13 @@ func SubjectOf(name, namespace, group string) (Subject, bool) {
 	return Subject{Resource: r, Namespace: namespace}, true
 }
 
-// NodesOf returns the subject of the Nodes of a group of bases.
+// NodesOf returns the subject for the Nodes of a group of bases.
 func NodesOf(group string) Subject {
 	return Subject{Resource: Nodes, Selector: labels.BaseCluster + "=" + group}
 }
 
-// NodesByIdentity returns the Nodes of a group by the identities of their bases. It is empty unless the Nodes of the
-// group are watched, see NodesOf.
+// NodesByIdentity returns the Nodes of a group, keyed by the identity of their base. The result is empty unless the
+// Nodes of the group are watched, see NodesOf.
 func (v Snapshot) NodesByIdentity(group string) map[string]*unstructured.Unstructured {
 	nodes := map[string]*unstructured.Unstructured{}
 	found, _ := v.Objects(NodesOf(group), "", nil)
@@ -67,7 +68,7 @@ func (v Snapshot) NodesByIdentity(group string) map[string]*unstructured.Unstruc
 	return nodes
 }
 
-// Data returns the values of names in expressions. The values are not modified afterwards.
+// Data returns the values of the names in expressions. The values are not modified after Data returns.
 func (v Snapshot) Data(names []string) map[string]any {
 	data := make(map[string]any, len(names))
 	for _, name := range names {
@@ -117,8 +118,8 @@ func (v Snapshot) basesData() map[string]any {
 	return out
 }
 
-// trafficData returns the summaries of the streams. It includes lost requests that the last polled summary does not
-// contain.
+// trafficData returns the summaries of the streams. They include lost requests that are not yet in the last polled
+// summary.
 func (v Snapshot) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {

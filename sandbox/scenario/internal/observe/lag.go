@@ -6,21 +6,22 @@ import (
 )
 
 const (
-	// LastWriteInterval is the interval of the requests for the version of the last write to the API. The times of API
-	// events are late by up to LastWriteInterval plus Lag.
+	// LastWriteInterval is the interval at which the version of the last write to the API is requested. The times of
+	// API events are late by up to LastWriteInterval plus Lag.
 	LastWriteInterval = 200 * time.Millisecond
-	// requestTimeout limits one request to the API.
+	// requestTimeout is the timeout of one request to the API server.
 	requestTimeout = 5 * time.Second
 )
 
-// writeMark is a time at which the write with a resource version had happened. Resource versions order the writes of
-// all objects.
+// writeMark is a time at which the write with the given resource version had already happened. Resource versions
+// order the writes of all objects.
 type writeMark struct {
 	version uint64
 	time    time.Time
 }
 
-// markWrites requests the version of the last write every LastWriteInterval until ctx ends. It ignores errors.
+// markWrites requests the resource version of the last write every LastWriteInterval until ctx ends. It ignores
+// errors.
 func (w *Recorder) markWrites(ctx context.Context) {
 	tick := time.NewTicker(LastWriteInterval)
 	defer tick.Stop()
@@ -41,9 +42,9 @@ func (w *Recorder) markWrites(ctx context.Context) {
 	}
 }
 
-// timeOf returns the latest possible time of a write that is delivered now. If a watch delivers it, this is the time of
-// the first mark with its version or a later one, and the difference to now is the lag of the watch. If a list delivers
-// it, the latest possible time is now. w.mu is held.
+// timeOf returns the latest possible time of a write whose event is delivered now. If a watch delivers the event,
+// this is the time of the first mark with the same or a later version, and the difference from now is the lag of the
+// watch. If a list delivers the event, the latest possible time is now. w.mu must be held.
 func (w *Recorder) timeOf(version uint64, listed bool) time.Time {
 	at := w.o.Now()
 	if version == 0 || listed {
@@ -56,7 +57,7 @@ func (w *Recorder) timeOf(version uint64, listed bool) time.Time {
 	return at
 }
 
-// Lag returns the longest known delay between an event and its arrival.
+// Lag returns the longest observed delay between an event and its arrival.
 func (w *Recorder) Lag() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The time of a write does not depend on how late a watch delivers it.
+// The recorded time of a write must not depend on how late a watch delivers its event.
 func TestTimeOfLateWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -75,7 +75,7 @@ func TestTimeOfLateWrites(t *testing.T) {
 	})
 }
 
-// The times of the events of one watch are in the order of the writes.
+// The recorded times of the events of one watch must be in the order of the writes.
 func TestTimesOfOneWatchAreOrdered(t *testing.T) {
 	w, pods := newTestRecorder(t)
 	began := time.Now()
@@ -99,7 +99,8 @@ func TestTimesOfOneWatchAreOrdered(t *testing.T) {
 	}
 }
 
-// Events of the daemon have times. Events of its initial state are not late.
+// Daemon events carry their own times, from which the lag is computed. Events of the initial state of the daemon must
+// not be treated as late.
 func TestLagOfDaemonEvents(t *testing.T) {
 	w, _ := newTestRecorder(t)
 	up := events.Event{Time: w.o.Now().Add(-time.Minute),

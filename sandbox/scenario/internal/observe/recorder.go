@@ -15,16 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Options of a Recorder.
+// Options configures a Recorder.
 type Options struct {
 	// Client accesses the API. Required for Follow.
 	Client dynamic.Interface
-	// Namespace and Group of the run. Required.
+	// Namespace and Group are the namespace and the group of bases of the run. Required.
 	Namespace, Group string
-	// LastWrite returns the resource version of the last write of any object to the API. It is called every 200 ms, and
-	// must return when its context ends. Default: the time of an event is the time at which the watch delivers it.
+	// LastWrite returns the resource version of the last write of any object to the API. It is called every 200 ms,
+	// and must return when its context ends. Default: each event is recorded with the time at which the watch
+	// delivers it.
 	LastWrite func(context.Context) (uint64, error)
-	// Now returns the time. Default: time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 	// Logger logs objects that cannot be decoded. Default: nothing is logged.
 	Logger *slog.Logger
@@ -38,17 +39,17 @@ type Recorder struct {
 	events          []events.Event
 	tables          map[Subject]*table
 	state           events.State
-	versions        map[string]string // versions of bases, from the daemon
+	versions        map[string]string // versions that the daemon reports for bases
 	traffic         map[string]traffic.Summary
-	cached          map[string]any // data for expressions by name, until it changes
+	cached          map[string]any // cached data for expressions, by name; removed when the data change
 	watchers        []*watcher
-	change          chan struct{}           // closed at the next change
-	pendingSwitches map[string]events.Event // first events of version switches, by base
+	change          chan struct{}           // closed at the next change of the recorded state
+	pendingSwitches map[string]events.Event // held-back first events of version switches, by base
 	marks           []writeMark
 	lastOf          map[schema.GroupVersionResource]time.Time // times of the last events
-	lag             time.Duration                             // the longest so far
+	lag             time.Duration                             // longest lag so far
 	synced          bool                                      // the daemon has sent its initial state
-	startReflector  func(*cache.Reflector)                    // nil unless Start is running
+	startReflector  func(*cache.Reflector)                    // starts a reflector; nil unless Start is running
 	unstarted       []*cache.Reflector                        // reflectors that Start will start
 }
 
@@ -57,10 +58,10 @@ type watcher struct{ changed func(Update) }
 // Update is a change of the recorded state. It is valid only during the call that receives it.
 type Update struct {
 	Snapshot
-	// Topic is the name of the changed data in expressions, such as pods, bases or traffic; empty if expressions cannot
-	// use it.
+	// Topic is the name by which expressions use the changed data, such as pods, bases or traffic; empty if
+	// expressions cannot use the data.
 	Topic string
-	// Description describes it for people.
+	// Description describes the change for users.
 	Description string
 }
 
@@ -82,8 +83,8 @@ func New(o Options) *Recorder {
 	}
 }
 
-// Start runs the watches of Follow until ctx ends. It returns nil when all watches have ended. It must be called only
-// once.
+// Start runs the watches that Follow has requested until ctx ends. It returns nil when all watches have ended. Call
+// it once.
 func (w *Recorder) Start(ctx context.Context) error {
 	var following sync.WaitGroup
 	w.mu.Lock()
@@ -121,7 +122,7 @@ func (w *Recorder) AddEvent(e events.Event) {
 	w.announce(e)
 }
 
-// announce notifies watchers of an applied event. w.mu is held.
+// announce notifies the watchers of an event that was applied to the state. w.mu must be held.
 func (w *Recorder) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // a step event does not change the state
@@ -134,7 +135,7 @@ func (w *Recorder) announce(e events.Event) {
 	}
 }
 
-// apply records an event and applies it to the state. w.mu is held.
+// apply records an event and applies it to the state. w.mu must be held.
 func (w *Recorder) apply(e events.Event) {
 	if e.Time.IsZero() {
 		e.Time = w.o.Now()
@@ -143,7 +144,7 @@ func (w *Recorder) apply(e events.Event) {
 	w.state.Apply(e)
 }
 
-// notifyWatchers calls the watchers and resumes WaitUntil. w.mu is held.
+// notifyWatchers calls the watchers and resumes WaitUntil. w.mu must be held.
 func (w *Recorder) notifyWatchers(topic, what string) {
 	delete(w.cached, topic)
 	for _, x := range slices.Clone(w.watchers) {
@@ -153,8 +154,8 @@ func (w *Recorder) notifyWatchers(topic, what string) {
 	w.change = make(chan struct{})
 }
 
-// Watch calls changed for the current state, and then after each change until stop is called: one call at a time, in
-// order, with the Recorder locked.
+// Watch calls changed for the current state, and then after each change until stop is called. The calls are
+// sequential and in the order of the changes. The Recorder is locked during each call.
 func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	x := &watcher{changed}
 	w.mu.Lock()
@@ -168,8 +169,8 @@ func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	}
 }
 
-// WaitUntil calls done for the current state, and again after changes, until done returns true or an error. If ctx ends
-// before, it returns the cause of ctx. It may skip intermediate states.
+// WaitUntil calls done for the current state, and again after changes, until done returns true or an error. If ctx
+// ends first, WaitUntil returns the cancellation cause of ctx. It may skip intermediate states.
 func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, error)) error {
 	for {
 		w.mu.Lock()
@@ -187,14 +188,14 @@ func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, err
 	}
 }
 
-// Read calls with for the current state.
+// Read calls with once, with the current state.
 func (w *Recorder) Read(with func(Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	with(Snapshot{w})
 }
 
-// Events returns all events so far, in order.
+// Events returns all events that were recorded so far, in order.
 func (w *Recorder) Events() []events.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()

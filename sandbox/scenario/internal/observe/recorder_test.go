@@ -54,7 +54,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// podEvents formats the Pod events.
+// podEvents formats the recorded Pod events.
 func podEvents(w *Recorder) []string {
 	var all []string
 	for _, e := range w.Events() {
@@ -100,8 +100,8 @@ func TestPodsAreRecorded(t *testing.T) {
 	})
 }
 
-// A list after an interrupted watch has several changes. They are recorded in an order in which no two Pods on a base
-// are Ready at the same time.
+// The list after an interrupted watch contains several changes. They must be recorded in an order in which no two
+// Pods on a base are Ready at the same time.
 func TestListAfterInterruptedWatch(t *testing.T) {
 	w, pods := newTestRecorder(t)
 	named := func(name, version, ready string) *unstructured.Unstructured {
@@ -281,7 +281,7 @@ func TestWaitForVersion(t *testing.T) {
 	})
 }
 
-// catchingUp starts CatchUp, and fails the test if CatchUp does not wait for the event missing.
+// catchingUp starts CatchUp. It fails the test if CatchUp returns without waiting for the event of missing.
 func catchingUp(t *testing.T, w *Recorder, pods *table, missing string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -309,7 +309,7 @@ func TestCatchUpWaitsForListedObjects(t *testing.T) {
 	})
 }
 
-// CatchUp lists 10,000 Pods in pages. Each request has its own timeout.
+// CatchUp must list 10,000 Pods in pages. Each list request must have its own timeout.
 func TestCatchUpReadsAllPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newTestRecorder(t)

@@ -28,21 +28,21 @@ type Subject struct {
 }
 
 // table holds the objects of a subject. It is the store of a reflector, which calls its methods in the order of the
-// watch.
+// watch events.
 type table struct {
 	w       *Recorder
 	subject Subject
 	topic   string
-	objects map[string]*unstructured.Unstructured // by name
+	objects map[string]*unstructured.Unstructured // objects by name
 	deleted map[string]*unstructured.Unstructured // last state of deleted objects, by name
-	version uint64                                // the newest resource version so far
+	version uint64                                // newest resource version so far
 	listing bool                                  // a list is being applied
 	filled  bool
 	synced  chan struct{} // closed when filled is set
 }
 
-// Follow watches the objects of a subject while Start is running, and blocks until the existing objects are known. ctx
-// limits only this wait. Further calls for a subject share the watch.
+// Follow watches the objects of a subject while Start is running, and blocks until the existing objects are listed.
+// ctx limits only this wait. Further calls for the same subject share the watch.
 func (w *Recorder) Follow(ctx context.Context, s Subject) error {
 	t := w.table(s)
 	select {
@@ -53,7 +53,7 @@ func (w *Recorder) Follow(ctx context.Context, s Subject) error {
 	}
 }
 
-// table returns the table of a subject. It creates the table and its reflector at the first call.
+// table returns the table of a subject. It creates the table and its reflector on the first call.
 func (w *Recorder) table(s Subject) *table {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,12 +125,13 @@ func (w *Recorder) CatchUpAll(ctx context.Context) error {
 	return nil
 }
 
-// ErrNoList is the error of CatchUp if the API cannot list objects.
+// ErrNoList is the error that CatchUp returns if the API cannot list objects.
 var ErrNoList = errors.New("cannot list objects")
 
-// CatchUp blocks until the watch of a subject has delivered the current objects of the API. Watches of different
-// resources are not synchronized: the status of a workload may be complete before its last Pod event arrives. CatchUp
-// returns ErrNoList if the API cannot list the objects, and nil immediately if the subject is not watched.
+// CatchUp blocks until the watch of a subject has delivered the objects that the API currently has. Watches of
+// different resources are not synchronized: the status of a workload may be complete before the last event of its
+// Pods arrives. CatchUp returns ErrNoList if the API cannot list the objects, and nil immediately if the subject is
+// not watched.
 func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	w.mu.Lock()
 	t := w.tables[s]
@@ -159,8 +160,8 @@ func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	})
 }
 
-// listObjects returns the objects of a subject and the resource version of the list. It reads pages, because a busy API
-// server needs a long time to list 10,000 Pods.
+// listObjects returns the objects of a subject and the resource version of the list. It lists the objects in pages,
+// because a busy API server needs a long time to list 10,000 Pods.
 func (w *Recorder) listObjects(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64,
 	err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -194,8 +195,8 @@ func numberOf(version string) uint64 {
 	return n
 }
 
-// Objects returns the objects of a subject with the given name, or, if the name is empty, with the given labels, sorted
-// by name. ever reports whether such an object exists or has existed.
+// Objects returns the objects of a subject with the given name, sorted by name. If the name is empty, it returns the
+// objects with the given labels. ever reports whether a matching object exists or has existed.
 func (v Snapshot) Objects(s Subject, name string, with map[string]string) (found []*unstructured.Unstructured,
 	ever bool) {
 	t := v.w.tables[s]
@@ -221,10 +222,10 @@ func (v Snapshot) Objects(s Subject, name string, with map[string]string) (found
 	return found, ever
 }
 
-// Add stores a new object. The reflector calls it.
+// Add stores a new object. It is called by the reflector.
 func (t *table) Add(o any) error { return t.set(o) }
 
-// Update stores a changed object. The reflector calls it.
+// Update stores a changed object. It is called by the reflector.
 func (t *table) Update(o any) error { return t.set(o) }
 
 func (t *table) object(o any) (*unstructured.Unstructured, error) {
@@ -246,7 +247,7 @@ func (t *table) set(o any) error {
 	return nil
 }
 
-// put stores an object. The mutex of the Recorder is locked.
+// put stores an object. The mutex of the Recorder must be held.
 func (t *table) put(u *unstructured.Unstructured) {
 	before := t.objects[u.GetName()]
 	if before != nil && before.GetUID() == u.GetUID() && u.GetResourceVersion() != "" &&
@@ -261,7 +262,7 @@ func (t *table) put(u *unstructured.Unstructured) {
 	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
 }
 
-// Delete removes a deleted object. The reflector calls it.
+// Delete removes a deleted object. It is called by the reflector.
 func (t *table) Delete(o any) error {
 	u, err := t.object(o)
 	if err != nil {
@@ -276,15 +277,15 @@ func (t *table) Delete(o any) error {
 	return nil
 }
 
-// remove removes an object. The mutex of the Recorder is locked.
+// remove removes an object. The mutex of the Recorder must be held.
 func (t *table) remove(u *unstructured.Unstructured) {
 	delete(t.objects, u.GetName())
 	t.deleted[u.GetName()] = u
 	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
 }
 
-// Replace replaces all objects by the result of a list. The reflector calls it at the start and after a watch was
-// interrupted.
+// Replace replaces all objects with the result of a list. The reflector calls it at the start, and again after a
+// watch was interrupted.
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -316,8 +317,9 @@ func (t *table) Replace(list []any, version string) error {
 	return nil
 }
 
-// compareListed orders the objects of a list, because the order of their changes is unknown. Not Ready Pods come first,
-// so that Pods that were Ready one after the other do not appear to be Ready at the same time.
+// compareListed defines the order in which the changes of a list are recorded, because their real order is unknown.
+// Pods that are Not Ready come first, so that Pods that were Ready one after the other do not appear to be Ready at
+// the same time.
 func (t *table) compareListed(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {
 		if isReady(b) {

@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// AddInitialBases adds the bases that a scenario starts with, all sets concurrently.
+// AddInitialBases adds the bases with which a scenario starts. It adds all sets concurrently.
 func (e *Env) AddInitialBases(ctx context.Context, sets []v1alpha1.BaseSet) error {
 	for _, set := range sets {
 		e.SetBaseSet(set)
@@ -58,8 +58,8 @@ func (e *Env) BaseSet(name string) (v1alpha1.BaseSet, bool) {
 	return set, ok
 }
 
-// AddBases adds bases of a set and returns their names. It waits until their Nodes are Ready, unless the bases have
-// another environment, or faults that prevent it.
+// AddBases adds bases to a set and returns their names. It waits until their Nodes are Ready, unless the bases are in
+// another environment or have faults that prevent Ready Nodes.
 func (e *Env) AddBases(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	spec := set
 	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
@@ -88,11 +88,11 @@ func (e *Env) AddBases(ctx context.Context, set v1alpha1.BaseSet, count int) ([]
 // Host returns the host name GROUP-SET-N of a base.
 func (e *Env) Host(base string) string { return e.Group + "-" + base }
 
-// faultsWithoutNode has the fault kinds that prevent a Ready Node.
+// faultsWithoutNode lists the fault kinds that prevent a base from getting a Ready Node.
 var faultsWithoutNode = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
 	fault.KindStartFailed}
 
-// getsNode reports whether the bases of a set get Ready Nodes.
+// getsNode reports whether the bases of a set are expected to get Ready Nodes.
 func (e *Env) getsNode(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false
@@ -120,8 +120,8 @@ func (e *Env) NodesReady(ctx context.Context, names []string) error {
 		})
 }
 
-// WaitUntilNone waits until find returns no base. find gets the Nodes of the group by the identity of their base. After
-// a timeout, failure returns the error for the last result of find.
+// WaitUntilNone waits until find returns no base. find receives the Nodes of the group, keyed by the identity of
+// their base. After a timeout, failure returns the error for the last result of find.
 func (e *Env) WaitUntilNone(ctx context.Context,
 	find func(observe.Snapshot, map[string]*unstructured.Unstructured) []string,
 	failure func([]string) *Failure) error {
@@ -136,8 +136,8 @@ func (e *Env) WaitUntilNone(ctx context.Context,
 	return TimeoutFailure(ctx, err, func() *Failure { return failure(left) })
 }
 
-// tainted reports whether a Node has a not-ready or unreachable taint. New Nodes are tainted for a short time. A Pod
-// that the scheduler considers during this time is delayed by seconds.
+// tainted reports whether a Node has a not-ready or unreachable taint. New Nodes are tainted for a short time. If the
+// scheduler tries to schedule a Pod during this time, the Pod is delayed by seconds.
 func tainted(node *unstructured.Unstructured) bool {
 	taints, _, _ := unstructured.NestedSlice(node.Object, "spec", "taints")
 	return slices.ContainsFunc(taints, func(t any) bool {

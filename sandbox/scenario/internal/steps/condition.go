@@ -15,10 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Check returns why a condition is not met by a snapshot, or nil.
+// Check returns the reason why a condition is not met in a snapshot, or nil.
 type Check func(observe.Snapshot) *Failure
 
-// Condition returns a Check that fails unless an expression is true and has compared something.
+// Condition returns a Check that fails unless an expression is true and has compared at least one item.
 func (e *Env) Condition(p *expr.Program) Check {
 	return func(v observe.Snapshot) *Failure {
 		r, err := p.Eval(e.Data(v, p))
@@ -35,7 +35,7 @@ func (e *Env) Condition(p *expr.Program) Check {
 	}
 }
 
-// describeData formats the data of an expression as evidence.
+// describeData formats the data that an expression uses as evidence.
 func (e *Env) describeData(v observe.Snapshot, p *expr.Program) string {
 	var lines []string
 	data := v.Data(topicsOf(p))
@@ -67,7 +67,7 @@ func compact(v any) string {
 	return string(text)
 }
 
-// summarizeObject formats an object or an Event in one line.
+// summarizeObject formats an object or an Event on one line.
 func summarizeObject(o map[string]any) string {
 	const longest = 400
 	metadata, _ := o["metadata"].(map[string]any)

@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Sandbox is the part of the daemon API that steps use. *control.Client implements it.
+// Sandbox is the part of the daemon API that the steps use. *control.Client implements it.
 type Sandbox interface {
 	AddBases(context.Context, control.AddRequest) ([]control.Base, error)
 	RemoveBases(context.Context, control.RemoveRequest) ([]control.Base, error)
@@ -38,21 +38,21 @@ type Sandbox interface {
 	StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error)
 }
 
-// Options of an Env. A field without a default is required.
+// Options configures an Env. A field without a default is required.
 type Options struct {
 	Sandbox  Sandbox
 	Kube     *kube.Client
 	Recorder *observe.Recorder
-	// Static has the names that expressions can use. Vars, Matrix and Run have the values.
+	// Static holds the names that expressions can use. Vars, Matrix and Run hold the values of these names.
 	Static    expr.Static
 	Vars      map[string]any
 	Matrix    map[string]any
 	Run       expr.Run
 	Namespace string
 	Group     string
-	// Dir is the directory that file names are relative to.
+	// Dir is the directory to which file names are relative.
 	Dir string
-	// Kubeconfig is the path of the kubeconfig for scripts, with a ServiceAccount in the namespace of the run.
+	// Kubeconfig is the path of the kubeconfig for scripts. It uses a ServiceAccount in the namespace of the run.
 	Kubeconfig string
 	// Seed is the random seed of the run.
 	Seed uint64
@@ -63,7 +63,7 @@ type Options struct {
 	Join func(ctx context.Context, step string) (string, error)
 }
 
-// Env is the environment of the steps of one run. Its methods may be called concurrently.
+// Env is the execution environment of the steps of one run. Its methods may be called concurrently.
 type Env struct {
 	Options
 	env *expr.Env
@@ -73,12 +73,12 @@ type Env struct {
 	sets     map[string]v1alpha1.BaseSet
 	outputs  map[string]any
 	streams  map[string]*Stream
-	order    []string // names of streams in the order of their start
+	order    []string // stream names in the order in which the streams started
 	faults   []FaultRun
 	releases []ReleaseRun
-	unnamed  int // number of faults without an id in the scenario
+	unnamed  int // number of faults that have no id in the scenario
 
-	hasConnectionFaults bool // a fault of the target api or mqtt was set
+	hasConnectionFaults bool // the run has set a fault of the target api or mqtt
 }
 
 type programKey struct {
@@ -99,7 +99,7 @@ func New(o Options) (*Env, error) {
 	}, nil
 }
 
-// Compile compiles an expression. Programs are cached.
+// Compile compiles an expression. Compiled programs are cached.
 func (e *Env) Compile(text string, kind expr.Scope) (*expr.Program, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +115,7 @@ func (e *Env) Compile(text string, kind expr.Scope) (*expr.Program, error) {
 	return p, nil
 }
 
-// Uses reports whether an expression that was compiled so far uses the name or one of its fields.
+// Uses reports whether any expression that was compiled so far uses the name or one of its fields.
 func (e *Env) Uses(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,7 +127,7 @@ func (e *Env) Uses(name string) bool {
 	return false
 }
 
-// Follow starts to watch the objects that an expression uses. It blocks until the existing objects are known.
+// Follow starts to watch the objects that an expression uses. It blocks until the existing objects are listed.
 func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	for _, name := range p.Uses() {
 		if subject, ok := observe.SubjectOf(name, e.Namespace, e.Group); ok {
@@ -139,14 +139,14 @@ func (e *Env) Follow(ctx context.Context, p *expr.Program) error {
 	return nil
 }
 
-// Values returns the values that are independent of the observed state: vars, matrix, run and outputs.
+// Values returns the values that do not depend on the observed state: vars, matrix, run and outputs.
 func (e *Env) Values() expr.Data {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return expr.Data{"vars": e.Vars, "matrix": e.Matrix, "run": e.Run.Value(), "outputs": maps.Clone(e.outputs)}
 }
 
-// Data returns the data of an expression for a snapshot.
+// Data returns the data that an expression uses, from a snapshot.
 func (e *Env) Data(v observe.Snapshot, p *expr.Program) expr.Data {
 	data := e.Values()
 	maps.Copy(data, v.Data(topicsOf(p)))
@@ -161,12 +161,12 @@ func topicsOf(p *expr.Program) []string {
 	return topics
 }
 
-// UsesTopic reports whether an expression uses a topic, see observe.Update.
+// UsesTopic reports whether an expression uses the data of a topic, see observe.Update.
 func UsesTopic(p *expr.Program, topic string) bool {
 	return slices.Contains(topicsOf(p), topic)
 }
 
-// Expand evaluates the expressions in a step that use outputs.
+// Expand evaluates those expressions in a step that use outputs.
 func (e *Env) Expand(value any) (any, error) {
 	return e.env.Expand(value, e.Values())
 }
@@ -178,7 +178,8 @@ func (e *Env) SetOutput(name, text string) {
 	e.outputs[name] = text
 }
 
-// Poll calls done at an interval until it returns true or an error, or ctx ends. Then it returns the cause of ctx.
+// Poll calls done at an interval until done returns true or an error. If ctx ends first, Poll returns the
+// cancellation cause of ctx.
 func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -194,13 +195,14 @@ func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) e
 	}
 }
 
-// Repair clears the remaining faults of API and broker connections, and restores the components that the run stopped or
-// paused. It keeps the controller configuration of the scenario.
+// Repair clears the remaining faults of API and broker connections, and restores the components that the run has
+// stopped or paused. It keeps the controller configuration of the scenario.
 func (e *Env) Repair(ctx context.Context) error {
 	return errors.Join(e.clearConnectionFaults(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
 }
 
-// Restore restores the controller configuration from before the run, which restarts the controllers. Call Repair first.
+// Restore restores the controller configuration from before the run. This restarts the controllers. Call Repair
+// first.
 func (e *Env) Restore(ctx context.Context) error {
 	return e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group, Controllers: true})
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Failure is the error of a failed step, with evidence.
+// Failure is the error of a failed step, and the evidence for it.
 type Failure struct {
 	// Message is the text of the error.
 	Message string
-	// Details is evidence that explains the failure.
+	// Details is the evidence that explains the failure.
 	Details []Detail
 	cause   error
 }
@@ -38,7 +38,7 @@ func (f *Failure) withCause(cause error) *Failure {
 	return f
 }
 
-// With adds a detail, unless its text is empty.
+// With adds a detail to the failure, unless the text of the detail is empty.
 func (f *Failure) With(title, text string) *Failure {
 	if text != "" {
 		f.Details = append(f.Details, Detail{title, text})
@@ -46,8 +46,8 @@ func (f *Failure) With(title, text string) *Failure {
 	return f
 }
 
-// TimeoutFailure returns the failure of last, with err as its cause, if err is the cause of the end of ctx. It returns
-// other errors unchanged.
+// TimeoutFailure returns the failure of last with err as its cause, if err is the cancellation cause of ctx. It
+// returns any other error unchanged.
 func TimeoutFailure(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err

@@ -13,20 +13,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// FaultRun is a fault that the run has set, with the number of times that it was triggered.
+// FaultRun is a fault that the run has set, and how often it was triggered.
 type FaultRun struct {
 	ID, Kind string
 	Target   v1alpha1.FaultTarget
-	// Triggered is the number of times that the fault was triggered, on all of its bases.
+	// Triggered is the number of times that the fault was triggered, summed over all of its bases.
 	Triggered int
-	// MayNotFire allows that the fault is never triggered.
+	// MayNotFire means that the run may pass although the fault is never triggered.
 	MayNotFire bool
 
 	bases []string
 }
 
-// BaseHosts returns the short names and the host names of the bases that match names, see ResolveBases. Without names,
-// it returns no bases.
+// BaseHosts returns the short names and the host names of the bases that match names, see ResolveBases. If names is
+// empty, it returns no bases.
 func (e *Env) BaseHosts(names v1alpha1.BaseNames) (short, hosts []string, err error) {
 	if len(names) == 0 {
 		return nil, nil, nil
@@ -38,7 +38,7 @@ func (e *Env) BaseHosts(names v1alpha1.BaseNames) (short, hosts []string, err er
 	return short, hosts, err
 }
 
-// WithFaultID returns a copy of a fault with an ID, which is generated if the fault has none.
+// WithFaultID returns a copy of a fault that has an ID. If the fault has no ID, a new ID is generated.
 func (e *Env) WithFaultID(f v1alpha1.Fault) v1alpha1.Fault {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +49,7 @@ func (e *Env) WithFaultID(f v1alpha1.Fault) v1alpha1.Fault {
 	return f
 }
 
-// RecordFault records that the run sets a fault.
+// RecordFault records that the run has set a fault.
 func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,8 +62,8 @@ func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases [
 	}
 }
 
-// Faults returns the faults that the run has set. It counts how often they were triggered in the events of the run. The
-// error lists the faults that were never triggered, except those with MayNotFire.
+// Faults returns the faults that the run has set. It counts the events of the run that report a triggered fault. The
+// error lists the faults that were never triggered, except faults with MayNotFire.
 func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Subject returns the subject to watch for the objects of a kind. An empty namespace means the namespace of the run.
+// Subject returns the subject that selects the objects of a kind for a watch. An empty namespace means the namespace
+// of the run.
 func (e *Env) Subject(k kube.ResourceKind, namespace string) observe.Subject {
 	switch {
 	case k.Resource == observe.Nodes:
@@ -32,10 +33,10 @@ func (e *Env) Subject(k kube.ResourceKind, namespace string) observe.Subject {
 	return observe.Subject{Resource: k.Resource, Namespace: namespace}
 }
 
-// ObjectRef is a Ref with its API resource.
+// ObjectRef is a Ref and its API resource.
 type ObjectRef struct {
 	v1alpha1.Ref
-	// Type is the API resource of the kind, Subject the subject to watch for its objects.
+	// Type is the API resource of the kind. Subject selects the objects of the Ref for a watch.
 	Type    kube.ResourceKind
 	Subject observe.Subject
 }
@@ -67,14 +68,14 @@ func (t ObjectRef) String() string {
 	return t.Kind + " with labels " + strings.Join(pairs, ",")
 }
 
-// Find returns the referenced objects. It returns no error if there are none.
+// Find returns the referenced objects. It returns no error if no object exists.
 func (e *Env) Find(ctx context.Context, t ObjectRef) ([]*unstructured.Unstructured, error) {
 	return e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
 }
 
-// Change calls write to change the object that a Ref identifies, and waits until the change is observed. It returns the
-// text of write. It records a release if the module Pod template has changed. write returns a nil object if it has
-// changed nothing.
+// Change calls write to change the object that a Ref identifies, and waits until the run has observed the change. It
+// returns the text that write returned. If the module Pod template has changed, Change records a release. write must
+// return a nil object if it has changed nothing.
 func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.ReleaseCheck,
 	write func(t ObjectRef, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string,
 		err error),
@@ -101,8 +102,8 @@ func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.Release
 	return text, e.Recorder.WaitForVersion(ctx, t.Subject, after)
 }
 
-// CheckRefusal compares an error of the API with the refusal that the step expects. If want is empty, it returns err.
-// Otherwise it returns a message if the error contains want, and a Failure if not.
+// CheckRefusal checks that the API has refused a request as the step expects. If want is empty, it returns err. If
+// err contains want, it returns a message, and otherwise a Failure.
 func CheckRefusal(err error, want string) (string, error) {
 	switch {
 	case want == "":
@@ -115,8 +116,8 @@ func CheckRefusal(err error, want string) (string, error) {
 	return fmt.Sprintf("rejected by the API as expected: %v", err), nil
 }
 
-// WaitUntilDeleted waits until objects are deleted from the API. The caller must watch the subject before it deletes
-// the objects.
+// WaitUntilDeleted waits until objects are deleted from the API. The caller must start to watch the subject before it
+// deletes the objects.
 func (e *Env) WaitUntilDeleted(ctx context.Context, subject observe.Subject, deleting map[types.UID]string) error {
 	var left []string
 	err := e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
@@ -132,8 +133,8 @@ func (e *Env) WaitUntilDeleted(ctx context.Context, subject observe.Subject, del
 	return TimeoutFailure(ctx, err, func() *Failure { return Fail("not deleted yet: %s", strings.Join(left, ", ")) })
 }
 
-// FollowKind starts to watch the objects of a Ref before a step uses them. It ignores kinds that the API does not have
-// yet.
+// FollowKind starts to watch the objects of a Ref before a step uses them. It ignores kinds that do not exist in the
+// API yet.
 func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
 	t, err := e.ResolveRef(r)
 	if err != nil {
@@ -145,7 +146,8 @@ func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
 	return e.Recorder.Follow(ctx, t.Subject)
 }
 
-// CatchUp waits until the Recorder has observed the current objects of the API, which a script may have written.
+// CatchUp waits until the Recorder has observed the objects that the API currently has. A script may have written
+// these objects.
 func (e *Env) CatchUp(ctx context.Context, t ObjectRef) error {
 	if err := e.Recorder.Follow(ctx, t.Subject); err != nil {
 		return err

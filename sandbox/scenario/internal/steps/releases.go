@@ -15,20 +15,20 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
-// ReleaseRun is a change of the Pod template of a workload, with its effect.
+// ReleaseRun is a release: a change of the Pod template of a workload, and the effect of the change on bases.
 type ReleaseRun struct {
-	// Workload is KIND NAME.
+	// Workload is the kind and the name of the workload, separated by a space.
 	Workload string
-	// Changes is the number of changes of its modules on bases until its next release.
+	// Changes is the number of module changes on bases between this release of the workload and its next release.
 	Changes int
-	// MayChangeNothing allows that the release changes no module.
+	// MayChangeNothing means that the run may pass although the release changes no module.
 	MayChangeNothing bool
 
-	object                   *unstructured.Unstructured // the written workload
-	oldTemplate, newTemplate map[string]any             // Pod templates
+	object                   *unstructured.Unstructured // workload as written by the step
+	oldTemplate, newTemplate map[string]any             // Pod templates before and after the release
 	began                    time.Time
 	until                    time.Time // start of the next release of the workload; zero means the end of the run
-	// the release was incomplete at the start of the next one, or reverts an incomplete release
+	// the release was incomplete when the next release started, or it reverts an incomplete release
 	ignored bool
 }
 
@@ -58,8 +58,8 @@ func (e *Env) ExistingWorkload(ctx context.Context, o *unstructured.Unstructured
 	return found[0], nil
 }
 
-// RecordRelease records a release if a step has changed the module Pod template of a workload. before is nil if the
-// step has created the workload.
+// RecordRelease records a release if a step has changed the module Pod template of a workload. before is the workload
+// before the step; nil if the step has created the workload.
 func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstructured, may v1alpha1.ReleaseCheck) {
 	if before == nil {
 		return
@@ -90,9 +90,9 @@ func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstruc
 	e.releases = append(e.releases, r)
 }
 
-// Releases returns the complete releases of the run. It counts their changes in the events of the run. Releases that
-// revert an incomplete release are omitted. The error lists the releases without changes, except those with
-// MayChangeNothing: if nothing was released, a run without lost requests proves nothing.
+// Releases returns the complete releases of the run. It counts the module changes of each release in the events of
+// the run. Releases that revert an incomplete release are omitted. The error lists the releases without changes,
+// except releases with MayChangeNothing: if nothing was released, a run without lost requests proves nothing.
 func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, error) {
 	e.mu.Lock()
 	releases := slices.Clone(e.releases)

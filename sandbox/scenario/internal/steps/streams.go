@@ -18,17 +18,18 @@ import (
 
 const summaryInterval = 100 * time.Millisecond
 
-// Stream is a stream of requests of the run.
+// Stream is a stream of requests that belongs to the run.
 type Stream struct {
 	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
-	// End has the results; nil while the stream is running.
+	// End holds the results of the stream; nil while the stream is running.
 	End *traffic.StreamResult
-	// Failure is the reason why the judge expression is not true; nil if it is true, or while the stream is running.
+	// Failure is the reason why the judge expression is not true; nil if the expression is true, or while the stream
+	// is running.
 	Failure *Failure
 }
 
-// Stream returns the stream with a name, or nil.
+// Stream returns the stream with the given name, or nil.
 func (e *Env) Stream(name string) *Stream {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +68,7 @@ func (e *Env) StopStream(ctx context.Context, name string) (*Stream, error) {
 	return stream, nil
 }
 
-// StopAll stops the running streams and returns the first error or failure.
+// StopAll stops the running streams and returns the first error or Failure.
 func (e *Env) StopAll(ctx context.Context) error {
 	var first error
 	for _, stream := range e.Streams() {
@@ -85,7 +86,7 @@ func (e *Env) StopAll(ctx context.Context) error {
 	return first
 }
 
-// Streams returns all streams in the order of their start.
+// Streams returns all streams in the order in which they started.
 func (e *Env) Streams() []Stream {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +116,7 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 	}
 }
 
-// The causes of stream failures.
+// Causes of stream failures.
 var (
 	ErrNothingSent     = errors.New("stream sent no requests")
 	ErrNothingCompared = errors.New("judge of the stream compared nothing")

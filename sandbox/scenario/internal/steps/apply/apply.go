@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec applies objects and waits until the written objects are observed.
+// Exec applies objects and waits until the run has observed the written objects.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Apply) (string, error) {
 	objects, err := manifest(e, a)
 	if err != nil {
@@ -93,7 +93,7 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 	return objects, problems.Err()
 }
 
-// fileEnv returns the Env and the values for expressions in a file, including the variables of the step.
+// fileEnv returns the Env and the values for the expressions in a file. They include the variables of the step.
 func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
 	static, known := e.Static, e.Values()
 	static.Vars = map[string]any{}

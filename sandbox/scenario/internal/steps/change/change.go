@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Patch patches an object and waits until the change is observed.
+// Patch patches an object and waits until the run has observed the change.
 func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, err error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
 		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
@@ -25,7 +25,7 @@ func Patch(ctx context.Context, e *steps.Env, a *v1alpha1.Patch) (text string, e
 		})
 }
 
-// Scale sets the replicas of a workload and waits until the change is observed.
+// Scale sets the replicas of a workload and waits until the run has observed the change.
 func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error) {
 	replicas, ok := match.Normalize(a.Replicas).(int64)
 	if f, isFloat := match.Normalize(a.Replicas).(float64); isFloat && f == float64(int64(f)) {
@@ -41,7 +41,7 @@ func Scale(ctx context.Context, e *steps.Env, a *v1alpha1.Scale) (string, error)
 		})
 }
 
-// Rollback rolls a workload back to an earlier revision and waits until the change is observed.
+// Rollback rolls a workload back to an earlier revision and waits until the run has observed the change.
 func Rollback(ctx context.Context, e *steps.Env, a *v1alpha1.Rollback) (string, error) {
 	return e.Change(ctx, a.Ref, a.ReleaseCheck,
 		func(t steps.ObjectRef, _ *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {

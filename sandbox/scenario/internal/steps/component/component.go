@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec returns the function that executes steps for the component with the name.
+// Exec returns a function that executes steps for the component with the given name.
 func Exec(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentAction) (string, error) {
 	return func(ctx context.Context, e *steps.Env, a *v1alpha1.ComponentAction) (string, error) {
 		action := supervise.Action(a.Do)

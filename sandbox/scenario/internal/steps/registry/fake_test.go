@@ -39,22 +39,22 @@ const (
 	patience = check.Patience
 )
 
-// fakeSandbox is a fake daemon that also creates Nodes like a controller. It records its calls.
+// fakeSandbox is a fake daemon that also creates Nodes, as a controller does. It records the calls of its methods.
 type fakeSandbox struct {
-	nodes func(control.Base, bool) // called when a Node is created or deleted
+	nodes func(control.Base, bool) // called when a Node must be created or deleted
 
 	mu    sync.Mutex
 	calls []string
-	bases map[string]control.Base // by host name
-	count map[string]int          // by set
+	bases map[string]control.Base // bases by host name
+	count map[string]int          // number of bases, by set
 	end   traffic.StreamResult
-	busy  map[string]int // writes of the controllers per poll
+	busy  map[string]int // writes that the controllers make in each polling interval
 
 	writes apifault.Writes
 	faults []fault.Status
 	// ending is the number of polls after which all faults have ended; 0 means never.
 	ending int
-	err    error // error of the next call
+	err    error // error that the next call returns
 }
 
 func (f *fakeSandbox) record(format string, args ...any) error {
@@ -172,7 +172,7 @@ func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.S
 	return &end, f.record("stop %s", name)
 }
 
-// rig is an Env with fakes.
+// rig is an Env with a fake sandbox and a fake API.
 type rig struct {
 	*steps.Env
 	t       *testing.T
@@ -263,7 +263,7 @@ func action(t *testing.T, text string) *v1alpha1.Action {
 
 var errLate = errors.New("timed out")
 
-// do executes an action with a timeout.
+// do executes an action with a time limit.
 func (r *rig) do(text string, limit time.Duration) (string, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
@@ -271,7 +271,7 @@ func (r *rig) do(text string, limit time.Duration) (string, error) {
 	return Exec(ctx, r.Env, action(r.t, text))
 }
 
-// mustPass executes an action that must pass, with a message that contains the values.
+// mustPass executes an action. The action must pass, and its message must contain the values.
 func (r *rig) mustPass(text string, values ...string) {
 	r.t.Helper()
 	got, err := r.do(text, patience)
@@ -281,14 +281,14 @@ func (r *rig) mustPass(text string, values ...string) {
 	wantError(r.t, errors.New(got), values...)
 }
 
-// mustFail executes an action that must fail before its timeout, with an error that contains the values, and returns
-// its details.
+// mustFail executes an action. The action must fail before its timeout, and its error must contain the values.
+// mustFail returns the details of the failure.
 func (r *rig) mustFail(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, patience, false, values)
 }
 
-// mustTimeOut executes an action that must time out.
+// mustTimeOut executes an action that must fail because of its timeout.
 func (r *rig) mustTimeOut(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, time.Second, true, values)
@@ -308,7 +308,7 @@ func (r *rig) fails(text string, limit time.Duration, late bool, values []string
 	return nil
 }
 
-// untitled ignores the titles of details.
+// untitled ignores the titles of details in comparisons.
 var untitled = cmpopts.IgnoreFields(steps.Detail{}, "Title")
 
 func wantError(t *testing.T, err error, values ...string) {

@@ -22,8 +22,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/wait"
 )
 
-// executors has the executor of each action, by the name of the field of v1alpha1.Action. The runner executes groups
-// itself.
+// executors maps each action to its executor. The keys are names of fields of v1alpha1.Action. The runner executes
+// groups itself.
 var executors = map[string]executor{
 	"apply":             newExecutor(apply.Exec),
 	"assert":            newExecutor(assert.Exec),
@@ -46,7 +46,7 @@ var executors = map[string]executor{
 }
 
 type executor struct {
-	of   reflect.Type // type of the field
+	of   reflect.Type // type of the field of v1alpha1.Action
 	exec func(ctx context.Context, e *steps.Env, step any) (string, error)
 }
 
@@ -56,8 +56,8 @@ func newExecutor[T any](f func(context.Context, *steps.Env, T) (string, error)) 
 	}}
 }
 
-// Exec executes an action that is not a group, and returns a description of its effect. An error with evidence is a
-// *steps.Failure.
+// Exec executes an action that is not a group, and returns a description of its effect. If there is evidence for an
+// error, the error is a *steps.Failure.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Action) (string, error) {
 	kind, step := a.Get()
 	entry, known := executors[kind]

@@ -52,7 +52,7 @@ func (r *rig) wantCalls(want ...string) {
 	r.sandbox.calls = nil
 }
 
-// Every action has an executor of its type.
+// Every action must have an executor, whose type must be the type of the action.
 func TestExecutors(t *testing.T) {
 	actions := reflect.TypeFor[v1alpha1.Action]()
 	for i := range actions.NumField() {
@@ -109,7 +109,7 @@ func TestAssertWaitsForMatch(t *testing.T) {
 	}
 }
 
-// An assert with for does not end before late watch events have arrived.
+// An assert with a for duration must not end before delayed watch events have arrived.
 func TestAssertForWaitsForLateWatch(t *testing.T) {
 	r := newRig(t)
 	late := watch.NewFake()
@@ -187,7 +187,7 @@ func TestWait(t *testing.T) {
 	r.mustPass(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
 }
 
-// A failed wait has the explanation of why.
+// A failed wait must contain the explanation of "koupsandbox why".
 func TestWaitExplainsFailure(t *testing.T) {
 	r := newRig(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
@@ -248,7 +248,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// An apply step rejects objects outside the run without writing them.
+// An apply step must reject objects outside the scope of the run without writing them.
 func TestApplyOutsideTheRun(t *testing.T) {
 	r := newRig(t)
 	r.mustFail(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
@@ -303,7 +303,8 @@ func TestComponentsAreRepaired(t *testing.T) {
 		"repair run-x and its controllers")
 }
 
-// Repair clears the remaining faults of connections. Faults that were never triggered fail the run.
+// Repair must clear the remaining faults of API and broker connections. Faults that were never triggered must fail
+// the run.
 func TestFaultsOnConnections(t *testing.T) {
 	r := newRig(t)
 	two := 2
@@ -332,7 +333,7 @@ func TestFaultsOnConnections(t *testing.T) {
 	}
 }
 
-// await waits until the faults have ended. After a timeout, the error lists the remaining faults.
+// await must wait until the faults have ended. After a timeout, the error must list the remaining faults.
 func TestAwait(t *testing.T) {
 	r := newRig(t)
 	r.mustPass(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
@@ -344,8 +345,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A fault that was never triggered on any of its bases fails the run unless it has mayNotFire. Faults that are a state
-// are not triggered.
+// A fault that was never triggered on any of its bases must fail the run unless it has mayNotFire. Faults of a state
+// kind are never triggered, and must not fail the run.
 func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	r := newRig(t)
 	two := 2
@@ -381,8 +382,8 @@ func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	}
 }
 
-// A release that changes nothing on any base fails the run unless it has mayChangeNothing. A write that does not change
-// the template is not a release. Superseded releases are ignored.
+// A release that changes nothing on any base must fail the run unless it has mayChangeNothing. A write that does not
+// change the template must not be recorded as a release. Superseded releases must be ignored.
 func TestReleasesThatChangeNothing(t *testing.T) {
 	r := newRig(t)
 	patch := func(text, more string) string {
@@ -432,7 +433,8 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 }
 
-// A wait for quiet that times out lists the most frequent writes since its start, without Leases.
+// If a wait for quiet times out, the failure must list the most frequent writes since the start of the wait, without
+// writes to Leases.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}},
@@ -522,7 +524,7 @@ func TestScript(t *testing.T) {
 	r.mustPass(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
 }
 
-// After a timeout, the failure of a script with until describes the last complete attempt.
+// If a script with an until condition times out, the failure must describe the last complete attempt.
 func TestScriptUntilTimeout(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -552,7 +554,8 @@ func TestScriptUntilTimeout(t *testing.T) {
 	}
 }
 
-// A script gets its own variables, and the variables of the caller that contain no secrets.
+// A script must get its own environment variables, and those environment variables of the caller that contain no
+// secrets.
 func TestScriptEnvironment(t *testing.T) {
 	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k",
 		"KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {

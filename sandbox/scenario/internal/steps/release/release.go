@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec releases a version of a module and waits until the change is observed.
+// Exec releases a version of a module and waits until the run has observed the change.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error) {
 	return e.Change(ctx, a.Ref(), v1alpha1.ReleaseCheck{},
 		func(t steps.ObjectRef, o *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
@@ -31,7 +31,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Release) (string, error
 		})
 }
 
-// operation is an operation of a JSON patch. It fails if the value has changed since it was read.
+// operation is one operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -42,7 +42,7 @@ func replace(path, from, to string) []operation {
 	return []operation{{"test", path, from}, {"replace", path, to}}
 }
 
-// plan returns the JSON patch that changes the version of a module of a workload, and the name of the module.
+// plan returns the JSON patch that changes the version of a module in a workload, and the name of the module.
 func plan(o *unstructured.Unstructured, name, version string) ([]operation, string, error) {
 	root, content := "", o.Object
 	if o.GetKind() != "Pod" {
@@ -85,7 +85,7 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 	return append(replace(at+"/image", c.Image, image), replace(path, present, version)...), c.Name, nil
 }
 
-// container returns the index of the container of a module. An empty name means the only module.
+// container returns the index of the container with the given module name. An empty name means the only module.
 func container(spec corev1.PodSpec, name string) (int, error) {
 	modules, _ := workload.Modules(spec)
 	var names []string
@@ -104,8 +104,8 @@ func container(spec corev1.PodSpec, name string) (int, error) {
 	return slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name }), nil
 }
 
-// versionPath returns the path of the value that determines the version of a container: BIZ_VERSION, or a label or
-// annotation of the Pod template. at is the path of the container, root the path of the Pod template.
+// versionPath returns the path of the value that determines the version of a container: the value of BIZ_VERSION, or
+// of a label or annotation of the Pod template. at is the path of the container, root the path of the Pod template.
 func versionPath(root, at string, c corev1.Container) (string, error) {
 	i := len(c.Env) - 1
 	for c.Env[i].Name != labels.VersionEnv {
@@ -131,7 +131,7 @@ var (
 	wordEnds   = regexp.MustCompile(`^($|[^\pL\pN.]|\.\pL)`)
 )
 
-// replaceVersion replaces all occurrences of a version that are whole words in the path or the query of a URL.
+// replaceVersion replaces every occurrence of a version that is a whole word in the path or the query of a URL.
 func replaceVersion(url, from, to string) string {
 	host := 0
 	if scheme := strings.Index(url, "://"); scheme >= 0 {

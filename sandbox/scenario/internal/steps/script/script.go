@@ -24,10 +24,10 @@ import (
 const (
 	// retryPause is the pause before a script is run again.
 	retryPause = 200 * time.Millisecond
-	// outputGrace is how long processes that a script started may keep its output open after its end.
+	// outputGrace is how long, after the end of a script, processes that the script started may keep its output open.
 	outputGrace = time.Second
-	// maxOutput is the maximum number of bytes that are kept of the standard output, and of the standard error, of a
-	// script.
+	// maxOutput is the maximum number of bytes that are kept of the standard output of a script, and of its standard
+	// error.
 	maxOutput = 1 << 20
 )
 
@@ -130,7 +130,7 @@ func runShell(ctx context.Context, e *steps.Env, a *v1alpha1.Script) (result, er
 
 type limited struct{ bytes.Buffer }
 
-// Write never fails.
+// Write implements io.Writer. It never returns an error.
 func (l *limited) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), max(maxOutput-l.Len(), 0))])
 	return len(p), nil

@@ -31,8 +31,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	return e.Join(ctx, a.Step)
 }
 
-// waitProgress waits until at least one object matches a Ref and progressOf reports all of them as done. It fails
-// immediately if progressOf reports a failure. It ignores objects that are being deleted.
+// waitProgress waits until at least one object matches a Ref and progressOf reports all matching objects as done. It
+// fails immediately if progressOf reports a failure. It ignores objects that are being deleted.
 func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 	progressOf func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := e.ResolveRef(r)
@@ -80,7 +80,7 @@ func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string
 
 const whyTimeout = 10 * time.Second
 
-// addExplanation adds the result of "koupsandbox why" to a failure.
+// addExplanation adds the explanation of "koupsandbox why" to a failure.
 func addExplanation(ctx context.Context, e *steps.Env, o *unstructured.Unstructured, f *steps.Failure) *steps.Failure {
 	target, err := why.ParseTarget(o.GetKind()+"/"+o.GetName(), o.GetNamespace())
 	if err != nil {
