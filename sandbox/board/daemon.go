@@ -204,12 +204,12 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 			}
 		}
 	}
-	w.streams[key] = streamFigures{row, now, s.Versions}
+	w.streams[key] = streamStats{row, now, s.Versions}
 	w.mark(kindStream, key)
 }
 
-// streamFigures are the statistics of a stream at a time, with the number of responses of each version.
-type streamFigures struct {
+// streamStats are the statistics of a stream at a time, with the number of responses of each version.
+type streamStats struct {
 	row      StreamRow
 	at       time.Time
 	versions map[string]int

@@ -56,7 +56,7 @@ type boardState struct {
 	revisions map[string]RevisionRow
 	processes map[string]ComponentRow // of the components of a sandbox
 	leases    map[string]time.Time    // expiry of the Leases of controllers, by holder
-	streams   map[string]streamFigures
+	streams   map[string]streamStats
 	uses      map[string]*use // of bases
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
@@ -68,7 +68,7 @@ func newBoardState(b BoardRow) *boardState {
 		pods:      map[string]pod{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
 		leases:  map[string]time.Time{},
-		streams: map[string]streamFigures{}, uses: map[string]*use{}, findings: map[string]*finding{},
+		streams: map[string]streamStats{}, uses: map[string]*use{}, findings: map[string]*finding{},
 		notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)

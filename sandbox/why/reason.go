@@ -243,7 +243,7 @@ var meanings = []ReasonText{
 		"controller 没有设置对等 Deployment 的副本数。"),
 	meaning(NoReplicas, "The workload has 0 replicas.", "工作负载的副本数为 0。"),
 	meaning(QuotaExceeded, "A quota does not allow more Pods.", "配额不允许更多的 Pod。"),
-	meaning(PodsRefused, "The API server refuses the Pods.", "API server 拒绝 Pod。"),
+	meaning(PodsRefused, "The API server rejects the Pods.", "API server 拒绝 Pod。"),
 	meaning(DaemonSetNotTolerated, "The template of the DaemonSet does not tolerate a taint of the bases.",
 		"DaemonSet 的模板不容忍基座的污点。"),
 	meaning(DaemonSetWithoutBases, "No base fits the DaemonSet.", "没有基座满足 DaemonSet 的要求。"),

@@ -175,11 +175,11 @@ func (v *explainer) peerPlacement() *explainer {
 	return v.asPod(pod)
 }
 
-// failedCreate is the reason of Events and conditions about Pods that the API server refuses
+// failedCreate is the reason of Events and conditions about Pods that the API server rejects
 // (k8s.io/kubernetes/pkg/controller, FailedCreatePodReason).
 const failedCreate = "FailedCreate"
 
-// podsNotCreated explains Pods that the API server refuses.
+// podsNotCreated explains Pods that the API server rejects.
 func podsNotCreated(v *explainer) *Answer {
 	w := v.workload()
 	text := ""

@@ -10,7 +10,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Other Pods of the module are deleted even if the API server refuses to delete one Pod.
+// Other Pods of the module are deleted even if the API server rejects to delete one Pod.
 func TestRefusedDeletionDoesNotBlockOtherPods(t *testing.T) {
 	names := []string{"p1", "p2", "p3"}
 	for _, stays := range names { // each position in the order of the Pods

@@ -64,7 +64,7 @@ func Wrap(bin, folder string, without ...string) error {
 			0o700) //nolint:gosec // a program
 	}
 	if err != nil {
-		return fmt.Errorf("making a control plane that audits: %w", err)
+		return fmt.Errorf("building a control plane that writes audit logs: %w", err)
 	}
 	return nil
 }
@@ -104,11 +104,11 @@ func (e event) kind(roles map[string]bool) string {
 func (l *Log) Read(folder, name string, g *Grants) error {
 	files, err := filepath.Glob(filepath.Join(folder, name+".*.log"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("there is none of %s in %s", name, folder)
+		err = fmt.Errorf("no log of %s in %s", name, folder)
 	}
 	for _, file := range files {
 		if err == nil && strings.Contains(strings.TrimPrefix(filepath.Base(file), name), "-") {
-			err = fmt.Errorf("that of %s is not whole: it has had more than %d MB", name, maxSize)
+			err = fmt.Errorf("the log of %s was rotated, because it exceeded %d MB", name, maxSize)
 		}
 		if err == nil {
 			err = l.read(file, g)

@@ -35,7 +35,8 @@ func Granted() (*Grants, error) {
 		}
 		for _, rule := range role.Rules {
 			if len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
-				return nil, fmt.Errorf("%s %s has a rule that nobody here compares: %v", object.GetKind(),
+				return nil, fmt.Errorf("%s %s has a rule with resourceNames or nonResourceURLs, which is not supported: "+
+					"%v", object.GetKind(),
 					object.GetName(), rule)
 			}
 			for _, group := range rule.APIGroups {

@@ -40,7 +40,7 @@ func FindBinaries(root string) (string, error) {
 	}
 	for _, name := range []string{Program, ControllerBinary, sandbox.ControlPlaneBinary} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return "", fmt.Errorf("the program %s is not in %s: build it first with: make build", name, bin)
+			return "", fmt.Errorf("the binary %s is not in %s; build it with: make build", name, bin)
 		}
 	}
 	return bin, nil
@@ -98,7 +98,7 @@ func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 func (b *Box) Must(ctx context.Context, args ...string) error {
 	r, err := b.Run(ctx, args...)
 	if err == nil && r.Status != 0 {
-		err = fmt.Errorf("koupsandbox %s ended with status %d:\n%s%s", strings.Join(args, " "), r.Status, r.Out, r.Err)
+		err = fmt.Errorf("koupsandbox %s exited with status %d:\n%s%s", strings.Join(args, " "), r.Status, r.Out, r.Err)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func (b *Box) Broker() (Broker, error) {
 		err = json.Unmarshal(text, &n)
 	}
 	if err != nil {
-		return n, fmt.Errorf("reading how to reach the broker of sandbox %s: %w", b.Name, err)
+		return n, fmt.Errorf("reading the broker address of sandbox %s: %w", b.Name, err)
 	}
 	return n, nil
 }

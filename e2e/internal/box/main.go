@@ -36,7 +36,7 @@ func New(kind string) (*Box, error) {
 	}
 	home, err := os.MkdirTemp("", "koup-e2e-") // the path of a socket must be short
 	if err != nil {
-		return nil, fmt.Errorf("making a home for sandboxes: %w", err)
+		return nil, fmt.Errorf("creating a home directory for sandboxes: %w", err)
 	}
 	return &Box{Bin: programs, Home: home, Name: envconf.RandomName(kind, len(kind)+6)}, nil
 }
@@ -55,7 +55,7 @@ func (b *Box) races() error {
 	for _, log := range logs {
 		text, err := os.ReadFile(log)
 		if err != nil {
-			return fmt.Errorf("looking for data races: %w", err)
+			return fmt.Errorf("searching for data races: %w", err)
 		}
 		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
 			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])
@@ -125,7 +125,7 @@ func (b *Box) Heartbeats() (string, error) {
 	}
 	token, err := os.ReadFile(filepath.Join(b.Folder(), "heartbeat.token"))
 	if err != nil {
-		return "", fmt.Errorf("reading the token of heartbeats: %w", err)
+		return "", fmt.Errorf("reading the heartbeat token: %w", err)
 	}
 	return "http://" + addr + "/" + string(token), nil
 }
@@ -134,7 +134,7 @@ func (b *Box) Heartbeats() (string, error) {
 func Logged(file, text string) (word string, err error) {
 	log, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("looking for %q: %w", text, err)
+		return "", fmt.Errorf("searching for %q: %w", text, err)
 	}
 	for line := range strings.Lines(string(log)) {
 		if _, after, found := strings.Cut(line, text); found && strings.HasSuffix(after, "\n") {
@@ -142,7 +142,7 @@ func Logged(file, text string) (word string, err error) {
 		}
 	}
 	if word == "" {
-		return "", fmt.Errorf("%s does not have %q", file, text)
+		return "", fmt.Errorf("%s does not contain %q", file, text)
 	}
 	return word, nil
 }

@@ -45,7 +45,7 @@ func byPID(ctx context.Context, component string, pid int32) (Process, error) {
 		p.created, err = found.CreateTimeWithContext(ctx)
 	}
 	if err != nil {
-		return p, fmt.Errorf("looking at %s, process %d: %w", component, pid, err)
+		return p, fmt.Errorf("inspecting %s, process %d: %w", component, pid, err)
 	}
 	return p, nil
 }
@@ -85,7 +85,7 @@ func (p Process) Kill(ctx context.Context) error {
 func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error) {
 	found, ok := p.find(ctx)
 	if !ok {
-		return 0, 0, fmt.Errorf("%s, process %d, is gone", p.Component, p.PID)
+		return 0, 0, fmt.Errorf("%s, process %d, has exited", p.Component, p.PID)
 	}
 	memory, err := found.MemoryInfoWithContext(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p Process) Usage(ctx context.Context) (rss uint64, cpu float64, err error)
 	}
 	times, err := found.TimesWithContext(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("reading the processor time of %s: %w", p.Component, err)
+		return 0, 0, fmt.Errorf("reading the CPU time of %s: %w", p.Component, err)
 	}
 	return memory.RSS, times.User + times.System, nil
 }

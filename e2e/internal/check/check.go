@@ -32,7 +32,7 @@ func Must(t testing.TB, err error) {
 func Eventually(ctx context.Context, t testing.TB, patience time.Duration, what string,
 	look func(context.Context) error) {
 	t.Helper()
-	last := errors.New("nothing was looked at")
+	last := errors.New("no check was made")
 	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
 		err := look(ctx)
 		if err != nil && ctx.Err() == nil {

@@ -31,7 +31,7 @@ func Private(t testing.TB, folder string) (looked int) {
 			want = 0o700
 		}
 		if got := info.Mode().Perm(); got != want {
-			t.Errorf("%s has the permissions %#o, not %#o", path, got, want)
+			t.Errorf("permissions of %s = %#o, want %#o", path, got, want)
 		}
 		return nil
 	})

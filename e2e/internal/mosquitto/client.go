@@ -49,10 +49,10 @@ func (f *Files) Retained(ctx context.Context) ([]string, error) {
 	end := "e2e/" + rand.Text()
 	heard := make(chan paho.Message, 1000)
 	if err := answer(c.Subscribe("#", 1, func(_ paho.Client, m paho.Message) { heard <- m })); err != nil {
-		return nil, fmt.Errorf("subscribing at mosquitto: %w", err)
+		return nil, fmt.Errorf("subscribing to mosquitto: %w", err)
 	}
 	if err := answer(c.Publish(end, 1, false, "")); err != nil { // what is retained comes before it
-		return nil, fmt.Errorf("publishing at mosquitto: %w", err)
+		return nil, fmt.Errorf("publishing to mosquitto: %w", err)
 	}
 	var topics []string
 	for {

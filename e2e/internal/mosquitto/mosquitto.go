@@ -49,11 +49,11 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 	// signed by an authority of its own, which comes with it
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey(hosts[0], ips, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for mosquitto: %w", err)
+		return nil, fmt.Errorf("creating a certificate for mosquitto: %w", err)
 	}
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return nil, fmt.Errorf("reading where mosquitto is to listen: %w", err)
+		return nil, fmt.Errorf("parsing the listen address of mosquitto: %w", err)
 	}
 	f.Addr = net.JoinHostPort(hosts[0], port)
 	text := map[string]string{

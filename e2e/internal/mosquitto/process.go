@@ -77,7 +77,7 @@ func Program() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("the program mosquitto is not on this machine: apt-get install mosquitto")
+	return "", errors.New("mosquitto is not installed; run: apt-get install mosquitto")
 }
 
 // Start runs mosquitto on a free port of the loopback address, with its files in a directory, and blocks until it listens.
@@ -138,9 +138,9 @@ func (p *Process) listens(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-p.done:
-			return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+			return fmt.Errorf("mosquitto has exited: %s", p.log.String())
 		case <-ctx.Done():
-			return fmt.Errorf("mosquitto does not listen: %w; it says: %s", err, p.log.String())
+			return fmt.Errorf("mosquitto does not listen: %w; output: %s", err, p.log.String())
 		}
 	}
 }
@@ -149,7 +149,7 @@ func (p *Process) listens(ctx context.Context) error {
 func (p *Process) Check() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("mosquitto has ended: %s", p.log.String())
+		return fmt.Errorf("mosquitto has exited: %s", p.log.String())
 	default:
 		return nil
 	}

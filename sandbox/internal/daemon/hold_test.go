@@ -10,12 +10,12 @@ import (
 
 // When the client of Hold disconnects, the sandbox is removed with its directory. After a down, the directory remains.
 func TestHold(t *testing.T) {
-	for name, end := range map[string]func(*bench, context.CancelFunc) error{
-		"client disconnects": func(_ *bench, disconnect context.CancelFunc) error { disconnect(); return nil },
-		"down":               func(b *bench, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
+	for name, end := range map[string]func(*fixture, context.CancelFunc) error{
+		"client disconnects": func(_ *fixture, disconnect context.CancelFunc) error { disconnect(); return nil },
+		"down":               func(b *fixture, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.up(request("good", 1))
 			ctx, disconnect := context.WithCancel(t.Context())
 			defer disconnect()

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-func (b *bench) checkReplicas(when string, replicas int) {
+func (b *fixture) checkReplicas(when string, replicas int) {
 	b.t.Helper()
 	b.daemon.mu.Lock()
 	got := b.daemon.controllers.Replicas
@@ -25,7 +25,7 @@ func (b *bench) checkReplicas(when string, replicas int) {
 	}
 }
 
-func (b *bench) setReplicas(group string, replicas int) {
+func (b *fixture) setReplicas(group string, replicas int) {
 	b.t.Helper()
 	if _, err := b.SetController(b.t.Context(),
 		control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
@@ -35,7 +35,7 @@ func (b *bench) setReplicas(group string, replicas int) {
 
 // Components are resumed before the controllers are restored, because restoring restarts the controllers.
 func TestRepairRestoresControllersLast(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("run", 2)
 	b.setReplicas("run", 3)
@@ -86,7 +86,7 @@ func (s failingRunner) Ensure(ctx context.Context, c v1alpha1.Controller) error 
 
 // Repair removes the request of a group even if restoring the controllers fails. The next Repair retries.
 func TestRepairRetriesControllers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("run", 2)
 	var fails atomic.Bool
@@ -113,7 +113,7 @@ func TestRepairRetriesControllers(t *testing.T) {
 
 // If two groups have changed the controllers, the repair of the last one restores the original state.
 func TestRepairAfterChangesOfTwoGroups(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("first", 2)
 	b.setReplicas("second", 3)

@@ -11,7 +11,7 @@ const annotateFlag = "github"
 
 // newAnnotateFlag returns the flag for annotations. GitHub Actions sets GITHUB_ACTIONS, which enables it.
 func newAnnotateFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: annotateFlag, Usage: "print annotations of files for GitHub Actions on standard error",
+	return &cli.BoolFlag{Name: annotateFlag, Usage: "print GitHub Actions annotations on standard error",
 		Category: outputCategory, EnvVars: []string{"GITHUB_ACTIONS"}}
 }
 
