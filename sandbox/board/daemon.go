@@ -76,7 +76,7 @@ func (s *daemonSource) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			err = errors.New("it has ended")
+			err = errors.New("the event stream has ended")
 		}
 		s.state.notice(aboutSandbox, "the sandbox does not answer; the data may be out of date: "+err.Error(),
 			s.now())

@@ -75,7 +75,7 @@ var (
 	partServedBy        = text(", and the controller {controller} serves it", "，由 controller {controller} 服务")
 	partOrdinaryNode    = text(", and runs on the ordinary Node {node}", "，运行在普通 Node {node} 上")
 	partNoReason        = text("no reason given", "没有给出原因")
-	partNoJar           = text("; its image {image} has no .jar in it", "；其 image {image} 中没有 .jar")
+	partNoJar           = text("; its image {image} does not contain .jar", "；其 image {image} 中没有 .jar")
 	partConfigMapKey    = text("key {key} of ConfigMap {name}", "ConfigMap {name} 的键 {key}")
 	partSchedulerSilent = text("it gives no reason", "没有给出原因")
 )
@@ -544,12 +544,12 @@ var (
 	msgLivenessProbeFailing = answer(LivenessProbeFailing,
 		"the liveness probe of the Pod fails on {base}, so the module is uninstalled and installed again{probe}",
 		"该 Pod 的存活探针在 {base} 上失败，因此模块被卸载并重新安装{probe}",
-		"check the answer of the module at the path of its livenessProbe",
+		"check the response of the module at the path of its livenessProbe",
 		"检查模块在其 livenessProbe 路径上的应答")
 	msgReadinessProbeFailing = answer(ReadinessProbeFailing,
 		"{module} is active on {base}, and its readiness probe keeps it from being Ready: {message}{probe}",
 		"{module} 在 {base} 上已激活，但就绪探针使其不能 Ready：{message}{probe}",
-		"check path and port of its readinessProbe, and the answer of the module there; the port of the base's web "+
+		"check the path and port of its readinessProbe, and the response of the module there; the port of the base's web "+
 			"listener is in the annotation "+labels.WebPort,
 		"检查其 readinessProbe 的路径和端口，以及模块在那里的应答；基座的 Web 端口在 annotation "+labels.WebPort+" 中")
 	msgReadinessGateMissing = answer(ReadinessGateMissing,
@@ -676,7 +676,7 @@ var (
 	partNotReported        = text("it has not reported yet", "尚未上报")
 	partFree               = text("{free} of {resource} are free, {amount} are requested",
 		"{resource} 空闲 {free}，请求 {amount}")
-	partLessFree = text("less of {resource} is free than the {amount} that are requested",
+	partLessFree = text("less {resource} is free than the requested {amount}",
 		"{resource} 的空闲少于所请求的 {amount}")
 	partNoLabel          = text("{requirement}, and it has no such label", "{requirement}，而它没有该标签")
 	partOtherLabel       = text("{requirement}, and it has {value}", "{requirement}，而它的值为 {value}")

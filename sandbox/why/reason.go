@@ -251,7 +251,7 @@ var meanings = []ReasonText{
 		"有序的 StatefulSet 在等待较早模板的 Pod。"),
 	meaning(RolloutStuck, "The update waits for a Pod.", "更新在等待某个 Pod。"),
 	meaning(PodNotReady, "The workload waits for a Pod.", "工作负载在等待某个 Pod。"),
-	meaning(PodsNotMade, "The workload has fewer Pods than it wants, and no reason is known.",
+	meaning(PodsNotMade, "The workload has fewer Pods than it requests, and no reason is known.",
 		"工作负载的 Pod 少于所需，原因未知。"),
 
 	meaning(NodeReady, "The base is Ready.", "基座为 Ready。"),

@@ -99,21 +99,21 @@ var (
 	msgSelectorVersion = text(
 		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, "+
 			"so a release of "+
-			"another version is refused",
+			"another version is rejected",
 		"selector 含有模块的版本 {key}: {value}，而 selector 不能修改，因此发布另一个版本会被拒绝")
 	msgContainerName = text("the API server rejects the container name {name}; it is the name of the module",
 		"API server 拒绝容器名 {name}；它也是模块名")
 	fixContainerName = text("use lower-case letters, digits and '-', here and in the jar",
 		"在此处和 jar 中使用小写字母、数字和 '-'")
 	msgNoJar = text(
-		"the image of the container {container} has no .jar in it: ModuleController V2 ignores such a container, and "+
+		"the image of the container {container} does not contain .jar: ModuleController V2 ignores such a container, and "+
 			"the bundled controller treats it as a module",
 		"容器 {container} 的 image 中没有 .jar：ModuleController V2 忽略这样的容器，自带的 controller 把它当作模块")
 	msgJarName = text("BIZ_VERSION is {version}, but the name of the jar is {name}",
 		"BIZ_VERSION 为 {version}，而 jar 名为 {name}")
 	msgVersionTwice = text("the container {container} sets BIZ_VERSION twice; Kubernetes uses the last one",
 		"容器 {container} 设置了两次 BIZ_VERSION；Kubernetes 使用最后一个")
-	msgVersionPerPod = text("BIZ_VERSION is the {field} of the Pod, so each Pod requests another version",
+	msgVersionPerPod = text("BIZ_VERSION is the {field} of the Pod, so each Pod requests a different version",
 		"BIZ_VERSION 取自 Pod 的 {field}，因此每个 Pod 要求的版本都不同")
 	msgVersionNotExpanded = text(
 		"BIZ_VERSION of container {container} is {version}: the variable is not set before BIZ_VERSION in env, so "+
@@ -179,10 +179,11 @@ var (
 			"stay Pending",
 		"module controller 不会给基座的 Node 写标签 {key}：除非自行加上，否则这些 Pod 一直 Pending")
 	msgZone = text(
-		"{key} spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled "+
+		"spreading over {key} has no effect on Nodes without that label: ModuleController V2 does not set it, and "+
+			"the bundled "+
 			"controller gives each base its own zone",
 		"Node 没有标签 {key} 时，它不起分散作用：ModuleController V2 不设置该标签，自带的 controller 给每个基座各自的 zone")
-	msgSpreadsNothing = text("no base has the label {key}, so this spreads nothing", "没有基座带有标签 {key}，因此不起分散作用")
+	msgSpreadsNothing = text("no base has the label {key}, so this constraint has no effect", "没有基座带有标签 {key}，因此不起分散作用")
 	msgSharedKey      = text("many bases share a value of {key}, so this allows a Pod on only one of them",
 		"许多基座的 {key} 值相同，因此只有其中一个能有 Pod")
 	msgOtherPods = text("the selector {selector} does not match the labels of the Pods, so it does not keep them apart",

@@ -63,8 +63,8 @@ func (s *commands) scenario() *cli.Command {
 
 func newSelectorFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`SELECTOR`: label selector for scenarios in the syntax of kubectl, for example " +
-			"group=rollout,name!=rolling-update; the label name is the name of the scenario", Category: runsCategory}
+		Usage: "`SELECTOR`: label selector for scenarios, in kubectl syntax, for example " +
+			"group=rollout,name!=rolling-update; the label name contains the scenario name", Category: runsCategory}
 }
 
 // scenarioFilter returns the filter of --selector, or nil if the flag is not set.
