@@ -487,9 +487,9 @@ var (
 		"；controller 会重试，间隔最长五分钟；该 Pod 的 annotation "+labels.Retry+" 改变时立即重试")
 	partUnreachableReady = text(
 		"{base} is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its "+
-			"log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"{again}",
+			"log; an answer that it rejects is logged as \"rejected a message or a part of it\"{again}",
 		"{base} 为 Ready，说明心跳正常：检查 controller 能否到达基座的端口，并检查其日志；被它拒绝的应答记录为 "+
-			"\"a message was rejected, or a part of it\"{again}")
+			"\"rejected a message or a part of it\"{again}")
 )
 
 // The advice for codes of failed commands.
