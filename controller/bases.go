@@ -112,7 +112,7 @@ func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
 	}
 	switch {
 	case n.Ended:
-		c.logger.Info("bases are observed again", append(attrs, "lasted", n.Duration)...)
+		c.logger.Info("bases can be observed again", append(attrs, "lasted", n.Duration)...)
 		return
 	case n.Reason == base.MassOutage:
 		code := errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable

@@ -210,7 +210,7 @@ func (c *Controller) waitForAPI(ctx context.Context) {
 			return
 		}
 		if !logged {
-			c.logger.Warn("the Kubernetes API does not answer yet", "err", err)
+			c.logger.Warn("the Kubernetes API server is not reachable yet; retrying", "err", err)
 			logged = true
 		}
 		select {
@@ -251,8 +251,9 @@ func (c *Controller) adopt() {
 		info, err := vnode.Check(n, info, c.networks)
 		if err != nil {
 			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase,
-				"no controller has created this Node: %v; it is ignored; delete it", err)
-			c.logger.Warn("ignored a Node with the labels of a base, because no controller has created it; delete it",
+				"ignoring this Node, because it was not created by a module controller (%v); delete the Node", err)
+			c.logger.Warn("ignoring a Node with the labels of a base, because it was not created by a module controller; "+
+				"delete the Node",
 				"node", n.Name, "err", err)
 			continue
 		}
@@ -275,7 +276,7 @@ func (c *Controller) isConnected(key tunnel.Key) bool {
 
 // Errors that Ready returns.
 var (
-	errUnread     = errors.New("the informers have not synchronized yet")
+	errNotSynced  = errors.New("the informers have not synchronized yet")
 	errNotStarted = errors.New("the tunnels have not started yet")
 )
 
@@ -284,7 +285,7 @@ var (
 // its own Deployment. To check the broker connection, use Connected.
 func (c *Controller) Ready() error {
 	if !c.nodes.Informer().HasSynced() || !c.provider.Informer().HasSynced() {
-		return errUnread
+		return errNotSynced
 	}
 	if !c.serving.Load() {
 		return errNotStarted

@@ -55,8 +55,8 @@ func TestReadinessDoesNotDependOnBroker(t *testing.T) {
 		}
 	}
 	is("/healthz", 200, "ok")
-	is("/readyz", 503, errUnread.Error())
-	is("/tunnelz", 503, errUnread.Error())
+	is("/readyz", 503, errNotSynced.Error())
+	is("/tunnelz", 503, errNotSynced.Error())
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()

@@ -318,7 +318,7 @@ func TestFuzzRejectsExistingSandbox(t *testing.T) {
 	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, "-1"), "--count", "1",
 		"--corpus", t.TempDir())
 	must(t, err)
-	if want := "sandbox " + shared.Name + " exists already"; r.Status != 1 || !strings.Contains(r.Err, want) {
+	if want := "sandbox " + shared.Name + " already exists"; r.Status != 1 || !strings.Contains(r.Err, want) {
 		t.Errorf("status %d, want 1 and %q:\n%s", r.Status, want, r.Err)
 	}
 }

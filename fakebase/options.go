@@ -221,7 +221,7 @@ func (m *MQTTOptions) validate() error {
 	case m == nil || m.Dial != nil:
 		return nil
 	case m.Broker == "":
-		return errors.New("option MQTT.Broker: is required; use tcp://host:port or ssl://host:port")
+		return errors.New("option MQTT.Broker is required; use tcp://host:port or ssl://host:port")
 	}
 	_, _, err := m.target()
 	return err

@@ -58,7 +58,7 @@ func waitForStatus(t *testing.T, b *Base, condition func(Status) bool) {
 	}
 }
 
-func (r *webRig) process() *incarnation {
+func (r *webRig) incarnation() *incarnation {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.b.current
@@ -68,12 +68,12 @@ func (r *webRig) process() *incarnation {
 func (r *webRig) install(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}
-	return r.process().installCommand(&req)
+	return r.incarnation().installCommand(&req)
 }
 
 func (r *webRig) uninstall(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true}}
-	return r.process().uninstallCommand(&req)
+	return r.incarnation().uninstallCommand(&req)
 }
 
 func (r *webRig) get(path string) (int, string, error) {

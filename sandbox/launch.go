@@ -71,7 +71,7 @@ func launch(ctx context.Context, dir state.Dir, o Options) (*process, error) {
 	err = wait.PollUntilContextCancel(ctx, reachPeriod, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.done:
-			return false, fmt.Errorf("the daemon ended immediately (%w)\nlast lines of %s:\n  %s", p.err,
+			return false, fmt.Errorf("the daemon exited immediately (%w)\nlast lines of %s:\n  %s", p.err,
 				dir.Log(daemonLog),
 				strings.Join(supervise.Tail(dir.Log(daemonLog), 0, lastLines), "\n  "))
 		default:

@@ -111,7 +111,7 @@ func (s *Sandbox) hold(ctx context.Context) error {
 	case <-held:
 		return nil
 	case err := <-ended:
-		return fmt.Errorf("requesting the end of the sandbox with this command: %w", err)
+		return fmt.Errorf("tying the lifetime of the sandbox to this command: %w", err)
 	}
 }
 
@@ -217,10 +217,10 @@ func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
 	ended, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil {
-		return fmt.Errorf("cleaning up after an earlier run: %w", err)
+		return fmt.Errorf("cleaning up an earlier run: %w", err)
 	}
 	if dir.InUse() {
-		steps.Note(fmt.Sprintf("an earlier run ended without a down; stopped its remaining processes (%d)", len(ended)))
+		steps.Note(fmt.Sprintf("an earlier run was not stopped with down; stopped its remaining processes (%d)", len(ended)))
 	}
 	if err := checkBinaries(o.Binaries, o.Config); err != nil {
 		return err

@@ -17,12 +17,13 @@ import (
 
 // Causes of errors for invalid containers. The errors of Check wrap them.
 var (
-	errEnvFrom = errors.New("the controller does not read envFrom; set it in env, for example with a configMapKeyRef")
-	errEmpty   = errors.New("is empty")
-	errSpaces  = errors.New("a version must not contain spaces")
-	errNotURL  = errors.New("is not a URL")
-	errScheme  = errors.New("is not a file://, http:// or https:// URL of a module's jar")
-	errNoJar   = errors.New("has no path of a jar")
+	errEnvFrom = errors.New("the controller does not read envFrom; set the variable in env, for example with a " +
+		"configMapKeyRef")
+	errEmpty  = errors.New("is empty")
+	errSpaces = errors.New("a version must not contain spaces")
+	errNotURL = errors.New("is not a URL")
+	errScheme = errors.New("is not a file://, http:// or https:// URL of a module's jar")
+	errNoJar  = errors.New("has no path to a jar")
 )
 
 // Check returns an error with an error code if a container cannot be installed as a module. meta is the metadata of its

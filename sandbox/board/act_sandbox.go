@@ -205,7 +205,7 @@ func stopTraffic(ctx context.Context, b *Board, p params) (ActionResult, error) 
 		return ActionResult{}, err
 	}
 	if end == nil {
-		return ActionResult{}, errors.New("the sandbox returned no result of the stream")
+		return ActionResult{}, errors.New("the sandbox returned no result for the stream")
 	}
 	return ActionResult{Message: fmt.Sprintf("%s was stopped: %d requests, %d lost", p["stream"], end.Sent, end.Lost)},
 		nil

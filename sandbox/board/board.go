@@ -101,7 +101,7 @@ func newBoard(o Options, d daemon) (*Board, error) {
 	case d != nil:
 		row.Source = SourceSandbox
 	case o.API == nil:
-		return nil, errors.New("the board needs a sandbox, a cluster or a run to show")
+		return nil, errors.New("the web UI requires a sandbox, a cluster or a run")
 	}
 	b.acts = newActions(b)
 	row.Actions = b.acts.offered()
@@ -115,7 +115,7 @@ func (b *Board) now() time.Time { return time.Now() }
 func (b *Board) admit() error {
 	address, ok := b.o.Listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return fmt.Errorf("the board cannot listen on %s; use a TCP address", b.o.Listener.Addr())
+		return fmt.Errorf("the web UI cannot listen on %s; use a TCP address", b.o.Listener.Addr())
 	}
 	o := access.Options{Port: address.Port, Hosts: b.o.Hosts}
 	if b.o.Reviews {
@@ -152,7 +152,7 @@ func (b *Board) Start(ctx context.Context) error {
 	go func() { ended <- server.Serve(b.o.Listener) }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("serving the board: %w", err)
+		return fmt.Errorf("serving the web UI: %w", err)
 	case <-ctx.Done():
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
@@ -162,7 +162,7 @@ func (b *Board) Start(ctx context.Context) error {
 	}
 	b.acts.wait()
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the board: %w", err)
+		return fmt.Errorf("serving the web UI: %w", err)
 	}
 	return nil
 }

@@ -330,7 +330,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	}
 	close(d.events)
 	x.until("the notice", func() bool { return len(x.tables.Notice) == 1 && x.tables.Board["board"].Ended > 0 })
-	if got, want := x.tables.Notice["sandbox"].Text, ": it has ended"; !strings.HasSuffix(got, want) {
+	if got, want := x.tables.Notice["sandbox"].Text, ": the event stream has ended"; !strings.HasSuffix(got, want) {
 		t.Errorf("the notice is %q, want %q", got, want)
 	}
 	if len(x.tables.Base) != 1 {
@@ -558,7 +558,7 @@ func TestNoSessionNoData(t *testing.T) {
 }
 
 func TestBoardNeedsSomethingToShow(t *testing.T) {
-	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "to show") {
+	if _, err := New(Options{}); err == nil || !strings.Contains(err.Error(), "requires a sandbox") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -77,7 +77,7 @@ func (s *daemonSource) run(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			err = errors.New("it has ended")
+			err = errors.New("the event stream has ended")
 		}
 		s.state.notice(aboutSandbox, "the sandbox does not answer; the data may be out of date: "+err.Error(),
 			s.now())
@@ -206,12 +206,12 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 			}
 		}
 	}
-	w.streams[key] = streamFigures{row, now, s.Versions}
+	w.streams[key] = streamStats{row, now, s.Versions}
 	w.mark(kindStream, key)
 }
 
-// streamFigures holds the statistics of a stream at one point in time, with the number of responses of each version.
-type streamFigures struct {
+// streamStats are the statistics of a stream at a time, with the number of responses of each version.
+type streamStats struct {
 	row      StreamRow
 	at       time.Time
 	versions map[string]int

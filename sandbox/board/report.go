@@ -26,10 +26,10 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 	var r scenario.Report
 	if err := json.NewDecoder(io.LimitReader(f, maxReport)).Decode(&r); err != nil {
 		return nil, fmt.Errorf(
-			"%s is no JSON report of scenarios, as `koupsandbox scenario run --json FILE` writes it: %w", path, err)
+			"%s is not a JSON report of scenarios; create one with `koupsandbox scenario run --json FILE`: %w", path, err)
 	}
 	if len(r.Runs) == 0 {
-		return nil, fmt.Errorf("%s has no runs: is it a JSON report of `koupsandbox scenario run --json FILE`?", path)
+		return nil, fmt.Errorf("%s has no runs; use a JSON report of `koupsandbox scenario run --json FILE`", path)
 	}
 	var names []string
 	for _, x := range r.Runs {
@@ -138,6 +138,6 @@ func (w *boardState) setStream(row StreamRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := streamKey(row.Group, row.Name)
-	w.streams[key] = streamFigures{row: row}
+	w.streams[key] = streamStats{row: row}
 	w.mark(kindStream, key)
 }

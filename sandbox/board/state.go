@@ -56,10 +56,10 @@ type boardState struct {
 	pods      map[string]pod  // by UID
 	workloads map[string]WorkloadRow
 	revisions map[string]RevisionRow
-	processes map[string]ComponentRow // processes of the sandbox components
-	leases    map[string]time.Time    // expiry times of controller Leases, by holder
-	streams   map[string]streamFigures
-	uses      map[string]*use // metaspace history by base name
+	processes map[string]ComponentRow // of the components of a sandbox
+	leases    map[string]time.Time    // expiry of the Leases of controllers, by holder
+	streams   map[string]streamStats
+	uses      map[string]*use // of bases
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
@@ -70,7 +70,7 @@ func newBoardState(b BoardRow) *boardState {
 		pods:      map[string]pod{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
 		leases:  map[string]time.Time{},
-		streams: map[string]streamFigures{}, uses: map[string]*use{}, findings: map[string]*finding{},
+		streams: map[string]streamStats{}, uses: map[string]*use{}, findings: map[string]*finding{},
 		notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)

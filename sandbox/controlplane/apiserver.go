@@ -76,7 +76,7 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 		scheduling.RESTStorageProvider{}} {
 		name, run, err := provider.PostStartHook()
 		if err != nil {
-			return fmt.Errorf("making the hook %s: %w", name, err)
+			return fmt.Errorf("creating the hook %s: %w", name, err)
 		}
 		generic.DisabledPostStartHooks.Insert(name)
 		hooks = append(hooks, &hook{name: name, run: run, done: make(chan struct{})})
@@ -120,7 +120,7 @@ func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 			close(h.done)
 			return
 		}
-		klog.Errorf("PostStartHook %q failed, and is tried again: %v", h.name, err)
+		klog.Errorf("PostStartHook %q failed; retrying: %v", h.name, err)
 	}
 }
 

@@ -61,9 +61,9 @@ type OneSidedFailure struct {
 
 type comparison struct {
 	queue
-	// try contains the function that runs a schedule, for each side.
-	try [2]runner
-	// concurrency is the number of schedules that run concurrently.
+	// runSchedule runs a schedule on each side.
+	runSchedule [2]runner
+	// concurrency is the number of concurrent schedules.
 	concurrency int
 
 	result Comparison // guarded by the mutex of the queue
@@ -84,7 +84,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, p.close(context.WithoutCancel(ctx))) }()
-		c.try[i] = p.run
+		c.runSchedule[i] = p.run
 	}
 	return &c.result, c.runAll(ctx)
 }
@@ -131,8 +131,8 @@ func (c *comparison) runBoth(ctx context.Context, s Schedule) error {
 	var got [2]runResult
 	var errs [2]error
 	var sides sync.WaitGroup
-	for i, try := range c.try {
-		sides.Go(func() { got[i], _, errs[i] = try.runConclusive(ctx, s, func(string) {}) })
+	for i, runSchedule := range c.runSchedule {
+		sides.Go(func() { got[i], _, errs[i] = runSchedule.runConclusive(ctx, s, func(string) {}) })
 	}
 	sides.Wait()
 	if isDone(ctx) {

@@ -23,7 +23,7 @@ type fakeRunner struct {
 	result func(Schedule) (runResult, error)
 }
 
-func (r *fakeRunner) try(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
+func (r *fakeRunner) runSchedule(_ context.Context, s Schedule) (runResult, *scenario.Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seeds = append(r.seeds, s.Seed)
@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 	}}.Complete()
 	c := newComparison(o, bundled, bundled)
 	c.result.B.Name = "b"
-	c.try[0], c.try[1] = a.try, b.try
+	c.runSchedule[0], c.runSchedule[1] = a.runSchedule, b.runSchedule
 	if err := c.runAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -126,14 +126,14 @@ func TestCompareIsCanceled(t *testing.T) {
 	defer stop()
 	o := Options{Seed: 1, Count: 9, Parallel: 2, Corpus: t.TempDir()}.Complete()
 	c := newComparison(o, bundled, bundled)
-	c.try[0] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
-	c.try[1] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
+	c.runSchedule[0] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).runSchedule
+	c.runSchedule[1] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
 		if s.Seed == 4 {
 			stop()
 			return runResult{invariant: "at rest", seen: "canceled"}, nil
 		}
 		return runResult{invariant: "order", seen: "wrong order"}, nil
-	}}).try
+	}}).runSchedule
 	if err := c.runAll(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -148,13 +148,13 @@ func TestCompareReturnsErrorOfRunner(t *testing.T) {
 	errDeleted := errors.New("sandbox was deleted")
 	o := Options{Seed: 1, Count: 9, Parallel: 2, Corpus: t.TempDir()}.Complete()
 	c := newComparison(o, bundled, bundled)
-	c.try[0] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
-	c.try[1] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
+	c.runSchedule[0] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).runSchedule
+	c.runSchedule[1] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
 		if s.Seed == 3 {
 			return runResult{}, errDeleted
 		}
 		return runResult{}, nil
-	}}).try
+	}}).runSchedule
 	if err := c.runAll(t.Context()); !errors.Is(err, errDeleted) {
 		t.Errorf("error = %v, want %v", err, errDeleted)
 	}
@@ -179,11 +179,11 @@ func TestCompareMaxControllers(t *testing.T) {
 	} {
 		c := newComparison(Options{Seed: 1, Count: 40, Corpus: t.TempDir()}.Complete(), tc.a, tc.b)
 		most := 0
-		c.try[0] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
+		c.runSchedule[0] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
 			most = max(most, s.Replicas)
 			return runResult{}, nil
-		}}).try
-		c.try[1] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).try
+		}}).runSchedule
+		c.runSchedule[1] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).runSchedule
 		if err := c.runAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}

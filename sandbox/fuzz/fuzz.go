@@ -84,12 +84,12 @@ type Result struct {
 // runner is a function that runs a schedule and returns the result.
 type runner func(context.Context, Schedule) (runResult, *scenario.Report, error)
 
-// runConclusive runs a schedule, and repeats it if the first run was inconclusive. It calls recordInconclusive with
+// runConclusive runs a schedule, and again if the first run was inconclusive. It calls recordInconclusive with
 // the reason of each inconclusive run.
-func (try runner) runConclusive(ctx context.Context, s Schedule, recordInconclusive func(reason string)) (got runResult,
+func (r runner) runConclusive(ctx context.Context, s Schedule, recordInconclusive func(reason string)) (got runResult,
 	report *scenario.Report, err error) {
 	for range 2 {
-		got, report, err = try(ctx, s)
+		got, report, err = r(ctx, s)
 		if err != nil || isDone(ctx) || !got.inconclusive {
 			break
 		}
@@ -100,7 +100,7 @@ func (try runner) runConclusive(ctx context.Context, s Schedule, recordInconclus
 
 type run struct {
 	queue
-	try runner
+	runSchedule runner
 	// room is the maximum number of schedules that run concurrently in a sandbox.
 	room int
 
@@ -192,9 +192,9 @@ func (r *run) runAll(ctx context.Context) error {
 	return errors.Join(err, r.save())
 }
 
-func newRun(o Options, try runner) *run {
+func newRun(o Options, runSchedule runner) *run {
 	return &run{
-		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, try: try, room: maxConcurrent,
+		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, runSchedule: runSchedule, room: maxConcurrent,
 		result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}},
 	}
 }
@@ -231,7 +231,7 @@ func (r *run) workers(ctx context.Context) error {
 
 // runOne runs a schedule and records the failure if the schedule fails.
 func (r *run) runOne(ctx context.Context, s Schedule) error {
-	got, report, err := r.try.runConclusive(ctx, s, r.recordInconclusive)
+	got, report, err := r.runSchedule.runConclusive(ctx, s, r.recordInconclusive)
 	if isDone(ctx) {
 		return nil // the end of ctx has changed the result
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// serial returns a run with one schedule per sandbox at a time.
-func serial(o Options, try runner) *run {
-	r := newRun(o, try)
+// serial returns a run in which each sandbox runs one schedule at a time.
+func serial(o Options, runSchedule runner) *run {
+	r := newRun(o, runSchedule)
 	r.room = 1
 	return r
 }
@@ -287,11 +287,11 @@ func TestShrink(t *testing.T) {
 // counted.
 func TestInconclusive(t *testing.T) {
 	for name, c := range map[string]struct {
-		inconclusive                func(try int64) bool
+		inconclusive                func(attempt int64) bool
 		schedules, inconclusiveRuns int
 	}{
-		"every first run":           {func(try int64) bool { return try%2 == 1 }, 4, 4},
-		"both runs of one schedule": {func(try int64) bool { return try <= 2 }, 3, 2},
+		"every first run":           {func(attempt int64) bool { return attempt%2 == 1 }, 4, 4},
+		"both runs of one schedule": {func(attempt int64) bool { return attempt <= 2 }, 3, 2},
 	} {
 		var tries atomic.Int64
 		r := serial(Options{Seed: 1, Count: 4, Parallel: 1, Corpus: t.TempDir()}.Complete(),
@@ -396,9 +396,9 @@ func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	}
 }
 
-// TestDistributionOfSchedules checks that schedules have three disruptions on average, that most schedules can share
-// a sandbox, and that most schedules disrupt only their own objects.
-func TestDistributionOfSchedules(t *testing.T) {
+// TestScheduleDistribution: schedules have three disruptions on average. Most schedules can share a sandbox, and
+// disrupt only their own objects.
+func TestScheduleDistribution(t *testing.T) {
 	const total = 600
 	disruptions, ownSandbox := 0, 0
 	for seed := range uint64(total) {

@@ -66,7 +66,7 @@ func (r *run) shrink(ctx context.Context, f *Failure) error {
 	group, running := errgroup.WithContext(ctx)
 	for range repeats * r.width(f.Smallest) {
 		group.Go(func() error {
-			got, report, err := r.try(running, f.Smallest)
+			got, report, err := r.runSchedule(running, f.Smallest)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*S
 		for i, s := range batch {
 			group.Go(func() error {
 				for range 2 {
-					got, _, err := r.try(running, s)
+					got, _, err := r.runSchedule(running, s)
 					failed[i] = got.invariant == f.Invariant
 					if err != nil || failed[i] {
 						return err

@@ -163,7 +163,7 @@ func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	if existing, err := sandbox.Open(ctx, p.o.Home, name); err == nil {
 		existing.Close()
 		return nil, fmt.Errorf(
-			"sandbox %s exists already; use another --name, or delete it with: koupsandbox down --name %s", name, name)
+			"sandbox %s already exists; use another --name, or delete it with: koupsandbox down --name %s", name, name)
 	}
 	s, err := sandbox.Up(ctx, sandbox.Options{Home: p.o.Home, Config: &config, Binaries: p.o.Binaries,
 		DownOnClose: true})

@@ -95,7 +95,7 @@ func (x *invariant) evaluate(data expr.Data, event string) {
 		if x.never {
 			kind = "never"
 		}
-		x.broken = &violated{fmt.Sprintf("%s %q was violated", kind, x.name), event, time.Now()}
+		x.broken = &violated{fmt.Sprintf("invariant %q (%s) was violated", x.name, kind), event, time.Now()}
 	}
 }
 

@@ -217,7 +217,7 @@ func TestInvariants(t *testing.T) {
 		return Check{Name: "i", Expect: "holds", Result: Passed, Compared: n, Summary: fmt.Sprint(n)}
 	}
 	failed := func(n int, word, event string) Check {
-		return Check{Name: "i", Expect: "holds", Result: Failed, Compared: n, Summary: word + ` "i" `,
+		return Check{Name: "i", Expect: "holds", Result: Failed, Compared: n, Summary: `invariant "i" (` + word + `) was`,
 			Violations: []Violation{{Message: event}}}
 	}
 	tests := []struct {
@@ -282,7 +282,7 @@ func TestViolatedInvariantEndsStep(t *testing.T) {
 	if !errors.As(err, &why) {
 		t.Fatalf("error %v, want a violated invariant", err)
 	}
-	wantOutline(t, e, `a: failed never "a: i" …: `+why.event)
+	wantOutline(t, e, `a: failed invariant "a: i" (never) …: `+why.event)
 }
 
 func TestProgressReportsSteps(t *testing.T) {

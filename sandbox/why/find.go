@@ -96,7 +96,7 @@ func (g *gatherer) node(ctx context.Context) error {
 		if meant == "" {
 			meant = "; see: kubectl get nodes"
 		}
-		return fmt.Errorf("%s is %w: no Node has that name, and no base that host name or identity%s", g.Target,
+		return fmt.Errorf("%s is %w: no Node has that name, and no base has that host name or identity%s", g.Target,
 			ErrNotFound, meant)
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", g.Target, err)

@@ -76,7 +76,7 @@ var (
 	partServedBy        = text(", and the controller {controller} serves it", "，由 controller {controller} 服务")
 	partOrdinaryNode    = text(", and runs on the ordinary Node {node}", "，运行在普通 Node {node} 上")
 	partNoReason        = text("no reason given", "没有给出原因")
-	partNoJar           = text("; its image {image} has no .jar in it", "；其 image {image} 中没有 .jar")
+	partNoJar           = text("; its image {image} does not contain .jar", "；其 image {image} 中没有 .jar")
 	partConfigMapKey    = text("key {key} of ConfigMap {name}", "ConfigMap {name} 的键 {key}")
 	partSchedulerSilent = text("it gives no reason", "没有给出原因")
 )
@@ -84,12 +84,12 @@ var (
 // Messages about a Pod that is Ready.
 var (
 	msgPodReady = answer(PodReady,
-		"{pod} is Ready for {age}, since {since}: {base} serves {modules}",
+		"{pod} has been Ready for {age}, since {since}: {base} serves {modules}",
 		"{pod} 已 Ready {age}，自 {since} 起：{base} 提供 {modules} 的服务", "", "")
 	msgAlreadyInstalled = answer(AlreadyInstalled,
 		"{ready}; the base had this version from this URL already, so nothing was sent to it",
 		"{ready}；基座此前已经安装了来自该 URL 的这个版本，因此没有向它下发指令",
-		"to release another jar, raise BIZ_VERSION",
+		"to release another jar, increase BIZ_VERSION",
 		"要发布另一个 jar，请提高 BIZ_VERSION")
 	msgUnsupportedFields = answer(UnsupportedFields,
 		"{ready}; the base ignores {fields} of its spec",
@@ -186,7 +186,7 @@ var (
 		"change {key} in the {where} to the name of a base, or start a base of that name{meant}",
 		"把 {where} 中的 {key} 改为某个基座的名称，或启动该名称的基座{meant}")
 	msgWrongBaseVersion = answer(WrongBaseVersion,
-		"no base that fits otherwise has the version {wanted}; their versions are {versions}",
+		"no otherwise matching base has the version {wanted}; their versions are {versions}",
 		"其他条件都满足的基座中没有版本 {wanted}；它们的版本为 {versions}",
 		"start a base of that version, or change {key} in the {where}; the Pod stays Pending until such a base exists",
 		"启动该版本的基座，或修改 {where} 中的 {key}；在有这样的基座之前，该 Pod 一直 Pending")
@@ -224,7 +224,7 @@ var (
 		"add {toleration} to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS",
 		"在 tolerations 中加上 {toleration}；只有在未设置 LEAVE_POD_TOLERATIONS 时 controller 才会加上它")
 	msgWrongEnvironment = answer(WrongEnvironment,
-		"the Pod tolerates bases of the environment {tolerated}, and the bases that fit otherwise belong to "+
+		"the Pod tolerates bases of the environment {tolerated}, and the otherwise matching bases belong to "+
 			"{environments}",
 		"该 Pod 容忍环境 {tolerated} 的基座，而其他条件都满足的基座属于 {environments}",
 		"tolerate {key} with the value {value} and the effect {effect}, if you mean that environment",
@@ -239,16 +239,16 @@ var (
 		"没有运行中的 module controller 上报 {bases} 的状态{last}",
 		startController, startControllerZH)
 	msgBasesCordoned = answer(BaseCordoned,
-		"each base that fits otherwise is cordoned, and accepts no new Pods: {bases}",
+		"each otherwise matching base is cordoned, and accepts no new Pods: {bases}",
 		"其他条件都满足的基座都已 cordon，不接受新的 Pod：{bases}",
 		"kubectl uncordon {node}", "kubectl uncordon {node}")
 	msgBasesLeaving = answer(BaseLeaving,
-		"each base that fits otherwise is cordoned, and its Node is being deleted: {bases}",
+		"each otherwise matching base is cordoned, and its Node is being deleted: {bases}",
 		"其他条件都满足的基座都已 cordon，且其 Node 正在删除：{bases}",
 		"start another base; if the Node has a finalizer, its deletion ends when the finalizer is removed",
 		"启动另一个基座；如果 Node 有 finalizer，移除之后删除才会完成")
 	msgBasesNotReady = answer(BasesNotReady,
-		"no base that fits otherwise is Ready: {bases}; {base}: {state}",
+		"no otherwise matching base is Ready: {bases}; {base}: {state}",
 		"其他条件都满足的基座都不是 Ready：{bases}；{base}：{state}",
 		"see: koupsandbox why node/{base}", "参见：koupsandbox why node/{base}")
 	msgNoSuchResource = answer(NoSuchResource,
@@ -263,7 +263,7 @@ var (
 			"in the template",
 		"该请求由 namespace {namespace} 的 LimitRange 加上：从中去掉 {resource}，或在模板中请求 0")
 	msgNoFreeResources = answer(NoFreeResources,
-		"the Pod requests {amount} of {resource}, and no base that fits otherwise has that much free: the maximum is "+
+		"the Pod requests {amount} of {resource}, and no otherwise matching base has that much free: the maximum is "+
 			"{free} on {base}",
 		"该 Pod 请求 {amount} 的 {resource}，其他条件都满足的基座都没有这么多空闲：最多为 {base} 上的 {free}",
 		"request less, or add a base", "减少请求，或增加基座")
@@ -271,7 +271,7 @@ var (
 		"request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize",
 		"减少 memory 请求，移除模块，或以更大的 -XX:MaxMetaspaceSize 启动基座")
 	msgTooManyPods = answer(NoFreeResources,
-		"every base that fits otherwise already has its maximum number of Pods",
+		"every otherwise matching base already has its maximum number of Pods",
 		"其他条件都满足的基座，其 Pod 数都已达到上限",
 		"add a base, or remove modules", "增加基座，或移除模块")
 )
@@ -295,13 +295,13 @@ var (
 			"volumeClaimTemplates, so delete and create the StatefulSet again",
 		"模块不使用卷：从 StatefulSet {name} 中去掉声明；Kubernetes 拒绝修改 volumeClaimTemplates，因此需要删除并重新创建该 StatefulSet")
 	msgSpreadLabelMissing = answer(TopologySpread,
-		"the Pod must be spread over {keys}, and no base that fits otherwise has that label; the scheduler "+
+		"the Pod must be spread over {keys}, and no otherwise matching base has that label; the scheduler "+
 			"reports: {message}",
 		"该 Pod 须按 {keys} 分布，而其他条件都满足的基座都没有该标签；调度器报告：{message}",
 		"use the topologyKey "+corev1.LabelHostname+", or label the Nodes of the bases",
 		"使用 topologyKey "+corev1.LabelHostname+"，或给基座的 Node 加上标签")
 	msgTopologySpread = answer(TopologySpread,
-		"on every base that fits otherwise, the Pod would break a topology spread constraint (over {keys}); the "+
+		"on every otherwise matching base, the Pod would break a topology spread constraint (over {keys}); the "+
 			"scheduler reports: {message}",
 		"在其他条件都满足的任何基座上，该 Pod 都会违反拓扑分布约束(按 {keys})；调度器报告：{message}",
 		"set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as topology "+
@@ -309,18 +309,18 @@ var (
 		"设置 whenUnsatisfiable: ScheduleAnyway，增大 maxSkew，或增加基座；除非约束带有 nodeTaintsPolicy: Honor，"+
 			"已 cordon 的基座也算作拓扑域")
 	msgPodAffinity = answer(PodAffinity,
-		"no base that fits otherwise has a Pod that the required Pod affinity selects",
+		"no otherwise matching base has a Pod that the required Pod affinity selects",
 		"其他条件都满足的基座上，没有必需的 Pod 亲和性所选择的 Pod",
 		"correct the labelSelector of the podAffinity, start the Pods that it selects, or make the affinity preferred",
 		"修改 podAffinity 的 labelSelector，启动它选择的 Pod，或把该亲和性改为 preferred")
 	msgAntiAffinity = answer(AntiAffinity,
-		"every base that fits otherwise already has a Pod that an anti-affinity separates from this Pod",
+		"every otherwise matching base already has a Pod that an anti-affinity separates from this Pod",
 		"其他条件都满足的基座，都已有反亲和性所排斥的 Pod",
 		"add a base, or make the anti-affinity preferred; an update with maxSurge needs one more base than "+
 			"there are replicas",
 		"增加基座，或把反亲和性改为 preferred；带 maxSurge 的更新所需的基座比副本数多一个")
 	msgHostPortTaken = answer(HostPortTaken,
-		"every base that fits otherwise already has a Pod with the same hostPort",
+		"every otherwise matching base already has a Pod with the same hostPort",
 		"其他条件都满足的基座，都已有使用相同 hostPort 的 Pod",
 		"remove the hostPort, which has no effect for a module, or add a base",
 		"去掉对模块无效的 hostPort，或增加基座")
@@ -399,7 +399,7 @@ var (
 		"检查 controller 与基座之间的连接，首先是 broker，并检查基座是否仍在运行(在沙箱中：koupsandbox base list)；"+
 			"在基座再次上报之前，Pod 的状态保持不变")
 	msgBaseNotReady = answer(BaseSilent,
-		"{base} is not Ready for {age}: {message}",
+		"{base} has not been Ready for {age}: {message}",
 		"{base} 已 {age} 不是 Ready：{message}",
 		"check that the base runs and reaches the broker or the controller; otherwise the controller "+
 			"deletes its Node, "+
@@ -426,7 +426,7 @@ var (
 		"{base} has this version of {module} from another URL: it is uninstalled and installed again, one base after "+
 			"the other",
 		"{base} 上 {module} 的这个版本来自另一个 URL：逐个基座卸载后重新安装",
-		"wait; to release without a gap, raise BIZ_VERSION with each jar",
+		"wait; to release without a gap, increase BIZ_VERSION with each jar",
 		"请等待；要无间隙地发布，每换一个 jar 都要提高 BIZ_VERSION")
 	msgModuleStopped = answer(ModuleStopped,
 		"module {module} has stopped on {base}: {message}",
@@ -434,7 +434,7 @@ var (
 		"the controller installs it again; check the log of the base",
 		"controller 会重新安装它；检查基座的日志")
 	msgCommandSent = answer(CommandUnderWay,
-		"{command} for {module} was sent to {base} {age} ago, at {time}, and has no answer yet",
+		"{command} for {module} was sent to {base} {age} ago, at {time}, and has not been answered yet",
 		"{age} 之前(在 {time})向 {base} 下发了 {module} 的 {command}，尚无应答",
 		"wait for the answer; INSTALL_TIMEOUT limits the time, by default to five minutes",
 		"等待应答；时间以 INSTALL_TIMEOUT 为限，默认五分钟")
@@ -443,12 +443,12 @@ var (
 		"{base} 正在安装 {module}：其状态为 RESOLVED，{message}",
 		msgCommandSent.advice.EN, msgCommandSent.advice.ZH)
 	msgNotTakenUp = answer(NotTakenUp,
-		"the Pod is bound to {base} for {age}, and the controller has not reported on it yet",
+		"the Pod has been bound to {base} for {age}, but the controller has not reported its status yet",
 		"该 Pod 绑定到 {base} 已 {age}，controller 还没有上报它的状态",
 		"wait a few seconds; then check the log of the module controller",
 		"等待数秒；之后检查 module controller 的日志")
 	msgCommandNotSent = answer(CommandNotSent,
-		"{module} waits to be installed on {base}, and the controller has not sent a command for it",
+		"{module} is not installed on {base} yet: the controller has not sent the command",
 		"{module} 等待安装到 {base}，controller 还没有为它下发指令",
 		"wait: the controller installs VNODE_WORKER_NUM modules on a base concurrently, and another jar "+
 			"of one version "+
@@ -488,9 +488,9 @@ var (
 		"；controller 会重试，间隔最长五分钟；该 Pod 的 annotation "+labels.Retry+" 改变时立即重试")
 	partUnreachableReady = text(
 		"{base} is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its "+
-			"log; an answer that it rejects is logged as \"a message was rejected, or a part of it\"{again}",
+			"log; an answer that it rejects is logged as \"rejected a message or a part of it\"{again}",
 		"{base} 为 Ready，说明心跳正常：检查 controller 能否到达基座的端口，并检查其日志；被它拒绝的应答记录为 "+
-			"\"a message was rejected, or a part of it\"{again}")
+			"\"rejected a message or a part of it\"{again}")
 )
 
 // Advice for the error codes of failed commands.
@@ -545,12 +545,12 @@ var (
 	msgLivenessProbeFailing = answer(LivenessProbeFailing,
 		"the liveness probe of the Pod fails on {base}, so the module is uninstalled and installed again{probe}",
 		"该 Pod 的存活探针在 {base} 上失败，因此模块被卸载并重新安装{probe}",
-		"check the answer of the module at the path of its livenessProbe",
+		"check the response of the module at the path of its livenessProbe",
 		"检查模块在其 livenessProbe 路径上的应答")
 	msgReadinessProbeFailing = answer(ReadinessProbeFailing,
 		"{module} is active on {base}, and its readiness probe keeps it from being Ready: {message}{probe}",
 		"{module} 在 {base} 上已激活，但就绪探针使其不能 Ready：{message}{probe}",
-		"check path and port of its readinessProbe, and the answer of the module there; the port of the base's web "+
+		"check the path and port of its readinessProbe, and the response of the module there; the port of the base's web "+
 			"listener is in the annotation "+labels.WebPort,
 		"检查其 readinessProbe 的路径和端口，以及模块在那里的应答；基座的 Web 端口在 annotation "+labels.WebPort+" 中")
 	msgReadinessGateMissing = answer(ReadinessGateMissing,
@@ -566,7 +566,7 @@ var (
 		"{workload} is Ready: {pods} of {modules}",
 		"{workload} 已 Ready：{modules} 的{pods}", "", "")
 	msgWorkloadLeaving = answer(WorkloadLeaving,
-		"{workload} is being deleted for {age}, held by {finalizers}",
+		"{workload} has been terminating for {age}; it is kept by {finalizers}",
 		"{workload} 已删除 {age} 尚未完成，finalizer：{finalizers}",
 		"wait until its Pods are deleted; koupsandbox why pod/NAME explains a Pod",
 		"等待其 Pod 被删除；koupsandbox why pod/NAME 说明单个 Pod 的情况")
@@ -582,7 +582,7 @@ var (
 		"{workload} 已暂停：{desired} 个 Pod 中有 {updated} 个使用当前的模板",
 		"kubectl rollout resume deployment {name}", "kubectl rollout resume deployment {name}")
 	msgNoReplicas = answer(NoReplicas,
-		"{workload} wants no Pods: its replicas are 0",
+		"{workload} requests no Pods: its replicas are 0",
 		"{workload} 不需要 Pod：其副本数为 0",
 		"kubectl scale {kind} {name} --replicas 1", "kubectl scale {kind} {name} --replicas 1")
 	msgDaemonSetNotTolerated = answer(DaemonSetNotTolerated,
@@ -592,27 +592,27 @@ var (
 			"effect on a DaemonSet",
 		"在 spec.template.spec.tolerations 中加上 {toleration}；controller 为 Pod 加上的容忍对 DaemonSet 无效")
 	msgDaemonSetWithoutBases = answer(DaemonSetWithoutBases,
-		"{workload} creates no Pods (DESIRED is 0), since no base fits: {cause}",
+		"{workload} creates no Pods (DESIRED is 0), because no base matches: {cause}",
 		"{workload} 没有创建 Pod (DESIRED 为 0)，因为没有满足要求的基座：{cause}",
 		"{advice}", "{advice}")
 	msgPeerNotFollowed = answer(PeerNotFollowed,
-		"the replicas of {workload} should follow the bases, and are 0 although these bases fit: {bases}",
+		"the replicas of {workload} should equal the number of matching bases, but are 0; matching bases: {bases}",
 		"{workload} 的副本数应随基座增减，但仍为 0，而满足要求的基座有：{bases}",
 		"check that a module controller of its environment is running with ENABLE_MODULE_DEPLOYMENT_CONTROLLER",
 		"检查其环境中是否有带 ENABLE_MODULE_DEPLOYMENT_CONTROLLER 运行的 module controller")
 	msgPeerWithoutBases = answer(PeerWithoutBases,
-		"the replicas of {workload} follow the bases that fit, and there is none: {cause}",
+		"{workload} has 0 replicas, because no base matches: {cause}",
 		"{workload} 的副本数随满足要求的基座增减，而这样的基座不存在：{cause}",
 		"{advice}", "{advice}")
 	msgPodsRefused = answer(PodsRefused,
-		"Pods of {workload} are refused: {message}",
+		"Pods of {workload} are rejected: {message}",
 		"{workload} 的 Pod 被拒绝：{message}",
 		"correct the template, or ask the owner of the policy",
 		"修改模板，或询问该策略的负责人")
 	msgQuotaExceeded = answer(QuotaExceeded,
-		"Pods of {workload} are refused: {message}",
+		"Pods of {workload} are rejected: {message}",
 		"{workload} 的 Pod 被拒绝：{message}",
-		"free resources of the quota, or raise it: kubectl get resourcequota -n {namespace}",
+		"free resources in the quota, or increase it: kubectl get resourcequota -n {namespace}",
 		"释放配额中的资源，或提高配额：kubectl get resourcequota -n {namespace}")
 	msgOutdatedPodNotReady = answer(OutdatedPodNotReady,
 		"Pod {pod} was created from an earlier template of StatefulSet {name}, and Kubernetes does not replace it "+
@@ -629,12 +629,12 @@ var (
 		"{workload} 的更新已有 {desired} 个 Pod 中的 {updated} 个，{ready} 个 Ready；它在等待 Pod {pod}：{cause}",
 		"{advice}", "{advice}")
 	msgPodsNotCreatedYet = answer(PodsNotMade,
-		"{workload} wants {pods}, and has {n}; it was created {age} ago",
+		"{workload} requests {pods}, but has {n}; it was created {age} ago",
 		"{workload} 需要{pods}，现有 {n} 个；它创建于 {age} 之前",
 		"run the command again in a few seconds",
 		"数秒后重新运行本命令")
 	msgPodsNotCreated = answer(PodsNotMade,
-		"{workload} wants {pods}, and has {n}; neither its conditions nor its Events give a reason",
+		"{workload} requests {pods}, but has {n}; neither its conditions nor its Events give a reason",
 		"{workload} 需要{pods}，现有 {n} 个；其 condition 和 Event 都没有给出原因",
 		"check the log of kube-controller-manager; in a sandbox: koupsandbox logs kube-controller-manager",
 		"检查 kube-controller-manager 的日志；在沙箱中：koupsandbox logs kube-controller-manager")
@@ -656,7 +656,7 @@ var (
 		"uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize",
 		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座")
 	msgNodeReady = answer(NodeReady,
-		"{base} is Ready for {age}, since {since}{by}",
+		"{base} has been Ready for {age}, since {since}{by}",
 		"{base} 已 Ready {age}，自 {since} 起{by}", "", "")
 	msgUnknown = answer(Unknown,
 		"{target} is not Ready, and no rule explains it",
@@ -677,7 +677,7 @@ var (
 	partNotReported        = text("it has not reported yet", "尚未上报")
 	partFree               = text("{free} of {resource} are free, {amount} are requested",
 		"{resource} 空闲 {free}，请求 {amount}")
-	partLessFree = text("less of {resource} is free than the {amount} that are requested",
+	partLessFree = text("less {resource} is free than the requested {amount}",
 		"{resource} 的空闲少于所请求的 {amount}")
 	partNoLabel          = text("{requirement}, and it has no such label", "{requirement}，而它没有该标签")
 	partOtherLabel       = text("{requirement}, and it has {value}", "{requirement}，而它的值为 {value}")
@@ -692,7 +692,7 @@ var (
 
 // Texts of evidence.
 var (
-	partPods = text("Pods: {desired} wanted, {total} existing, {updated} with the current template, {ready} Ready",
+	partPods = text("Pods: {desired} desired, {total} existing, {updated} with the current template, {ready} Ready",
 		"Pod：需要 {desired} 个，现有 {total} 个，使用当前模板的 {updated} 个，Ready 的 {ready} 个")
 	partControllerRuns    = text("{controller} of environment {env} runs", "环境 {env} 的 {controller} 在运行")
 	partControllerStopped = text("{controller} of environment {env} no longer renews its Lease",

@@ -19,7 +19,8 @@ import (
 
 // pod explains a Pod. It applies the rules along the chain from the scheduler to the module.
 func pod(v *explainer) *Answer {
-	a := v.first(readyPod, notAModule, deletedPod, endedPod, unscheduled, serving, liveness, command, health, leaving)
+	a := v.first(readyPod, notAModule, deletedPod, explainTerminatedPod, unscheduled, serving, liveness,
+		command, health, leaving)
 	return &a
 }
 
@@ -95,7 +96,7 @@ func deletedPod(v *explainer) *Answer {
 	return v.answer(msgTerminating, args{"pod": v.name(), "age": v.ago(v.deletedAt()), "end": end})
 }
 
-func endedPod(v *explainer) *Answer {
+func explainTerminatedPod(v *explainer) *Answer {
 	if c, w := v.waiting(); w != nil && w.Reason == api.ReasonDeactivated {
 		newer := ""
 		for i := range v.OnBases {

@@ -244,7 +244,7 @@ var meanings = []ReasonText{
 		"controller 没有设置对等 Deployment 的副本数。"),
 	meaning(NoReplicas, "The workload has 0 replicas.", "工作负载的副本数为 0。"),
 	meaning(QuotaExceeded, "A quota does not allow more Pods.", "配额不允许更多的 Pod。"),
-	meaning(PodsRefused, "The API server refuses the Pods.", "API server 拒绝 Pod。"),
+	meaning(PodsRefused, "The API server rejects the Pods.", "API server 拒绝 Pod。"),
 	meaning(DaemonSetNotTolerated, "The template of the DaemonSet does not tolerate a taint of the bases.",
 		"DaemonSet 的模板不容忍基座的污点。"),
 	meaning(DaemonSetWithoutBases, "No base fits the DaemonSet.", "没有基座满足 DaemonSet 的要求。"),
@@ -252,7 +252,7 @@ var meanings = []ReasonText{
 		"有序的 StatefulSet 在等待较早模板的 Pod。"),
 	meaning(RolloutStuck, "The update waits for a Pod.", "更新在等待某个 Pod。"),
 	meaning(PodNotReady, "The workload waits for a Pod.", "工作负载在等待某个 Pod。"),
-	meaning(PodsNotMade, "The workload has fewer Pods than it wants, and no reason is known.",
+	meaning(PodsNotMade, "The workload has fewer Pods than it requests, and no reason is known.",
 		"工作负载的 Pod 少于所需，原因未知。"),
 
 	meaning(NodeReady, "The base is Ready.", "基座为 Ready。"),

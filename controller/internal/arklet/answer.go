@@ -88,7 +88,7 @@ func DecodeBizOperation(data []byte) (Answer, error) {
 		return Answer{}, err
 	}
 	if w.Response.Code == "" {
-		return Answer{}, fmt.Errorf("answer to %.80q without a code", w.Command)
+		return Answer{}, fmt.Errorf("the answer to %.80q has no code", w.Command)
 	}
 	a, err := w.Response.answer()
 	if err == nil {
@@ -118,7 +118,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 		return BatchResult{}, err
 	}
 	if w.Response.Code == "" {
-		return BatchResult{}, fmt.Errorf("answer to %.80q without a code", w.Command)
+		return BatchResult{}, fmt.Errorf("the answer to %.80q has no code", w.Command)
 	}
 	a, err := w.Response.answer()
 	if err != nil {
@@ -132,7 +132,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
 		if len(inner.ByURL) > MaxModules {
 			return BatchResult{},
-				fmt.Errorf("%w: answers for %d modules, more than %d", ErrLimit, len(inner.ByURL), MaxModules)
+				fmt.Errorf("%w: the answer has results for %d modules; the maximum is %d", ErrLimit, len(inner.ByURL), MaxModules)
 		}
 		for url, one := range inner.ByURL {
 			if err := checkNames("code", one.Code); err != nil {
@@ -155,7 +155,7 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 		return Answer{}, err
 	}
 	if w.Code == "" {
-		return Answer{}, fmt.Errorf("answer to %q without a code", request.Command)
+		return Answer{}, fmt.Errorf("the answer to %q has no code", request.Command)
 	}
 	a, err := w.answer()
 	if err != nil {
@@ -177,7 +177,7 @@ func DecodeBizListOutput(body []byte) ([]Biz, error) {
 		return nil, err
 	}
 	if w.Code != CodeSuccess {
-		return nil, fmt.Errorf("base answered %.80q to queryAllBiz: %s", w.Code, Text(w.Message))
+		return nil, fmt.Errorf("the base answered queryAllBiz with the code %.80q: %s", w.Code, Text(w.Message))
 	}
 	return bizList(w.Data)
 }

@@ -167,7 +167,7 @@ func DecodeSimpleBiz(data []byte) ([]Biz, error) {
 // invalid entry.
 func bizList(w []wireBiz) (list []Biz, err error) {
 	if len(w) > MaxModules {
-		return nil, fmt.Errorf("%w: a list has %d modules, more than %d", ErrLimit, len(w), MaxModules)
+		return nil, fmt.Errorf("%w: the list has %d modules; the maximum is %d", ErrLimit, len(w), MaxModules)
 	}
 	list = make([]Biz, 0, len(w))
 	for _, wire := range w {

@@ -33,7 +33,7 @@ func DecodeEnvelope(payload []byte) (Envelope, error) {
 		return Envelope{}, err
 	}
 	if len(e.Data) == 0 || bytes.Equal(e.Data, []byte("null")) {
-		return Envelope{}, errors.New("message without data")
+		return Envelope{}, errors.New("the message has no data")
 	}
 	if _, err := fromMillis("publishTimestamp", e.PublishTimestamp); err != nil {
 		return Envelope{}, err
@@ -102,7 +102,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 		h.Identity, h.Name, h.Version, h.Cluster = w.BaseMetadata.Identity, w.BaseMetadata.Name, w.BaseMetadata.Version,
 			w.BaseMetadata.ClusterName
 		if h.Identity == "" {
-			return Heartbeat{}, errors.New("heartbeat without an identity")
+			return Heartbeat{}, errors.New("the heartbeat has no identity")
 		}
 	case w.MasterBizInfo != nil:
 		h.Name, h.Version = cmp.Or(w.MasterBizInfo.Name, w.MasterBizInfo.BizName), cmp.Or(w.MasterBizInfo.Version,
@@ -111,13 +111,13 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 			state = w.MasterBizInfo.BizState
 		}
 	default:
-		return Heartbeat{}, errors.New("heartbeat with neither baseMetadata nor masterBizInfo")
+		return Heartbeat{}, errors.New("the heartbeat has neither baseMetadata nor masterBizInfo")
 	}
 	if w.NetworkInfo != nil {
 		h.IP, h.HostName = cmp.Or(h.IP, w.NetworkInfo.LocalIP), cmp.Or(h.HostName, w.NetworkInfo.LocalHostName)
 	}
 	if h.Port < 0 || h.Port > 65535 {
-		return Heartbeat{}, fmt.Errorf("heartbeat with port %d", h.Port)
+		return Heartbeat{}, fmt.Errorf("the heartbeat has the invalid port %d", h.Port)
 	}
 	if err := checkIdentityAndNames(h.Identity, "name", h.Name, "version", h.Version, "clusterName", h.Cluster,
 		"localIP", h.IP,

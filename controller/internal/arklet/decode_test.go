@@ -46,7 +46,7 @@ func TestDecodeHeartbeat(t *testing.T) {
 		{"a base that is going", `{"baseMetadata":{"identity":"a"},"state":"deactivated"}`, Heartbeat{Identity: "a"},
 			""},
 		{"no metadata at all", `{"state":"activated"}`, Heartbeat{}, "neither baseMetadata nor masterBizInfo"},
-		{"an empty identity", `{"baseMetadata":{"name":"x"}}`, Heartbeat{}, "without an identity"},
+		{"an empty identity", `{"baseMetadata":{"name":"x"}}`, Heartbeat{}, "has no identity"},
 		{"a port out of range", `{"baseMetadata":{"identity":"a"},"port":70000}`, Heartbeat{}, "port 70000"},
 		{"a wrong type", `{"baseMetadata":7}`, Heartbeat{}, "decoding"},
 		{"no JSON", `<html>`, Heartbeat{}, "decoding"},
@@ -75,9 +75,9 @@ func TestDecodeEnvelope(t *testing.T) {
 	}
 	for payload, want := range map[string]string{
 		"":                           "decoding",
-		"null":                       "without data",
-		`{"publishTimestamp":1}`:     "without data",
-		`{"data":null}`:              "without data",
+		"null":                       "has no data",
+		`{"publishTimestamp":1}`:     "has no data",
+		`{"data":null}`:              "has no data",
 		`{"data":{},"publishTimest`:  "decoding",
 		`{"publishTimestamp":"now"}`: "decoding",
 	} {
@@ -192,7 +192,7 @@ func TestDecodeAnswers(t *testing.T) {
 		})
 	}
 	_, err := DecodeBizOperation([]byte(`{"command":"installBiz"}`))
-	checkErr(t, err, "without a code")
+	checkErr(t, err, "has no code")
 }
 
 func TestDecodeBatchInstall(t *testing.T) {
@@ -234,7 +234,7 @@ func TestDecodeHealth(t *testing.T) {
 			"",
 		},
 		{"a refusal", `{"code":"FAILED","message":"can not find biz: x"}`, Health{}, "can not find biz: x"},
-		{"no jvm", `{"code":"SUCCESS","data":{"healthData":{}}}`, Health{}, "without jvm"},
+		{"no jvm", `{"code":"SUCCESS","data":{"healthData":{}}}`, Health{}, "has no jvm field"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -50,11 +50,11 @@ func DecodeHealth(body []byte) (Health, error) {
 		return Health{}, err
 	}
 	if w.Code != CodeSuccess {
-		return Health{}, fmt.Errorf("base answered %.80q to health: %s", w.Code, Text(w.Message))
+		return Health{}, fmt.Errorf("the base answered health with the code %.80q: %s", w.Code, Text(w.Message))
 	}
 	jvm := w.Data.HealthData.JVM
 	if jvm == nil {
-		return Health{}, fmt.Errorf("health document without jvm")
+		return Health{}, fmt.Errorf("the health document has no jvm field")
 	}
 	return Health{
 		MetaspaceUsed:      orUnlimited(jvm.Used),

@@ -61,7 +61,7 @@ func checkNames(pairs ...string) error {
 func checkName(what, name string, limit int) error {
 	switch {
 	case len(name) > limit:
-		return fmt.Errorf("%w: %s %.40q… has %d bytes, more than %d", ErrLimit, what, name, len(name), limit)
+		return fmt.Errorf("%w: %s %.40q… has %d bytes; the maximum is %d", ErrLimit, what, name, len(name), limit)
 	case !Printable(name):
 		return fmt.Errorf("%w: %s %q contains a character that is not printable", ErrLimit, what, name)
 	}

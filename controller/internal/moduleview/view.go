@@ -89,7 +89,7 @@ func New(o Options) *Syncer {
 // Start writes Module objects until ctx is done, and returns nil. If the cluster lacks the CustomResourceDefinition,
 // Start logs a warning and waits until it exists. Call Start once.
 func (v *Syncer) Start(ctx context.Context) error {
-	if err := v.watch(); err != nil {
+	if err := v.registerHandlers(); err != nil {
 		return fmt.Errorf("watching Pods and Modules: %w", err)
 	}
 	var running sync.WaitGroup
@@ -107,7 +107,7 @@ func (v *Syncer) Resync(nodeName string) {
 	}
 }
 
-func (v *Syncer) watch() error {
+func (v *Syncer) registerHandlers() error {
 	if err := v.modules.SetTransform(toModule); err != nil {
 		return err
 	}

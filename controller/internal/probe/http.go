@@ -34,7 +34,7 @@ func Address(pod *corev1.Pod, node *corev1.Node, podIP string, container corev1.
 	port := annotation
 	switch {
 	case len(annotation) > arklet.MaxName:
-		return "", fmt.Errorf("annotation %s has %d bytes, more than the maximum of %d", labels.WebPort,
+		return "", fmt.Errorf("annotation %s has %d bytes; the maximum is %d", labels.WebPort,
 			len(annotation),
 			arklet.MaxName)
 	case strings.Contains(annotation, ":"):

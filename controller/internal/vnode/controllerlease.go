@@ -24,7 +24,7 @@ import (
 
 // ErrNotActing reports that this controller has not renewed its Lease in time. It must not write Nodes or Pods, or send
 // commands, because another controller may serve its bases.
-var ErrNotActing = errors.New("this controller may not act because it has not renewed its Lease in time")
+var ErrNotActing = errors.New("this controller is not active because it has not renewed its Lease in time")
 
 // ControllerLease renews the Lease of this controller, and observes the Leases of the other controllers in its
 // environment. The Leases are in kube-node-lease, where the controller also has permissions for the Leases of Nodes.

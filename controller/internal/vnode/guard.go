@@ -31,7 +31,7 @@ func (r *Reconciler) checkActing() {
 	case !acting:
 		r.stopServingAll()
 	case began:
-		r.opts.Logger.Info("this controller may act", "epoch", r.ownLease.Epoch())
+		r.opts.Logger.Info("this controller is active, because it holds a valid Lease", "epoch", r.ownLease.Epoch())
 		r.enqueueAll(false)
 	default:
 		r.reconcileTunnelsDown()

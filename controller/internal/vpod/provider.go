@@ -177,7 +177,7 @@ func (p *Provider) Start(ctx context.Context) error {
 	if err := p.informer.Observe(p.podChanged); err != nil {
 		return err
 	}
-	if err := p.templates.watch(p.templateChanged); err != nil {
+	if err := p.templates.registerHandlers(p.templateChanged); err != nil {
 		return err
 	}
 	var running sync.WaitGroup

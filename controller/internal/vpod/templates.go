@@ -24,8 +24,9 @@ func newTemplates(workloads appsinformers.Interface) templates {
 	return templates{workloads.Deployments().Informer(), workloads.DaemonSets().Informer()}
 }
 
-// watch calls changed with the name of each workload that is new or whose spec has changed.
-func (t templates) watch(changed func(workload string)) error {
+// registerHandlers registers handlers that call changed with the name of each workload that is new or whose spec has
+// changed.
+func (t templates) registerHandlers(changed func(workload string)) error {
 	for _, informer := range []cache.SharedIndexInformer{t.deployments, t.daemonSets} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(obj any) {

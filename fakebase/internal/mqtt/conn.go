@@ -43,7 +43,7 @@ func (c *Client) connect(ctx context.Context) (*conn, error) {
 	defer cancel()
 	nc, err := c.opts.Dial(dialCtx)
 	if err != nil {
-		return nil, fmt.Errorf("dialling broker: %w", err)
+		return nil, fmt.Errorf("connecting to the broker: %w", err)
 	}
 	stop := context.AfterFunc(dialCtx, func() { _ = nc.Close() })
 	defer stop()

@@ -203,7 +203,7 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 	switch at := path.Child("location"); {
 	case c.Location != LocationCluster:
 	case len(c.Command) > 0:
-		v.invalid(at, c.Location, "excludes spec.controller.command, which runs on this machine; use host")
+		v.invalid(at, c.Location, "cannot be used with spec.controller.command, which runs on this machine; use host")
 	case inExisting:
 		v.controllerInExistingCluster(s, path)
 	case s.Provider != ProviderKind:

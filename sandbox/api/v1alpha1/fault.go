@@ -280,8 +280,8 @@ func convert(from, to any) {
 }
 
 const (
-	defaultFaultTime = fault.Duration(30 * time.Second)
-	maxFaultTime     = fault.Duration(10 * time.Minute)
+	defaultFaultDuration = fault.Duration(30 * time.Second)
+	maxFaultDuration     = fault.Duration(10 * time.Minute)
 )
 
 // SetFaultDefaults sets the default value of every field that is not set. Package fakebase sets the defaults for
@@ -301,7 +301,7 @@ func SetFaultDefaults(target FaultTarget, f *Fault) {
 	if strings.Contains(spec.reads, triggered) && !spec.endless {
 		def(&f.Count, 1)
 	}
-	def(&f.For, defaultFaultTime)
+	def(&f.For, defaultFaultDuration)
 	if f.Status == 429 {
 		def(&f.RetryAfter, fault.Duration(time.Second))
 	}
@@ -353,9 +353,9 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 		name  string
 		value fault.Duration
 	}{{"for", f.For}, {"delay", f.Delay.Min}, {"delay", f.Delay.Spread}, {"retryAfter", f.RetryAfter}} {
-		if d.value < 0 || d.value > maxFaultTime {
+		if d.value < 0 || d.value > maxFaultDuration {
 			v.invalid(at.Child(d.name), time.Duration(d.value).String(), "must be between 0s and %s",
-				time.Duration(maxFaultTime))
+				time.Duration(maxFaultDuration))
 		}
 	}
 	if f.Status == 409 {

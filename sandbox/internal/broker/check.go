@@ -190,7 +190,7 @@ func (c *check) subscribe(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("subscribing at the broker %s: %w", c.URL, err)
+		return fmt.Errorf("subscribing to topics of the broker %s: %w", c.URL, err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 		result = s.Result
 	})
 	if err == nil && result == nil {
-		err = fmt.Errorf("it ended before the sandbox was up: %w", ErrUnreachable)
+		err = fmt.Errorf("the daemon exited before the sandbox was up: %w", ErrUnreachable)
 	}
 	return result, err
 }

@@ -72,7 +72,7 @@ func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
 func peerUID(c net.Conn) (uid int, err error) {
 	unixConn, ok := c.(*net.UnixConn)
 	if !ok {
-		return 0, fmt.Errorf("%T is no connection of a unix socket", c)
+		return 0, fmt.Errorf("%T is not a Unix socket connection", c)
 	}
 	raw, err := unixConn.SyscallConn()
 	if err != nil {

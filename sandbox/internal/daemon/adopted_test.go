@@ -19,7 +19,7 @@ func TestFailedUpKeepsAdoptedCluster(t *testing.T) {
 		"existed before, then down": {adopted: true, down: true, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.cluster.adopted = tc.adopted
 			down := make(chan error, 1)
 			b.cluster.rest = func(ctx context.Context) error {

@@ -141,7 +141,7 @@ func (b *bringUp) nodeCreated(identity, holder string) {
 		return
 	}
 	if err := b.d.o.Dir.AddBase(identity); err != nil {
-		b.d.log.Error("recording a base; down will not remove its Node", "err", err)
+		b.d.log.Error("could not record a base; down will not remove its Node", "err", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func proxyTo(t *testing.T, addr string) func(*http.Request) (*url.URL, error) {
 	return http.ProxyURL(u)
 }
 
-func (b *bench) controllers() map[string]int {
+func (b *fixture) controllers() map[string]int {
 	b.t.Helper()
 	status, err := b.Status(b.t.Context(), false)
 	check.Must(b.t, err)
@@ -36,7 +36,7 @@ func (b *bench) controllers() map[string]int {
 }
 
 func TestSetController(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	r := request("good", 1)
 	two := 2
 	r.Config.Spec.Controller.Replicas = &two

@@ -113,7 +113,7 @@ func (c *fakeCluster) Properties() cluster.Properties {
 	return cluster.Properties{Host: loopback, Ephemeral: true, Adopted: c.adopted}
 }
 
-type bench struct {
+type fixture struct {
 	*control.Client
 	t       *testing.T
 	daemon  *Daemon
@@ -122,7 +122,7 @@ type bench struct {
 	ended   chan error
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	home, err := os.MkdirTemp("", "daemon") // the path of a socket must be short
 	check.Must(t, err)
@@ -131,7 +131,7 @@ func newBench(t *testing.T) *bench {
 	check.Must(t, dir.Create())
 	self, err := os.Executable()
 	check.Must(t, err)
-	b := &bench{t: t, dir: dir, ended: make(chan error, 1),
+	b := &fixture{t: t, dir: dir, ended: make(chan error, 1),
 		cluster: &fakeCluster{client: fake.NewClientset(), rest: func(context.Context) error { return nil }}}
 	d := New(Options{
 		Dir: dir, Binaries: Binaries{Controller: self},
@@ -159,7 +159,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) checkNoProcess() {
+func (b *fixture) checkNoProcess() {
 	b.t.Helper()
 	records, err := supervise.Records(b.dir.Run())
 	if err != nil {
@@ -181,8 +181,8 @@ func request(role string, bases int) control.UpRequest {
 	return control.UpRequest{Config: c}
 }
 
-// makeNodes creates a Ready Node for each base in the same way as the controller.
-func (b *bench) makeNodes(ctx context.Context) {
+// makeNodes creates a Ready Node for each base, like the controller.
+func (b *fixture) makeNodes(ctx context.Context) {
 	bases, err := b.Bases(ctx, "")
 	if err != nil {
 		b.t.Error(err)
@@ -201,9 +201,8 @@ func (b *bench) makeNodes(ctx context.Context) {
 	}
 }
 
-// up runs an up, and creates the Nodes when the daemon waits for them. It returns the names of the successful steps
-// in order.
-func (b *bench) up(r control.UpRequest) (*control.UpResult, []string) {
+// up runs an up and creates the Nodes when the daemon waits for them. It returns the successful steps in order.
+func (b *fixture) up(r control.UpRequest) (*control.UpResult, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	defer cancel()
@@ -231,7 +230,7 @@ func components(s *control.Status) map[string]string {
 }
 
 func TestUpAndDown(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	result, steps := b.up(request("good", 3))
 	slices.Sort(steps) // concurrent steps have no order
 	want := []string{"Connecting 3 bases", "Granting permissions to the controller", "Preparing", "Starting API",
@@ -271,7 +270,7 @@ func TestUpAndDown(t *testing.T) {
 }
 
 func TestUpRestartsComponentsAndScalesBases(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 2))
 	check.Must(t, b.Act(t.Context(), control.ActRequest{Component: "module-controller", Action: supervise.Kill}))
 	status, err := b.Status(t.Context(), false)
@@ -299,8 +298,8 @@ func TestUpRestartsComponentsAndScalesBases(t *testing.T) {
 	b.checkNodes()
 }
 
-// checkNodes fails the test unless exactly the existing bases have Nodes.
-func (b *bench) checkNodes() {
+// checkNodes fails the test unless exactly the present bases have Nodes.
+func (b *fixture) checkNodes() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
 	check.Must(b.t, err)
@@ -324,7 +323,7 @@ func (b *bench) checkNodes() {
 // that is removed by name, because the controller must detect this removal. status must report the Node of that base,
 // and up must delete the Node.
 func TestRemovingBasesDeletesNodes(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 6))
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Group: "run", Count: 2}); err != nil {
 		t.Fatal(err)
@@ -354,7 +353,7 @@ func TestRemovingBasesDeletesNodes(t *testing.T) {
 // TestRemovingBasesRetriesNodeDeletion checks that the Nodes of removed bases are deleted even if the client
 // disconnects or the API server is briefly unavailable.
 func TestRemovingBasesRetriesNodeDeletion(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 3))
 	var failures atomic.Int32
 	failures.Store(2)
@@ -373,7 +372,7 @@ func TestRemovingBasesRetriesNodeDeletion(t *testing.T) {
 }
 
 func TestUpResumesComponentsAndRestartsBases(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 3))
 	states := func() (all []string) {
 		t.Helper()
@@ -421,7 +420,7 @@ func TestUpFails(t *testing.T) {
 			want: []string{"no scheduler"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			if tc.rest != nil {
 				b.cluster.rest = tc.rest
 			}
@@ -445,7 +444,7 @@ func TestUpFails(t *testing.T) {
 }
 
 func TestDisconnectedUpStopsSandbox(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	_, err := b.Up(ctx, request("never ready", 1), func(e progress.Event) {
@@ -468,7 +467,7 @@ func TestDisconnectedUpStopsSandbox(t *testing.T) {
 }
 
 func TestDownInterruptsUp(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	down := make(chan error, 1)
 	_, err := b.Up(t.Context(), request("never ready", 1), func(e progress.Event) {
 		if e.Kind == progress.Started && e.Step == "Starting module-controller" {
@@ -485,7 +484,7 @@ func TestDownInterruptsUp(t *testing.T) {
 
 // TestBrokerRestart checks that bases reconnect after the broker was stopped and started.
 func TestBrokerRestart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 2))
 	before, err := b.Status(t.Context(), false)
 	check.Must(t, err)
@@ -517,7 +516,7 @@ func TestExternalBroker(t *testing.T) {
 	check.Must(t, err)
 	check.Run(t, external.Start)
 
-	b := newBench(t)
+	b := newFixture(t)
 	r := request("good", 2)
 	r.Config.Spec.Env = "given"
 	r.Config.Spec.Broker.URL, r.Config.Spec.Broker.Username = "mqtt://"+external.Addr(), broker.ControllerUser
@@ -556,13 +555,13 @@ func TestExternalBroker(t *testing.T) {
 	})
 }
 
-func (b *bench) eventually(ask func() error) {
+func (b *fixture) eventually(ask func() error) {
 	b.t.Helper()
 	check.Eventually(b.t, patience, ask)
 }
 
 func TestBasesAndFaults(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1}); err == nil ||
 		!strings.Contains(err.Error(), "not up yet") {
 		t.Errorf("AddBases before the first up returned %v", err)

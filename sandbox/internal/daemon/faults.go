@@ -186,7 +186,7 @@ func (d *Daemon) killController(n int) {
 	n = max(n, 1)
 	if err := d.Act(context.Background(),
 		control.ActRequest{Component: runner.ComponentName(n), Action: supervise.Kill}); err != nil {
-		d.log.Error("killing a controller for a fault", "controller", n, "err", err)
+		d.log.Error("could not kill a controller for a fault", "controller", n, "err", err)
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 // TestHold checks that the sandbox and its state directory are removed when the client of Hold disconnects. After
 // down, the state directory must still exist.
 func TestHold(t *testing.T) {
-	for name, end := range map[string]func(*bench, context.CancelFunc) error{
-		"client disconnects": func(_ *bench, disconnect context.CancelFunc) error { disconnect(); return nil },
-		"down":               func(b *bench, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
+	for name, end := range map[string]func(*fixture, context.CancelFunc) error{
+		"client disconnects": func(_ *fixture, disconnect context.CancelFunc) error { disconnect(); return nil },
+		"down":               func(b *fixture, _ context.CancelFunc) error { return b.Down(b.t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.up(request("good", 1))
 			ctx, disconnect := context.WithCancel(t.Context())
 			defer disconnect()

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-func (b *bench) checkReplicas(when string, replicas int) {
+func (b *fixture) checkReplicas(when string, replicas int) {
 	b.t.Helper()
 	b.daemon.mu.Lock()
 	got := b.daemon.controllers.Replicas
@@ -25,7 +25,7 @@ func (b *bench) checkReplicas(when string, replicas int) {
 	}
 }
 
-func (b *bench) setReplicas(group string, replicas int) {
+func (b *fixture) setReplicas(group string, replicas int) {
 	b.t.Helper()
 	if _, err := b.SetController(b.t.Context(),
 		control.ControllerRequest{Group: group, Replicas: replicas}); err != nil {
@@ -36,7 +36,7 @@ func (b *bench) setReplicas(group string, replicas int) {
 // TestRepairRestoresControllersLast checks that components are resumed before the controllers are restored, because
 // restoring the controllers restarts them.
 func TestRepairRestoresControllersLast(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("run", 2)
 	b.setReplicas("run", 3)
@@ -88,7 +88,7 @@ func (s failingRunner) Ensure(ctx context.Context, c v1alpha1.Controller) error 
 // TestRepairRetriesControllers checks that Repair removes the controller request of a group even if restoring the
 // controllers fails, and that the next Repair retries.
 func TestRepairRetriesControllers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("run", 2)
 	var fails atomic.Bool
@@ -116,7 +116,7 @@ func TestRepairRetriesControllers(t *testing.T) {
 // TestRepairAfterChangesOfTwoGroups checks that the original controllers are restored after two groups have changed
 // the controllers and the last group is repaired.
 func TestRepairAfterChangesOfTwoGroups(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	b.setReplicas("first", 2)
 	b.setReplicas("second", 3)

@@ -46,11 +46,11 @@ func (d *Daemon) cleanUpGroup(running *assembly, group string) {
 		d.log.Info("removed bases of a group whose owner disconnected", "group", group, "bases", len(gone))
 	}
 	if err := d.Repair(d.ending, control.RepairRequest{Group: group, Controllers: true}); err != nil {
-		d.log.Warn("repairing components that a group has changed", "group", group, "err", err)
+		d.log.Warn("could not restore components that a group changed", "group", group, "err", err)
 	}
 	if removeErr != nil { // retry: the repair may have restored the API
 		err := d.deleteNodes(d.ending, running.nodes, running.fleet.IdentitiesOf(gone))
-		d.log.Warn("deleting the Nodes of removed bases failed; retried", "group", group, "err", removeErr,
+		d.log.Warn("could not delete the Nodes of removed bases; retrying", "group", group, "err", removeErr,
 			"retryErr", err)
 	}
 }

@@ -31,7 +31,7 @@ type stream struct {
 	ended  chan error
 }
 
-func (b *bench) watch(r control.WatchRequest) *stream {
+func (b *fixture) watch(r control.WatchRequest) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stream{t: b.t, events: make(chan events.Event, 10_000), cancel: cancel, ended: make(chan error, 1)}
 	client := control.NewClient(b.dir.SocketPath())
@@ -102,7 +102,7 @@ func (s *stream) until(want string) []string {
 }
 
 func TestWatchGroup(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	add := func(group, set string, spec *v1alpha1.BaseSet) control.Base {
 		t.Helper()
@@ -181,7 +181,7 @@ func TestWatchGroup(t *testing.T) {
 // TestOwnerDisconnects checks that the bases, request streams and component changes of a group are removed when the
 // owner of the group disconnects. Afterwards, nothing can be added to the group.
 func TestOwnerDisconnects(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	s := b.watch(control.WatchRequest{Group: "g", Own: true})
 	s.until("synced")
@@ -285,7 +285,7 @@ func TestSlowSubscriber(t *testing.T) {
 }
 
 func TestTraffic(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(request("good", 1))
 	all := b.watch(control.WatchRequest{})
 	all.until("synced")

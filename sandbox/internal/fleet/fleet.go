@@ -319,7 +319,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	if f.o.DeleteNodes != nil && !s.Unannounced && len(gone) > 0 {
 		err = f.o.DeleteNodes(context.WithoutCancel(ctx), f.IdentitiesOf(gone))
 		if err != nil {
-			err = fmt.Errorf("the bases have ended, but their Nodes may still exist: %w", err)
+			err = fmt.Errorf("the bases have stopped, but their Nodes may still exist: %w", err)
 		}
 	}
 	f.mu.Lock()

@@ -22,8 +22,8 @@ import (
 
 const patience = check.Patience
 
-// bench is a fleet with a broker. Both are stopped when the test ends.
-type bench struct {
+// fixture is a fleet with a broker. Both end with the test.
+type fixture struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
 
@@ -32,28 +32,28 @@ type bench struct {
 	rejecting  bool           // HTTP heartbeats fail
 }
 
-func newBench(t testing.TB) *bench {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	return newBenchWith(t, func(*fleet.Options, string) {})
+	return newFixtureWith(t, func(*fleet.Options, string) {})
 }
 
-// newBenchWith returns a bench. It calls change to modify the options of the fleet.
-func newBenchWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *bench {
+// newFixtureWith returns a fixture after change has modified the options of the fleet.
+func newFixtureWith(t testing.TB, change func(o *fleet.Options, brokerAddr string)) *fixture {
 	t.Helper()
 	b, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
-	bench := &bench{broker: b, heartbeats: map[string]int{}}
+	f := &fixture{broker: b, heartbeats: map[string]int{}}
 	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
-		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Heartbeats: bench}
+		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Heartbeats: f}
 	change(&o, b.Addr())
-	bench.fleet = fleet.New(o)
+	f.fleet = fleet.New(o)
 	check.Run(t, b.Start)
-	check.Run(t, bench.fleet.Start)
-	return bench
+	check.Run(t, f.fleet.Start)
+	return f
 }
 
-// RoundTrip accepts the heartbeat of a base, as a controller does.
-func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip accepts heartbeats like a controller.
+func (b *fixture) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -67,12 +67,12 @@ func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-func (b *bench) add(t testing.TB, count int) []*fleet.Member {
+func (b *fixture) add(t testing.TB, count int) []*fleet.Member {
 	t.Helper()
 	return b.addSet(t, fleet.Set{}, count)
 }
 
-func (b *bench) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
+func (b *fixture) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -84,7 +84,7 @@ func (b *bench) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
 	return added
 }
 
-func remove(t testing.TB, b *bench, s fleet.Selection) []*fleet.Member {
+func remove(t testing.TB, b *fixture, s fleet.Selection) []*fleet.Member {
 	t.Helper()
 	gone, err := b.fleet.Remove(t.Context(), s)
 	if err != nil {
@@ -106,7 +106,7 @@ func names(members []*fleet.Member) []string {
 func TestRemoveDeletesNodes(t *testing.T) {
 	var deleted []string
 	var failure error
-	b := newBenchWith(t, func(o *fleet.Options, _ string) {
+	b := newFixtureWith(t, func(o *fleet.Options, _ string) {
 		o.DeleteNodes = func(ctx context.Context, identities []string) error {
 			deleted = append(deleted, identities...)
 			return errors.Join(failure, ctx.Err())
@@ -139,7 +139,7 @@ func TestRemoveDeletesNodes(t *testing.T) {
 }
 
 func TestAddAndRemove(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	first := b.add(t, 4)
 	if diff := cmp.Diff([]string{"base-1 198.18.0.1", "base-2 198.18.0.2", "base-3 198.18.0.3", "base-4 198.18.0.4"},
 		names(first)); diff != "" {
@@ -198,7 +198,7 @@ func TestAddAfterEnd(t *testing.T) {
 // Concurrent calls of Add together do not add more bases than MaxBases allows.
 func TestMaxBases(t *testing.T) {
 	const maxBases = 20
-	b := newBenchWith(t, func(o *fleet.Options, _ string) { o.MaxBases = maxBases })
+	b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.MaxBases = maxBases })
 	var adding sync.WaitGroup
 	var added atomic.Int32
 	for range 10 {
@@ -218,7 +218,7 @@ func TestMaxBases(t *testing.T) {
 
 // Prepared bases are not listed before Start. Discard releases their names and addresses.
 func TestPrepare(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	discarded, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 2)
 	check.Must(t, err)
 	if all := b.fleet.List(); len(all) != 0 {

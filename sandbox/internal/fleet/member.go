@@ -185,7 +185,7 @@ func (f *Fleet) closeSlot(m *Member) {
 		return
 	}
 	if err := m.slot.Close(); err != nil {
-		f.o.Logger.Error("closing the slot of a base", "base", m.HostName, "err", err)
+		f.o.Logger.Error("could not close the slot of a base", "base", m.HostName, "err", err)
 	}
 }
 

@@ -131,7 +131,7 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 		errs = append(errs, err)
 	case b.Runtime == v1alpha1.RuntimeCluster:
 		errs = append(errs, errors.New("the runtime cluster is not available in this sandbox; use the runtime "+
-			"process, or bring the sandbox up with --base-runtime cluster and the provider kind or existing"))
+			"process, or create the sandbox with --base-runtime cluster and --provider kind or existing"))
 	default:
 		errs = append(errs, fmt.Errorf("unsupported runtime %q; supported: process, cluster", b.Runtime))
 	}

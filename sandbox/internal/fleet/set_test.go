@@ -26,7 +26,7 @@ import (
 )
 
 func TestGroups(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.add(t, 1)
 	web := fleet.Set{Group: "run-1", Name: "web", Spec: v1alpha1.BaseSet{Version: "3.1"}}
 	b.addSet(t, web, 2)
@@ -78,7 +78,7 @@ func TestGroups(t *testing.T) {
 
 // Bases have the settings of their set, also with the HTTP tunnel.
 func TestSetSettings(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
 	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
 		BaseName: "shop", Version: "4", Tunnel: v1alpha1.TunnelHTTP, Activation: v1alpha1.ActivationDefault,
@@ -157,7 +157,7 @@ func TestFetch(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound) // the base then simulates the module
 		}))
 		defer server.Close()
-		b := newBenchWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
+		b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
 		m := b.addSet(t, fleet.Set{Group: "g",
 			Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
 		awaitReady(m.Base)
@@ -165,7 +165,7 @@ func TestFetch(t *testing.T) {
 			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, requests.Load(), biz)
 		}
 	}
-	b := newBench(t)
+	b := newFixture(t)
 	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}},
 		1); !errors.Is(err, fleet.ErrInvalid) {
 		t.Errorf("error %v", err)
@@ -224,7 +224,7 @@ func TestEnvSuffix(t *testing.T) {
 }
 
 func TestAddRejectsInvalidSets(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.addSet(t, fleet.Set{Group: "a-b", Name: "c"}, 1)
 	for want, s := range map[string]fleet.Set{
 		"requires a group":                     {Name: "web"},
@@ -250,7 +250,7 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 
 // WaitConnected waits only for the given bases. It does not wait for bases that start offline.
 func TestWaitConnected(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	disconnected := b.add(t, 1)[0]
 	if _, err := disconnected.Base.Inject(fault.Fault{Kind: fault.KindDisconnect}); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestWaitConnected(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	for _, tunnel := range []v1alpha1.Tunnel{v1alpha1.TunnelMQTT, v1alpha1.TunnelHTTP} {
 		for _, fresh := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, new identity %t", tunnel, fresh), func(t *testing.T) {
@@ -362,7 +362,7 @@ func (d *recorder) until(t *testing.T, host string, count int) []string {
 }
 
 func TestWatch(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.add(t, 1)
 	b.addSet(t, fleet.Set{Group: "g", Name: "old", Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: "deaf"}}}}, 1)
 	d := &recorder{more: make(chan struct{}, 1)}
@@ -402,7 +402,7 @@ func TestWatch(t *testing.T) {
 // A watcher gets one OnSnapshot call for each base. This call comes before all other calls for the base. After
 // OnRemoved, the watcher gets no more calls for the base.
 func TestWatchDuringChanges(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var changing, watching sync.WaitGroup
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -45,7 +45,7 @@ func OpenLayer(path string) (*Layer, error) {
 func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return nil, fmt.Errorf("making layer: %w", err)
+		return nil, fmt.Errorf("creating the layer: %w", err)
 	}
 	defer func() {
 		err = errors.Join(err, f.Close())

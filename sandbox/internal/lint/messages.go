@@ -42,7 +42,7 @@ var (
 		"{apiVersion} 的 {kind} 中没有此处能读取的 Pod 模板")
 	msgItemsNoList  = text("items of a {kind} must be a list", "{kind} 的 items 必须是列表")
 	msgItemNoObject = text("items[{i}] is not an object", "items[{i}] 不是对象")
-	msgUnknownField = text("a {kind} has no field {field}, so kubectl apply refuses it",
+	msgUnknownField = text("a {kind} has no field {field}, so kubectl apply rejects it",
 		"{kind} 没有字段 {field}，kubectl apply 会拒绝它")
 	fixUnknownField    = text("correct its name or its indentation", "修改其名称或缩进")
 	msgUnreadableField = text("a field of the {kind} cannot be read: {error}", "{kind} 的某个字段无法读取：{error}")
@@ -54,7 +54,7 @@ var (
 	fixNotString         = text("put the value in quotes", "给该值加上引号")
 	msgNotQuantity       = text("{field} is {value}, which is not a quantity", "{field} 为 {value}，不是有效的数量")
 	fixNotQuantity       = text("write a number with a unit such as Mi: 64Mi", "写带单位(如 Mi)的数：64Mi")
-	msgInvalidName       = text("the API server refuses the name {name}", "API server 拒绝名称 {name}")
+	msgInvalidName       = text("the API server rejects the name {name}", "API server 拒绝名称 {name}")
 	fixInvalidName       = text("use lower-case letters, digits, '-' and '.'", "使用小写字母、数字、'-' 和 '.'")
 	msgTemplateNamespace = text(
 		"metadata.namespace of the template is ignored: the Pods are created in the namespace of the {kind}",
@@ -62,7 +62,7 @@ var (
 	msgClaimTemplate = text(
 		"Pod {name}-0 stays Pending until its claim {claim}-{name}-0 is bound to a volume, which a module cannot use",
 		"在声明 {claim}-{name}-0 绑定到卷之前，Pod {name}-0 一直 Pending，而模块不能使用卷")
-	msgLabelValue = text("{key}: {value} is not a valid label value, so the API server refuses the {kind}{hint}",
+	msgLabelValue = text("{key}: {value} is not a valid label value, so the API server rejects the {kind}{hint}",
 		"{key}: {value} 不是有效的标签值，API server 会拒绝该 {kind}{hint}")
 	partDerivedLabel = text(
 		"; the Node of a base of that version has another value, which the controller derives from it: "+
@@ -86,35 +86,35 @@ var (
 		"在声明绑定到卷之前，Pod 一直 Pending，而模块不能使用卷")
 	msgIgnored    = text("{field} is ignored: {error}", "{field} 被忽略：{error}")
 	msgOlderLabel = text(
-		"the label {key} has the prefix of the older documents; ModuleController V2 watches {current} only",
+		"the label {key} has the prefix of the older Koupleless documentation; ModuleController V2 watches {current} only",
 		"标签 {key} 使用旧文档的前缀；ModuleController V2 只关注 {current}")
-	msgNoSelector       = text("it has no selector, so the API server refuses it", "它没有 selector，API server 会拒绝它")
-	msgSelectorMismatch = text("the selector wants {key}: {want}, but the template {has}, so the API server refuses it",
+	msgNoSelector       = text("it has no selector, so the API server rejects it", "它没有 selector，API server 会拒绝它")
+	msgSelectorMismatch = text("the selector requires {key}: {want}, but the template {has}, so the API server rejects it",
 		"selector 要求 {key}: {want}，而模板{has}，API server 会拒绝它")
 	partNoSuchLabel        = text("has no such label", "没有该标签")
 	partHasValue           = text("has {value}", "的值为 {value}")
 	msgSelectorUnreadable  = text("the selector cannot be read: {error}", "selector 无法读取：{error}")
 	msgExpressionsMismatch = text(
-		"the expressions of the selector do not match the labels of the template, so the API server refuses it",
+		"the expressions of the selector do not match the labels of the template, so the API server rejects it",
 		"selector 的表达式与模板的标签不匹配，API server 会拒绝它")
 	msgSelectorVersion = text(
 		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, "+
 			"so a release of "+
-			"another version is refused",
+			"another version is rejected",
 		"selector 含有模块的版本 {key}: {value}，而 selector 不能修改，因此发布另一个版本会被拒绝")
-	msgContainerName = text("the API server refuses the container name {name}; it is the name of the module",
+	msgContainerName = text("the API server rejects the container name {name}; it is the name of the module",
 		"API server 拒绝容器名 {name}；它也是模块名")
 	fixContainerName = text("use lower-case letters, digits and '-', here and in the jar",
 		"在此处和 jar 中使用小写字母、数字和 '-'")
 	msgNoJar = text(
-		"the image of the container {container} has no .jar in it: ModuleController V2 ignores such a container, and "+
+		"the image of the container {container} does not contain .jar: ModuleController V2 ignores such a container, and "+
 			"the bundled controller treats it as a module",
 		"容器 {container} 的 image 中没有 .jar：ModuleController V2 忽略这样的容器，自带的 controller 把它当作模块")
 	msgJarName = text("BIZ_VERSION is {version}, but the name of the jar is {name}",
 		"BIZ_VERSION 为 {version}，而 jar 名为 {name}")
 	msgVersionTwice = text("the container {container} sets BIZ_VERSION twice; Kubernetes uses the last one",
 		"容器 {container} 设置了两次 BIZ_VERSION；Kubernetes 使用最后一个")
-	msgVersionPerPod = text("BIZ_VERSION is the {field} of the Pod, so each Pod requests another version",
+	msgVersionPerPod = text("BIZ_VERSION is the {field} of the Pod, so each Pod requests a different version",
 		"BIZ_VERSION 取自 Pod 的 {field}，因此每个 Pod 要求的版本都不同")
 	msgVersionNotExpanded = text(
 		"BIZ_VERSION of container {container} is {version}: the variable is not set before BIZ_VERSION in env, so "+
@@ -148,11 +148,11 @@ var (
 		"only bases that report the cluster name default fit; bases of a sandbox report the name of the sandbox",
 		"只有上报集群名 default 的基座满足要求；沙箱的基座上报沙箱的名称")
 	msgTolerationOperator = text(
-		"the operator {operator} of a toleration does not exist, so the API server refuses the {kind}",
+		"the operator {operator} of a toleration does not exist, so the API server rejects the {kind}",
 		"容忍的 operator {operator} 不存在，API server 会拒绝该 {kind}")
 	fixTolerationOperator = text("use Equal or Exists", "使用 Equal 或 Exists")
 	msgTolerationValue    = text(
-		"a toleration with the operator Exists has no value, so the API server refuses the {kind}",
+		"a toleration with the operator Exists has no value, so the API server rejects the {kind}",
 		"operator 为 Exists 的容忍不能有 value，API server 会拒绝该 {kind}")
 	fixTolerationValue = text("remove the value, or use the operator Equal", "去掉 value，或使用 operator Equal")
 	msgVirtualNode     = text(
@@ -180,10 +180,11 @@ var (
 			"stay Pending",
 		"module controller 不会给基座的 Node 写标签 {key}：除非自行加上，否则这些 Pod 一直 Pending")
 	msgZone = text(
-		"{key} spreads nothing over Nodes without that label: ModuleController V2 does not set it, and the bundled "+
+		"spreading over {key} has no effect on Nodes without that label: ModuleController V2 does not set it, and "+
+			"the bundled "+
 			"controller gives each base its own zone",
 		"Node 没有标签 {key} 时，它不起分散作用：ModuleController V2 不设置该标签，自带的 controller 给每个基座各自的 zone")
-	msgSpreadsNothing = text("no base has the label {key}, so this spreads nothing", "没有基座带有标签 {key}，因此不起分散作用")
+	msgSpreadsNothing = text("no base has the label {key}, so this constraint has no effect", "没有基座带有标签 {key}，因此不起分散作用")
 	msgSharedKey      = text("many bases share a value of {key}, so this allows a Pod on only one of them",
 		"许多基座的 {key} 值相同，因此只有其中一个能有 Pod")
 	msgOtherPods = text("the selector {selector} does not match the labels of the Pods, so it does not keep them apart",
@@ -210,7 +211,7 @@ var (
 	msgRecreate = text(
 		"Recreate deletes all Pods before it creates new ones, so every base is without the module during an update",
 		"Recreate 先删除所有 Pod 再创建新的，因此更新期间所有基座上都没有该模块")
-	msgNoSurge = text("maxSurge and maxUnavailable are both 0, so the API server refuses the Deployment",
+	msgNoSurge = text("maxSurge and maxUnavailable are both 0, so the API server rejects the Deployment",
 		"maxSurge 和 maxUnavailable 都为 0，API server 会拒绝该 Deployment")
 	fixNoSurge        = text("set maxSurge to 1 or more", "把 maxSurge 设为 1 或更大")
 	msgMaxUnavailable = text("maxUnavailable is {value}, which is neither a number nor a percentage",

@@ -120,7 +120,7 @@ var rules = []rule{
 		text("use the prefix virtual-kubelet.koupleless.io/",
 			"使用前缀 virtual-kubelet.koupleless.io/")},
 	{"label-value", Error, "A label value has at most 63 letters, digits, '-', '_' and '.'",
-		"A version such as 1.0.0+7 is not a label value. The API server refuses an object that\nhas such a value as " +
+		"A version such as 1.0.0+7 is not a label value. The API server rejects an object that\nhas such a value as " +
 			"a label, in a selector or in a nodeSelector. The controller labels the\nNode of a base of that version " +
 			"with a value derived from the version.",
 		text("use a valid value",
@@ -163,7 +163,7 @@ var rules = []rule{
 		text("write the value, or render the template first",
 			"写入该值，或先渲染模板")},
 	{"selector-mismatch", Error, "The selector of a workload matches the labels of its template",
-		"The API server refuses a workload that does not select its own Pods. The Deployment\nof the module release " +
+		"The API server rejects a workload that does not select its own Pods. The Deployment\nof the module release " +
 			"document is an example: it selects app: test-module-deployment, and its\nPods have the label app: " +
 			"test-module-deployment-non-peer.",
 		text("make the selector and the template's labels the same",
@@ -180,7 +180,7 @@ var rules = []rule{
 			"使用同一 namespace 中模板的标签")},
 	{"shape", Error, "An object has the fields of its kind",
 		"A field does not exist, has a value of the wrong type, or a value that Kubernetes does\nnot accept, such as " +
-			"a container name with capital letters. The API server refuses it.",
+			"a container name with capital letters. The API server rejects it.",
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
 	{"statefulset-deletes-first", Warning, "Modules are not StatefulSets, unless a gap in each update is acceptable",

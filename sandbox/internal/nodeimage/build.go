@@ -56,7 +56,7 @@ type builder struct {
 // concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("a node image is built on Linux: %s has no mmdebstrap", runtime.GOOS)
+		return nil, fmt.Errorf("node images can only be built on Linux; mmdebstrap is not available on %s", runtime.GOOS)
 	}
 	if o.Suite == "" {
 		o.Suite = "bookworm"
@@ -65,7 +65,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 		o.Progress = func(string, time.Duration) {}
 	}
 	if err := os.MkdirAll(o.Cache, 0o755); err != nil { //nolint:gosec // a cache of public packages
-		return nil, fmt.Errorf("making the cache: %w", err)
+		return nil, fmt.Errorf("creating the cache: %w", err)
 	}
 	b := &builder{Options: o}
 	var err error
@@ -122,7 +122,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 	}
 	if err != nil {
 		_ = os.Remove(partial) // may not exist
-		return "", fmt.Errorf("making the %s: %w", what, err)
+		return "", fmt.Errorf("creating the %s: %w", what, err)
 	}
 	b.Progress(what, time.Since(start))
 	kind, _, _ := strings.Cut(name, "-")
@@ -133,7 +133,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("tidying the cache: %w", err)
+		return "", fmt.Errorf("cleaning up the cache: %w", err)
 	}
 	return path, nil
 }

@@ -92,7 +92,7 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 		return f.Add(name, mode, text)
 	})
 	if err != nil {
-		return fmt.Errorf("taking over the files of kind: %w", err)
+		return fmt.Errorf("copying the files of kind: %w", err)
 	}
 	spec, err := output(ctx, "", nil, b.program("ctr"), "oci", "spec")
 	if err != nil {
@@ -124,12 +124,12 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {
-		return nil, fmt.Errorf("reading the specification of containers: %w", err)
+		return nil, fmt.Errorf("reading the container specification: %w", err)
 	}
 	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{"path": "/kind/bin/mount-product-files.sh"}}}
 	process, ok := spec["process"].(map[string]any)
 	if !ok {
-		return nil, errors.New("reading the specification of containers: it has no process")
+		return nil, errors.New("reading the container specification: it has no process")
 	}
 	delete(process, "rlimits")
 	var out bytes.Buffer

@@ -30,7 +30,7 @@ func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 // programs compiles all binaries of the node image. The Go build cache speeds up unchanged packages.
 func (b *builder) programs(ctx context.Context) error {
 	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
-		return fmt.Errorf("making the cache: %w", err)
+		return fmt.Errorf("creating the cache: %w", err)
 	}
 	minor := strings.Split(b.kubernetes, ".")[1]
 	version := ""
@@ -63,7 +63,7 @@ func (b *builder) programs(ctx context.Context) error {
 	// The build runs kubeadm to list the required images.
 	link := b.program("kubeadm")
 	if err := os.Symlink(koupNode, link); err != nil && !os.IsExist(err) {
-		return fmt.Errorf("naming kubeadm: %w", err)
+		return fmt.Errorf("linking kubeadm: %w", err)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (b *builder) debian(ctx context.Context, what, kind string, packages []stri
 	return b.part(what, fmt.Sprintf("%s-%s.tar", kind, shortHash(inputs...)), func(path string) error {
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			return fmt.Errorf(
-				"mmdebstrap is missing, which makes a root file system of Debian packages: install the package "+
+				"mmdebstrap, which creates the Debian root file system, is not installed; install the package "+
 					"mmdebstrap (%w)", err)
 		}
 		args := append(args, b.Suite, path)

@@ -135,19 +135,19 @@ func (n *fakePods) until(t *testing.T, count int) []string {
 	}
 }
 
-// bench is a fleet whose bases run in Pods. Each Pod has two slots.
-type bench struct {
+// fixture is a fleet whose bases run in Pods, two bases per Pod.
+type fixture struct {
 	*fakePods
 	pods   *Pods
 	fleet  *fleet.Fleet
 	client *fake.Clientset
 }
 
-func newBench(t *testing.T, objects ...runtime.Object) *bench {
+func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	t.Helper()
 	server, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
-	b := &bench{fakePods: &fakePods{running: map[string]*fakeProcess{}, down: map[string]bool{},
+	b := &fixture{fakePods: &fakePods{running: map[string]*fakeProcess{}, down: map[string]bool{},
 		notify: make(chan struct{}, 1)},
 		client: fake.NewClientset(objects...)}
 	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), OnChange: b.changed,
@@ -164,7 +164,7 @@ func newBench(t *testing.T, objects ...runtime.Object) *bench {
 	return b
 }
 
-func (b *bench) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
+func (b *fixture) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
@@ -176,7 +176,7 @@ func (b *bench) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
 	return members
 }
 
-func (b *bench) replicas(t *testing.T) int32 {
+func (b *fixture) replicas(t *testing.T) int32 {
 	t.Helper()
 	s, err := b.client.AppsV1().StatefulSets(namespace).Get(t.Context(), Name, metav1.GetOptions{})
 	check.Must(t, err)
@@ -185,7 +185,7 @@ func (b *bench) replicas(t *testing.T) int32 {
 
 // Two bases share a Pod. Each base has its own address, and free slots are reused.
 func TestBasesSharePods(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	members := b.add(t, fleet.Set{}, 5)
 	if got := b.replicas(t); got != 3 {
 		t.Errorf("%d Pods, want 3", got)
@@ -212,7 +212,7 @@ func TestBasesSharePods(t *testing.T) {
 
 // The web listener of a base in a Pod is reachable at an address of this machine.
 func TestRequestsToBases(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	addr, err := m.Base.WebAddr(t.Context())
 	check.Must(t, err)
@@ -233,7 +233,7 @@ func TestRequestsToBases(t *testing.T) {
 
 // While a Pod is available, its base is reachable from the cluster at the address of the Pod.
 func TestClusterAddr(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
 	_, port, err := net.SplitHostPort(m.Base.(*base).Base.Status().WebAddr)
 	check.Must(t, err)
@@ -255,7 +255,7 @@ func TestClusterAddr(t *testing.T) {
 // When a Pod becomes unavailable, its bases go down and the bases of other Pods stay up. The bases are recreated when
 // the Pod is available again.
 func TestBasesRecoverWithPod(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	members := b.add(t, fleet.Set{}, 4)
 	podOf := func(m *fleet.Member) string { return m.Base.(*base).slot.pod.name }
 	// the bases of the first Pod first
@@ -308,7 +308,7 @@ func TestBasesRecoverWithPod(t *testing.T) {
 
 // If a Pod does not become available, Add blocks until its context ends, and the error contains the reason.
 func TestUnavailablePod(t *testing.T) {
-	b := newBench(t, &corev1.Pod{
+	b := newFixture(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name + "-0"},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"},
@@ -328,7 +328,7 @@ func TestUnavailablePod(t *testing.T) {
 
 // A Pod with another version of the binary is rejected. The error names both versions.
 func TestBinaryOfAnotherVersion(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.version, b.pods.o.version = "v1.0.0", "v1.1.0"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -346,7 +346,7 @@ func TestWaitAgent(t *testing.T) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "no such image"},
 	}}}
-	b := newBench(t, pod)
+	b := newFixture(t, pod)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timed out after 1s"))
 	defer cancel()
 	if err := b.pods.WaitAgent(ctx); err == nil || !strings.Contains(err.Error(), "koupsandbox-agent-0") ||
@@ -364,7 +364,7 @@ func TestWaitAgent(t *testing.T) {
 
 // A base with the HTTP tunnel sends heartbeats from its Pod and accepts commands at an address of this machine.
 func TestHTTPTunnel(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{host}/heartbeat", func(w http.ResponseWriter, r *http.Request) {
 		to, err := b.fleet.HeartbeatTransport(r.PathValue("host"))
@@ -397,7 +397,7 @@ func TestHTTPTunnel(t *testing.T) {
 // If Pods cannot send heartbeats to this machine, bases with the HTTP tunnel run in this process, unless their set
 // specifies a runtime.
 func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}},
 		1)
 	if err != nil || members[0].Runtime != v1alpha1.RuntimeProcess {
@@ -415,7 +415,7 @@ func TestForeignStatefulSetIsKept(t *testing.T) {
 	foreign := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name, UID: "theirs",
 			Labels: map[string]string{sandboxLabel: "other"}}}
-	b := newBench(t, foreign.DeepCopy())
+	b := newFixture(t, foreign.DeepCopy())
 	if err := b.pods.Ensure(t.Context(), 1); err == nil || !strings.Contains(err.Error(), `not belong to sandbox "s"`) {
 		t.Errorf("Ensure returned %v", err)
 	}
@@ -431,7 +431,7 @@ func TestForeignStatefulSetIsKept(t *testing.T) {
 }
 
 func TestRemove(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.pods.o.AgentImage = "koupsandbox"
 	for range 2 { // idempotent
 		check.Must(t, b.pods.EnsureAgent(t.Context()))

@@ -60,7 +60,7 @@ func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object)
 		patch, err := json.Marshal(
 			[]map[string]any{{"op": "replace", "path": "/spec/template", "value": rs.Spec.Template}})
 		if err != nil {
-			return nil, fmt.Errorf("writing a template: %w", err)
+			return nil, fmt.Errorf("encoding the Pod template of ReplicaSet %s: %w", rs.Name, err)
 		}
 		list = append(list, Revision{number, patch, types.JSONPatchType})
 	}

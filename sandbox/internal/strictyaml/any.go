@@ -64,7 +64,7 @@ func isTrue(n *yaml.Node) bool {
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
-			Detail: fmt.Sprintf("%s is read as %s; quote it if it is a string (%q), or write %s", n.Value,
+			Detail: fmt.Sprintf("%s is parsed as %s; quote it if it is a string (%q), or write %s", n.Value,
 				value, n.Value, value)})
 	}
 }

@@ -24,7 +24,7 @@ func names(records []Record) []string {
 }
 
 func TestRecords(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	spec := b.spec("store", "polite")
 	spec.StopSignal, spec.StopTimeout = syscall.SIGINT, 7*time.Second
 	b.up(t, spec)
@@ -49,7 +49,7 @@ func TestRecords(t *testing.T) {
 // After a crash, a new process calls CleanStale. CleanStale stops the recorded processes, which are not child
 // processes of the new process.
 func TestCleanStale(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	dir := b.Supervisor.dir
 	b.up(t, b.spec("store", "polite"))
 	stubborn := b.spec("api", "stubborn")
@@ -96,7 +96,7 @@ func TestCleanStale(t *testing.T) {
 }
 
 func TestCleanStaleKillsWhenContextEnds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(t, b.spec("store", "stubborn"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -107,7 +107,7 @@ func TestCleanStaleKillsWhenContextEnds(t *testing.T) {
 }
 
 func TestRecordsReportsDamagedFiles(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(t, b.spec("store", "polite"))
 	dir := b.Supervisor.dir
 	for file, content := range map[string]string{

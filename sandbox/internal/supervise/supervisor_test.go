@@ -58,15 +58,15 @@ func helper(behaviour string, args []string) {
 	}
 }
 
-type bench struct {
+type fixture struct {
 	*Supervisor
 	dir string
 }
 
-func newBench(t *testing.T) bench {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	dir := t.TempDir()
-	b := bench{New(Options{Dir: filepath.Join(dir, "run")}), dir}
+	b := fixture{New(Options{Dir: filepath.Join(dir, "run")}), dir}
 	t.Cleanup(func() {
 		if err := b.StopAll(context.Background()); err != nil {
 			t.Error(err)
@@ -75,8 +75,8 @@ func newBench(t *testing.T) bench {
 	return b
 }
 
-// spec returns a Spec for a component that is ready when it has installed its signal handlers.
-func (b bench) spec(name, behaviour string) Spec {
+// spec describes a component that is ready when it has installed its signal handlers.
+func (b fixture) spec(name, behaviour string) Spec {
 	up := filepath.Join(b.dir, name+".up")
 	return Spec{
 		Name: name, Path: os.Args[0], Args: []string{up},
@@ -91,14 +91,14 @@ func (b bench) spec(name, behaviour string) Spec {
 	}
 }
 
-// up starts a component and waits until the component is ready.
-func (b bench) up(t *testing.T, spec Spec) {
+// up starts a component and waits until it is ready.
+func (b fixture) up(t *testing.T, spec Spec) {
 	t.Helper()
 	check.Must(t, b.Start(t.Context(), spec))
 	check.Must(t, b.WaitReady(t.Context(), spec.Name))
 }
 
-func (b bench) status(t *testing.T, name string) Component {
+func (b fixture) status(t *testing.T, name string) Component {
 	t.Helper()
 	for _, st := range b.Status(t.Context(), nil) {
 		if st.Name == name {
@@ -113,7 +113,7 @@ func (b bench) status(t *testing.T, name string) Component {
 var volatile = cmpopts.IgnoreFields(Component{}, "PID", "StartedAt", "RSS", "CPU", "Log")
 
 func TestComponentStates(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(t, b.spec("store", "polite"))
 
 	running := b.status(t, "store")
@@ -167,7 +167,7 @@ func TestStop(t *testing.T) {
 		"paused stubborn component": {behaviour: "stubborn", pause: true, exit: "signal: killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			spec := b.spec("store", tc.behaviour)
 			if tc.behaviour == "stubborn" {
 				spec.StopTimeout = 20 * time.Millisecond
@@ -189,7 +189,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestWaitReadyFailure(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	failing := b.spec("store", "fail")
 	// The checks of waiting and slow cancel their contexts after the process has written its log.
 	waiting := b.spec("api", "polite")
@@ -259,7 +259,7 @@ func TestWaitReadyFailure(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(t, b.spec("store", "polite"))
 	missing := b.spec("api", "polite")
 	missing.Path = filepath.Join(b.dir, "no-such-binary")
@@ -294,7 +294,7 @@ func TestStartFails(t *testing.T) {
 // TestConcurrentOperations runs concurrent operations on one component. They must not cause a data race or leave two
 // processes.
 func TestConcurrentOperations(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.up(t, b.spec("store", "polite"))
 	var wg sync.WaitGroup
 	for range 4 {
@@ -336,7 +336,7 @@ func TestPortTaken(t *testing.T) {
 		"logged, still running":    {"", message + "exec sleep 60", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			log := filepath.Join(b.dir, "script.log")
 			check.Must(t, os.WriteFile(log, []byte(tc.before), 0o600))
 			ctx, cancel := context.WithCancel(t.Context())

@@ -166,7 +166,7 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.mqtt.Password, "mqtt-password", "", "`password` for the MQTT broker"),
 		stringFlag(&s.mqtt.ClientPrefix, "mqtt-client-prefix", "koupleless", "`prefix` of the MQTT client ID"),
 		stringFlag(&s.mqttCA, "mqtt-ca-path", "",
-			"`file` with the CA certificate for the certificate of the MQTT broker; enables TLS"),
+			"`file` with the CA certificate that verifies the MQTT broker; enables TLS"),
 		stringFlag(&s.mqttCert, "mqtt-client-crt-path", "",
 			"`file` with the client certificate for mutual TLS with the MQTT broker"),
 		stringFlag(&s.mqttKey, "mqtt-client-key-path", "", "`file` with the key of the client certificate"),
@@ -174,9 +174,9 @@ func (s *settings) flags() []cli.Flag {
 			"keep retained commands of this environment on the broker; by default, they are removed at startup"),
 		boolFlag(&s.httpEnabled, "enable-http-tunnel", "communicate with bases over HTTP"),
 		intFlag(&s.httpPort, "http-tunnel-listen-port", 7777, 0, 65535,
-			"`port` that receives heartbeats over HTTP; 0 selects a free port"),
+			"`port` on which the controller receives heartbeats over HTTP; 0 selects a free port"),
 		stringFlagNoDefault(&s.httpHost, "http-tunnel-listen-host", "all addresses",
-			"`address` that receives heartbeats over HTTP"),
+			"`address` on which the controller receives heartbeats over HTTP"),
 		stringFlagNoDefault(&s.httpProxy, "http-tunnel-proxy", "no proxy",
 			"`URL` of an HTTP proxy that supports CONNECT, for commands and probes"),
 		stringFlagNoDefault(&s.http.Token, "http-tunnel-token", "no token",
@@ -187,8 +187,8 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.httpKey, "http-tunnel-tls-key", "",
 			"`file` with the key of the serving certificate for heartbeats"),
 		stringFlagNoDefault(&s.httpCA, "http-tunnel-client-ca", "no client certificates",
-			"`file` with the CA certificate for the client certificates of bases; a base must then present a "+
-				"certificate for its identity"),
+			"`file` with the CA certificate that verifies the client certificates of bases; a base must then "+
+				"present a certificate for its identity"),
 		stringFlagNoDefault(&o.BaseNetworks, "base-networks",
 			"over HTTP, only the address that sends the heartbeats; never loopback or link-local addresses",
 			"comma-separated `CIDRs` of the addresses that a base may report; if set, a base over MQTT must report "+
@@ -201,7 +201,7 @@ func (s *settings) flags() []cli.Flag {
 		boolFlag(&o.ModuleView, "enable-module-view", "maintain Module objects, which kubectl get module shows"),
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
 		stringFlag(&s.kubelet.Host, "kubelet-host", "",
-			"`address` at which the API server reaches logs and exec, published as InternalDNS of Nodes; the API "+
+			"`address` at which the API server requests logs and exec; Nodes publish it as InternalDNS, so the API "+
 				"server must not prefer InternalIP"),
 		intFlag(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`port` for logs and exec; 0 selects a free port"),
 		stringFlagNoDefault(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed",
@@ -209,14 +209,14 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.kubelet.KeyFile, "kubelet-tls-key", "",
 			"`file` with the key of the serving certificate for logs and exec"),
 		stringFlag(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
-			"`file` with the CA certificate for the client certificate of the API server"),
+			"`file` with the CA certificate that verifies the client certificate of the API server"),
 		stringFlag(&s.hooks, "report-hooks", "",
 			"webhook `URLs` of DingTalk robots that receive failure reports, separated by semicolons; append #SECRET "+
 				"to the URL of a robot that requires signed messages"),
 		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
 			"allow http URLs in report-hooks; their tokens are sent without encryption"),
 		stringFlag(&o.FailedPods, "failed-pods", "unowned",
-			"`set` of Pods that turn Failed when a newer version of their module is active: unowned (Pods without a "+
+			"`set` of Pods whose phase becomes Failed when a newer version of their module is active: unowned (Pods without a "+
 				"controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
 			"do not replace a module whose image changes while BIZ_VERSION stays the same, because the base has no "+
@@ -231,7 +231,7 @@ func (s *settings) flags() []cli.Flag {
 		intFlag(&o.WorkloadMaxLevel, "workload-max-level", 3, 1, unlimited,
 			"`number` of workload levels by which controllers share the bases; requires is-cluster"),
 		intFlag(&o.VNodeWorkers, "vnode-worker-num", 8, 1, unlimited,
-			"`number` of modules that one base installs or uninstalls concurrently"),
+			"maximum `number` of modules that one base installs or uninstalls concurrently"),
 		leaseFlag(&o.LeaseDuration, "lease-duration", "15s",
 			"how long the Lease of this controller is valid; after it expires, another controller takes "+
 				"over the bases"),
@@ -246,10 +246,10 @@ func (s *settings) flags() []cli.Flag {
 			"how long missed heartbeats are ignored after the broker connection recovers; a negative value disables "+
 				"the grace period"),
 		intFlag(&o.MassOutage.Percent, "mass-silence-percent", 50, 0, 100,
-			"`percentage` of unreachable bases of a tunnel from which a network failure is assumed and no Node is "+
-				"deleted; 0 disables the detection"),
+			"`percentage` of the bases of a tunnel that must be unreachable for a network failure to be assumed, "+
+				"during which no Node is deleted; 0 disables the detection"),
 		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
-			"minimum `number` of bases for the detection of a network failure"),
+			"minimum `number` of unreachable bases for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",
 			"time within which bases must become unreachable for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",

@@ -66,7 +66,7 @@ func (e *dialError) Unwrap() error { return e.error }
 // query. Several such requests result in one query. Requests end at their timeouts or when Start returns.
 func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	if net.ParseIP(to.IP) == nil {
-		return fmt.Errorf("its address %q is not an IP address", to.IP)
+		return fmt.Errorf("the base address %q is not an IP address", to.IP)
 	}
 	c := &call{to: to, request: r}
 	t.mu.Lock()
@@ -86,7 +86,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
-			return fmt.Errorf("%d operations are in progress, the maximum for a base", maxOperations)
+			return fmt.Errorf("%d operations are in progress, which is the maximum for a base", maxOperations)
 		}
 		t.running[to.Identity]++
 		t.calls.Go(func() { t.operate(c) }) //nolint:contextcheck // The call outlives Send.
@@ -163,9 +163,9 @@ func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, arklet.MaxPayload+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the answer of %s: %w", url, errors.Join(errCutShort, err))
+		return nil, fmt.Errorf("reading the response of %s: %w", url, errors.Join(errCutShort, err))
 	case len(answer) > arklet.MaxPayload:
-		return nil, fmt.Errorf("reading the answer of %s: %w", url, arklet.ErrTooLarge)
+		return nil, fmt.Errorf("reading the response of %s: %w", url, arklet.ErrTooLarge)
 	}
 	return answer, nil
 }

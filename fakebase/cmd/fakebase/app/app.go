@@ -57,7 +57,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"),
 			Usage: "PEM `file` with the private key of --http-cert"},
 		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"),
-			Usage: "`address` on which arklet listens", DefaultText: "127.0.0.1, first free port of 1238 to 1337"},
+			Usage: "`address` on which the arklet HTTP server listens", DefaultText: "127.0.0.1, first free port of 1238 " +
+				"to 1337"},
 
 		&cli.IntFlag{Name: "count", Aliases: []string{"n"}, Category: catBase, EnvVars: env("COUNT"), Value: 1,
 			Usage: "`number` of bases"},
@@ -83,7 +84,7 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "faithful", Category: catBase, EnvVars: env("FAITHFUL"),
 			Usage: "reproduce the defects of the real base"},
 		&cli.DurationFlag{Name: "startup-time", Category: catBase, EnvVars: env("STARTUP_TIME"),
-			Usage: "`duration` of the startup of a base"},
+			Usage: "`duration` of a base's startup"},
 		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"),
 			Usage: "`duration` between two heartbeats", DefaultText: "as the real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"),
@@ -101,13 +102,13 @@ func flags() []cli.Flag {
 			Usage: "activation `rule` if another version of the module is active: default (the other version stays " +
 				"active), new (the new version becomes active) or multi (all versions are active)"},
 		&cli.BoolFlag{Name: "with-all-biz-readiness", Category: catModules, EnvVars: env("WITH_ALL_BIZ_READINESS"),
-			Usage: "include modules that were installed by command in the health of the base"},
+			Usage: "include modules installed by a command in the health status of the base"},
 		&cli.BoolFlag{Name: "auto-uninstall", Category: catModules, EnvVars: env("AUTO_UNINSTALL"), Value: true,
 			Usage: "remove a module that fails to start"},
 		&cli.StringSliceFlag{Name: "static-biz", Category: catModules, EnvVars: env("STATIC_BIZ"),
 			Usage: "`URL` of a module that starts together with the base; repeatable"},
 		&cli.StringFlag{Name: "catalogue", Category: catModules, EnvVars: env("CATALOGUE"),
-			Usage: "YAML `file` that describes the modules behind URLs"},
+			Usage: "YAML `file` that describes the module available at each URL"},
 		&cli.DurationFlag{Name: "request-duration", Category: catModules, EnvVars: env("REQUEST_DURATION"),
 			Usage: "`duration` of a request to a module"},
 
@@ -127,7 +128,7 @@ func flags() []cli.Flag {
 			Usage:       "with --stdio, `duration` without data from the other process after which the bases stop",
 			DefaultText: "no limit"},
 		&cli.BoolFlag{Name: "idle", Category: catOperator,
-			Usage: "wait for a signal, for Pods in which other processes run fakebase --stdio"},
+			Usage: "start no bases and wait for a signal; for Pods in which other processes run fakebase --stdio"},
 		&cli.StringFlag{Name: "log-level", Category: catOperator, EnvVars: env("LOG_LEVEL"), Value: "info",
 			Usage: "log `level`: debug, info, warn or error"},
 	}

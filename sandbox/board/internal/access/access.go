@@ -227,7 +227,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 // checkOrigin rejects requests for host names that are not allowed, and requests from pages of other origins.
 func (g *Guard) checkOrigin(r *http.Request) error {
 	if !g.isOurs(r.Host) {
-		return fmt.Errorf("the board is not available at %q; open the address that it has printed", r.Host)
+		return fmt.Errorf("the web UI is not available at %q; open the printed address", r.Host)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && !navigates(r) {
 		return errors.New("requests from pages of other sites are not allowed")

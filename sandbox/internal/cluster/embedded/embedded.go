@@ -267,7 +267,8 @@ func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(co
 		if attempt == portAttempts || !supervise.PortTaken(err, net.JoinHostPort(Host, c.port(name))) {
 			return err
 		}
-		c.o.Logger.Info("port is in use, restarting the component", "component", name, "port", c.port(name))
+		c.o.Logger.Info("restarting a component on another port, because its port is in use", "component",
+			name, "port", c.port(name))
 		if err := c.moveToOtherPort(ctx, name); err != nil {
 			return err
 		}

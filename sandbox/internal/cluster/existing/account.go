@@ -128,7 +128,7 @@ func (p *Provider) Maintain(ctx context.Context) error {
 			continue
 		}
 		if err := p.renewToken(ctx, account); err != nil && ctx.Err() == nil {
-			p.o.Logger.Warn("renewing the token of the controllers", "err", err)
+			p.o.Logger.Warn("could not renew the token of the controllers", "err", err)
 		}
 	}
 }

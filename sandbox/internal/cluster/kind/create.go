@@ -72,11 +72,11 @@ func (p *Provider) create(ctx context.Context) error {
 		err := p.delete(ctx)
 		select {
 		case createErr := <-created:
-			p.o.Logger.Info("creating the kind cluster ended after the cancellation", "err", createErr)
+			p.o.Logger.Info("the cancelled creation of the kind cluster has ended", "err", createErr)
 			return errors.Join(fmt.Errorf("creating kind cluster %s: %w", p.name, context.Cause(ctx)), p.delete(ctx))
 		case <-time.After(deleteInterval):
 			if err != nil {
-				p.o.Logger.Warn("deleting a kind cluster that is being created", "err", err)
+				p.o.Logger.Warn("could not delete a kind cluster during its creation", "err", err)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	select {
 	case logErr := <-collected:
 		if logErr != nil { // for example, a node lacks a binary; other logs were collected
-			p.o.Logger.Warn("collecting the logs of the nodes", "err", logErr)
+			p.o.Logger.Warn("could not collect the logs of the nodes", "err", logErr)
 		}
 	case <-time.After(logsTimeout):
 	case <-ctx.Done():
@@ -120,7 +120,7 @@ func (p *Provider) kill(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	if _, err := p.engine.Run(ctx, append([]string{"kill"}, names(list)...)...); err != nil {
-		p.o.Logger.Info("killing the nodes of a kind cluster", "err", err)
+		p.o.Logger.Info("could not kill the nodes of a kind cluster", "err", err)
 	}
 }
 

@@ -77,13 +77,13 @@ func (g *guard) run(ctx context.Context) {
 		err := g.restrictDaemonSet(ctx, d.DeepCopy())
 		// after a conflict, the watch delivers the newer version
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			g.log.Warn("keeping a DaemonSet off the Nodes of bases", "daemonSet", nameOf(d), "err", err)
+			g.log.Warn("could not exclude the Nodes of bases from a DaemonSet", "daemonSet", nameOf(d), "err", err)
 		}
 	}
 	_, err := informer.AddEventHandler(
 		cache.ResourceEventHandlerFuncs{AddFunc: keepOff, UpdateFunc: func(_, o any) { keepOff(o) }})
 	if err != nil { // only if the informer has already stopped
-		g.log.Error("watching DaemonSets", "err", err)
+		g.log.Error("could not watch DaemonSets", "err", err)
 		return
 	}
 	informer.RunWithContext(ctx)
@@ -97,7 +97,7 @@ func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) erro
 	}
 	if excludeBases(&d.Spec.Template.Spec) {
 		if _, err := g.client.AppsV1().DaemonSets(d.Namespace).Update(ctx, d, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("keeping DaemonSet %s off the Nodes of bases: %w", nameOf(d), err)
+			return fmt.Errorf("excluding the Nodes of bases from DaemonSet %s: %w", nameOf(d), err)
 		}
 		g.log.Info("excluded the Nodes of bases from a DaemonSet that tolerates every taint", "daemonSet", nameOf(d))
 		return nil // continue when the status has the new generation

@@ -39,7 +39,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	}
 	text, err := p.engine.Run(ctx, "network", "inspect", "--format", format, engineNetwork)
 	if err != nil {
-		p.o.Logger.Warn("finding the address of this machine in the network of kind", "err", err)
+		p.o.Logger.Warn("could not find the address of this machine in the kind network", "err", err)
 		return ""
 	}
 	for _, field := range strings.Fields(text) {
@@ -53,7 +53,7 @@ func (p *Provider) findGateway(ctx context.Context) string {
 		}
 		_ = l.Close() // it was not used
 		if err := p.checkReachable(ctx); err != nil {
-			p.o.Logger.Warn("this machine has an address in the network of kind, but cannot reach the nodes", "err",
+			p.o.Logger.Warn("this machine has an address in the kind network, but cannot reach the nodes", "err",
 				err)
 			return ""
 		}

@@ -118,7 +118,7 @@ func (p *Provider) markProblem(err error) string {
 	if err == nil {
 		return "it has no ownership marker"
 	}
-	p.o.Logger.Info("checking the ownership marker of a kind cluster", "cluster", p.name, "err", err)
+	p.o.Logger.Info("could not check the ownership marker of a kind cluster", "cluster", p.name, "err", err)
 	return "it does not answer"
 }
 
@@ -184,7 +184,7 @@ func CleanUp(ctx context.Context, o Options) error {
 	if recorded == nil {
 		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("keeping a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
+			p.o.Logger.Info("not deleting a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
 			return nil
 		}
 	}

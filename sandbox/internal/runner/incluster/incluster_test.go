@@ -31,8 +31,8 @@ import (
 
 const patience = check.Patience
 
-// bench is a Runner for two controllers in a cluster that the test simulates.
-type bench struct {
+// fixture is a Runner with two Pods. The test simulates the cluster.
+type fixture struct {
 	*Runner
 	cluster.Nodes
 	t      *testing.T
@@ -43,9 +43,9 @@ type bench struct {
 	actions []string // actions performed on containers
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{t: t, client: fake.NewClientset(
+	b := &fixture{t: t, client: fake.NewClientset(
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller"}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "module-controller-2"}},
 	)}
@@ -78,25 +78,25 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) record(action, node, id string) error {
+func (b *fixture) record(action, node, id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.actions = append(b.actions, action+" "+node+"/"+id)
 	return nil
 }
 
-func (b *bench) KillContainer(_ context.Context, node, id string) error {
+func (b *fixture) KillContainer(_ context.Context, node, id string) error {
 	return b.record("kill", node, id)
 }
-func (b *bench) PauseContainer(_ context.Context, node, id string) error {
+func (b *fixture) PauseContainer(_ context.Context, node, id string) error {
 	return b.record("pause", node, id)
 }
-func (b *bench) ResumeContainer(_ context.Context, node, id string) error {
+func (b *fixture) ResumeContainer(_ context.Context, node, id string) error {
 	return b.record("resume", node, id)
 }
 
-// write creates or updates Pods in the simulated cluster.
-func (b *bench) write(pods ...*corev1.Pod) {
+// write creates or updates Pods.
+func (b *fixture) write(pods ...*corev1.Pod) {
 	b.t.Helper()
 	for _, p := range pods {
 		api := b.client.CoreV1().Pods(namespace)
@@ -110,13 +110,13 @@ func (b *bench) write(pods ...*corev1.Pod) {
 	}
 }
 
-func (b *bench) eventually(condition func() error) {
+func (b *fixture) eventually(condition func() error) {
 	b.t.Helper()
 	check.Eventually(b.t, patience, condition)
 }
 
-// takeChanges returns the reported changes and clears the list.
-func (b *bench) takeChanges() []string {
+// takeChanges returns and removes the reported changes.
+func (b *fixture) takeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	changes := b.changes
@@ -124,9 +124,8 @@ func (b *bench) takeChanges() []string {
 	return changes
 }
 
-// wantChanges waits for changes of controllers. For each change, it compares the name and the state, and checks that
-// the message contains the given words.
-func (b *bench) wantChanges(want ...string) {
+// wantChanges waits for changes. It compares the name, the state and the given words of each change.
+func (b *fixture) wantChanges(want ...string) {
 	b.t.Helper()
 	b.eventually(func() error {
 		b.mu.Lock()
@@ -146,19 +145,19 @@ func (b *bench) wantChanges(want ...string) {
 	}
 }
 
-func (b *bench) must(err error) {
+func (b *fixture) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Error(err)
 	}
 }
 
-func (b *bench) act(number int, action supervise.Action) error {
+func (b *fixture) act(number int, action supervise.Action) error {
 	return b.Act(b.t.Context(), runner.ComponentName(number), action)
 }
 
-// actAsync performs an action that blocks, in a new goroutine.
-func (b *bench) actAsync(action supervise.Action, number int) <-chan error {
+// actAsync performs an action that blocks, in the background.
+func (b *fixture) actAsync(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
 	go func() { defer cancel(); done <- b.Act(ctx, runner.ComponentName(number), action) }()
@@ -168,7 +167,7 @@ func (b *bench) actAsync(action supervise.Action, number int) <-chan error {
 // A killed controller is reported as exited immediately, before the API shows that the container ended. Start waits
 // until the kubelet has restarted the container.
 func TestKillAndStart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(b.act(2, supervise.Kill))
 	b.wantChanges("module-controller-2 exited b killed")
 	b.must(b.act(2, supervise.Kill)) // idempotent
@@ -199,7 +198,7 @@ func TestKillAndStart(t *testing.T) {
 
 // If the container is in a long restart back-off, Start replaces the Pod instead of waiting.
 func TestStartReplacesPodInBackOff(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write(pod("a", number("1"), ended("x", 137, "Error"), inBackOff))
 	b.wantChanges("module-controller exited a killed")
 	started := b.actAsync(supervise.Start, 1)
@@ -215,7 +214,7 @@ func TestStartReplacesPodInBackOff(t *testing.T) {
 }
 
 func TestStartFailsIfControllerKeepsFailing(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write(pod("a", number("1"), ended("x", 3, "Error"), inBackOff))
 	b.wantChanges("module-controller exited a 3")
 	err := <-b.actAsync(supervise.Start, 1)
@@ -226,7 +225,7 @@ func TestStartFailsIfControllerKeepsFailing(t *testing.T) {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(b.act(1, supervise.Pause))
 	b.must(b.act(1, supervise.Pause))
 	b.must(b.act(1, supervise.Resume))
@@ -244,8 +243,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// scaledTo waits until the Deployment of the first controller has been scaled to n replicas.
-func (b *bench) scaledTo(n int32) {
+// scaledTo waits until the Deployment of the first controller has n replicas.
+func (b *fixture) scaledTo(n int32) {
 	b.t.Helper()
 	b.eventually(func() error {
 		d, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), "module-controller", metav1.GetOptions{})
@@ -256,7 +255,7 @@ func (b *bench) scaledTo(n int32) {
 	})
 }
 
-func (b *bench) deletePod(pod string) {
+func (b *fixture) deletePod(pod string) {
 	b.t.Helper()
 	if err := b.client.CoreV1().Pods(namespace).Delete(b.t.Context(), pod, metav1.DeleteOptions{}); err != nil {
 		b.t.Error(err)
@@ -265,7 +264,7 @@ func (b *bench) deletePod(pod string) {
 
 // Stop scales the Deployment of a controller to 0. Start scales the Deployment to 1 again.
 func TestStopAndStart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	stopped := b.actAsync(supervise.Stop, 1)
 	b.scaledTo(0)
 	b.deletePod("a")
@@ -284,7 +283,7 @@ func TestStopAndStart(t *testing.T) {
 }
 
 func TestRestartReplacesPod(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	restarted := b.actAsync(supervise.Restart, 2)
 	b.eventually(func() error {
 		if _, err := b.client.CoreV1().Pods(namespace).Get(t.Context(), "b", metav1.GetOptions{}); err == nil {
@@ -301,7 +300,7 @@ func TestRestartReplacesPod(t *testing.T) {
 // While an old Pod of a controller is being deleted, the state of the controller comes from its new Pod, regardless
 // of the order of the two Pods.
 func TestNewPodReplacesDeletedPod(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", older, number("1"), runs("z", 0, true)))
 	b.eventually(func() error {
 		if r := b.Replicas(); r[0].Pod != "c" || r[1].Pod != "b" {
@@ -313,7 +312,7 @@ func TestNewPodReplacesDeletedPod(t *testing.T) {
 
 // Act accepts the component name of a controller and the name of its Pod.
 func TestActByPodName(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(b.Act(t.Context(), "b", supervise.Kill))
 	if diff := cmp.Diff([]string{"kill node/y"}, b.actions); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
@@ -327,7 +326,7 @@ func TestActByPodName(t *testing.T) {
 
 // waitHeartbeats returns an error with advice if heartbeats cannot reach a Pod.
 func TestWaitHeartbeats(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var dialed []string
 	b.dial = func(_ context.Context, addr string) error { dialed = append(dialed, addr); return nil }
 	b.must(b.waitHeartbeats(t.Context()))
@@ -400,7 +399,7 @@ func TestLogs(t *testing.T) {
 	l := &logCopier{c: c, known: map[string]bool{}}
 	l.follow(ctx, &readers)
 	l.follow(ctx, &readers) // copies no log twice
-	b := &bench{t: t}
+	b := &fixture{t: t}
 	want := []string{"a a one\n", "a a two\n", "b b one\n", "b before\n"}
 	b.eventually(func() error {
 		log.mu.Lock()

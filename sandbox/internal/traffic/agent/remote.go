@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// errNotRunning is returned by StartStream if Start is not running.
-var errNotRunning = errors.New("traffic agents cannot be started now")
+// errNotRunning is returned by StartStream before Start runs and after it has returned.
+var errNotRunning = errors.New("no traffic agent can be started while the sandbox starts or shuts down")
 
 // Options configures a Remote.
 type Options struct {
@@ -177,7 +177,7 @@ func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spe
 	request := startStreamRequest{Group: group, Spec: spec}
 	if source != nil {
 		x.sync = newTargetSync(s, streamRequest{group, spec.Name}, source)
-		request.TargetSet = x.sync.first()
+		request.TargetSet = x.sync.initialTargets()
 	}
 	if err := r.add(group, x); err != nil {
 		return err

@@ -37,8 +37,8 @@ func newTargetSync(s *session, id streamRequest, source Source) *targetSync {
 	return &targetSync{session: s, id: id, source: source, waiters: make(chan chan struct{}), done: make(chan struct{})}
 }
 
-// first returns the targets with which the stream starts.
-func (t *targetSync) first() traffic.TargetSet {
+// initialTargets returns the targets for the start of the stream.
+func (t *targetSync) initialTargets() traffic.TargetSet {
 	t.sent, _ = t.source()
 	return t.sent
 }

@@ -30,7 +30,7 @@ const (
 	NotKnownHere    Reason = "NotKnownHere" // the name is available only in other scopes
 	NoOverload      Reason = "NoOverload"   // an operator or function does not accept the types
 	NotBoolean      Reason = "NotBoolean"
-	NotText         Reason = "NotText" // the value cannot be part of a string
+	NotText         Reason = "NotText" // the value cannot be inserted into a string
 	Syntax          Reason = "Syntax"
 	Unclosed        Reason = "Unclosed" // a template has no }}
 	Empty           Reason = "Empty"    // a template has no expression

@@ -161,7 +161,9 @@ func (t *Template) Eval(data Data) (any, error) {
 		}
 		text, ok := formatScalar(r.Value)
 		if !ok {
-			return nil, fmt.Errorf("evaluating %q: the value cannot be part of a string", p.text)
+			return nil, fmt.Errorf("evaluating %q: the result has the type %s; only strings, numbers and booleans can be "+
+				"inserted into a "+
+				"string", p.text, nativeType(r.Value))
 		}
 		b.WriteString(text)
 	}
@@ -182,7 +184,20 @@ func formatScalar(value any) (string, bool) {
 	return "", false
 }
 
-// printable reports whether values of a type can be inserted into a string.
+// nativeType returns the name of the type of a value for messages.
+func nativeType(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case map[string]any:
+		return "object"
+	case []any:
+		return "list"
+	}
+	return fmt.Sprintf("%T", value)
+}
+
+// printable reports whether values of a type can be part of a string.
 func printable(t *cel.Type) bool {
 	return slices.Contains([]types.Kind{types.StringKind, types.BoolKind, types.IntKind, types.UintKind,
 		types.DoubleKind,

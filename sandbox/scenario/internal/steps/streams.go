@@ -119,8 +119,8 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 // Causes of stream failures.
 var (
 	ErrNothingSent     = errors.New("stream sent no requests")
-	ErrNothingCompared = errors.New("judge of the stream compared nothing")
-	ErrJudgeNotTrue    = errors.New("judge of the stream is not true")
+	ErrNothingCompared = errors.New("the judge expression of the stream compared no requests")
+	ErrJudgeNotTrue    = errors.New("the judge expression of the stream is not true")
 	ErrStoppedEarly    = errors.New("stream stopped before the run ended")
 )
 

@@ -12,7 +12,7 @@ const annotateFlag = "github"
 // newAnnotateFlag returns the flag that enables annotations. The environment variable GITHUB_ACTIONS, which GitHub
 // Actions sets, also enables them.
 func newAnnotateFlag() *cli.BoolFlag {
-	return &cli.BoolFlag{Name: annotateFlag, Usage: "print annotations of files for GitHub Actions on standard error",
+	return &cli.BoolFlag{Name: annotateFlag, Usage: "print GitHub Actions annotations on standard error",
 		Category: outputCategory, EnvVars: []string{"GITHUB_ACTIONS"}}
 }
 

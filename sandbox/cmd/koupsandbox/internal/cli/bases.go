@@ -31,7 +31,7 @@ func (s *commands) base() *cli.Command {
 				Action:      inSandboxWithArgs(0, 0, "no arguments", s.listBases),
 			},
 			{
-				Name: "add", Usage: "add N bases, by default 1", ArgsUsage: "[N]",
+				Name: "add", Usage: "add N bases (default: 1)", ArgsUsage: "[N]",
 				Description: describe("", "koupsandbox base add", "koupsandbox base add 10"),
 				Flags:       []cli.Flag{sandboxNameFlag()},
 				Action:      withArgs(0, 1, "at most one argument: the number of bases", s.addBases),
@@ -41,11 +41,11 @@ func (s *commands) base() *cli.Command {
 				ArgsUsage:   "[BASE...]",
 				Description: describe("", "koupsandbox base remove base-3", "koupsandbox base remove --count 2"),
 				Flags: []cli.Flag{sandboxNameFlag(),
-					&cli.IntFlag{Name: "count", Usage: "`N`: number of newest bases to remove",
+					&cli.IntFlag{Name: "count", Usage: "`N`: number of bases to remove, starting with the newest",
 						Category: basesCategory},
 					&cli.StringFlag{Name: "group", Category: basesCategory,
-						Usage: "`GROUP`: namespace of a scenario run whose bases to remove, after " +
-							"scenario run --keep"}},
+						Usage: "`GROUP`: remove the bases that scenario run --keep left running; the value is " +
+							"the namespace of the run"}},
 				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{

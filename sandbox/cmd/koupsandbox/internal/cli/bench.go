@@ -34,7 +34,7 @@ const (
 func (s *commands) bench() *cli.Command {
 	return &cli.Command{
 		Name:      "bench",
-		Usage:     "measure Pod startup, scheduling, endpoints and API requests, as clusterloader2 does",
+		Usage:     "measure the latency of Pod startup, scheduling, endpoints and API requests",
 		ArgsUsage: "[PATH...]",
 		Description: describe(
 			`PATH is a scenario file or a directory with scenarios. The default is a scenario that starts
@@ -53,9 +53,10 @@ for invalid arguments.`,
 				Value: bench.MinRuns, Category: runsCategory},
 			newVarFlag(),
 			&cli.StringFlag{Name: baselineFlag, Category: runsCategory,
-				Usage: "`FILE`: results to compare with; the exit status is 1 if a result is significantly worse"},
+				Usage: "`FILE`: file with earlier results to compare with; the exit status is 1 if a result is significantly " +
+					"worse"},
 			&cli.DurationFlag{Name: watchFlag, Category: runsCategory, DefaultText: "none",
-				Usage: "`DURATION`: time to measure the activity in the sandbox, instead of running scenarios"},
+				Usage: "`DURATION`: measure the activity in the sandbox for this time, without running scenarios"},
 			newUpFlag(),
 		}, flagsOfSettings(settings())),
 		Action: withArgs(0, -1, "scenario files and directories", s.runBench),

@@ -138,7 +138,7 @@ controller. All servers listen on 127.0.0.1. The state of each sandbox is in one
 		DisableSliceFlagSeparator: true,
 		ExitErrHandler:            func(*cli.Context, error) {},
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: homeFlag, Usage: "`DIR`: directory for the state of all sandboxes",
+			&cli.StringFlag{Name: homeFlag, Usage: "`DIR`: directory that stores the state of all sandboxes",
 				EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value:   filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
 			&cli.StringFlag{Name: binFlag,
@@ -204,7 +204,7 @@ func sandboxNameFlag() *cli.StringFlag {
 // newEngineFlag returns the flag that selects the container engine. The flag also reads the environment variable that
 // kind uses.
 func newEngineFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine of the provider kind: docker or podman",
+	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine for provider kind: docker or podman",
 		DefaultText: "the first one that responds", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }

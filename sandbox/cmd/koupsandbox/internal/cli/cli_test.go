@@ -63,11 +63,11 @@ func runWith(t *testing.T, home string, env map[string]string, arguments ...stri
 	for _, a := range arguments {
 		line = append(line, strings.ReplaceAll(a, "HOME", home))
 	}
-	var out, errs bytes.Buffer
+	var out, errOut bytes.Buffer
 	code := cli.Run(t.Context(),
-		cli.Streams{Out: &out, Err: &errs, UserHome: home, Executable: filepath.Join(home, "koupsandbox")}, line)
+		cli.Streams{Out: &out, Err: &errOut, UserHome: home, Executable: filepath.Join(home, "koupsandbox")}, line)
 	clean := func(b bytes.Buffer) string { return strings.ReplaceAll(b.String(), home, "HOME") }
-	return result{code, clean(out), clean(errs)}
+	return result{code, clean(out), clean(errOut)}
 }
 
 func TestHelp(t *testing.T) {

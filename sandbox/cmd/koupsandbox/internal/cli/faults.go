@@ -36,9 +36,10 @@ func (s *commands) faults() *cli.Command {
 	selection := func(target string) []cli.Flag {
 		return []cli.Flag{
 			sandboxNameFlag(),
-			&cli.StringSliceFlag{Name: baseFlag, Usage: "`BASE`: base of the faults; repeatable",
+			&cli.StringSliceFlag{Name: baseFlag, Usage: "`BASE`: base to which the faults apply; repeatable",
 				Category: faultsCategory},
-			&cli.StringFlag{Name: targetFlag, Usage: "`TARGET`: target of the faults: base, api or mqtt",
+			&cli.StringFlag{Name: targetFlag, Usage: "`TARGET`: target of the faults: base, api (API connections) or mqtt " +
+				"(broker connections)",
 				DefaultText: target, Category: faultsCategory},
 		}
 	}
@@ -51,9 +52,10 @@ func (s *commands) faults() *cli.Command {
 				Description: describe(faultSyntax, faultExamples...),
 				Flags: append(selection("base"),
 					&cli.IntFlag{Name: "replica",
-						Usage:       "`NUMBER`: number of the controller, from 1, for the targets api and mqtt",
+						Usage:       "`NUMBER`: number of the affected controller, starting at 1; for the targets api and mqtt",
 						DefaultText: "all", Category: faultsCategory},
-					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE`: file with the fault",
+					&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "`FILE`: file that contains the fault, as JSON " +
+						"or YAML",
 						Category: faultsCategory}),
 				Action: withArgs(0, 1, "at most one argument: the fault", s.setFault),
 			},

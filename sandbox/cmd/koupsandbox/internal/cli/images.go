@@ -13,7 +13,7 @@ import (
 func (s *commands) images() *cli.Command {
 	return &cli.Command{
 		Name:        "images",
-		Usage:       "copy the node image of the provider kind to a machine without access to a registry",
+		Usage:       "copy the node image of provider kind to a machine without registry access",
 		Description: describe("", "koupsandbox images save node-image.tar", "koupsandbox images load node-image.tar"),
 		Subcommands: []*cli.Command{
 			{

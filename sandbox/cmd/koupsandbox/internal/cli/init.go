@@ -21,7 +21,7 @@ import (
 func (s *commands) init() *cli.Command {
 	return &cli.Command{
 		Name:      "init",
-		Usage:     "create a repository with the manifests and scenarios of a module, and CI",
+		Usage:     "create a repository with the manifests, scenarios and CI configuration of a module",
 		ArgsUsage: "[DIR]",
 		Description: describe(
 			`The default of DIR is the current directory. Existing files are not overwritten. The created

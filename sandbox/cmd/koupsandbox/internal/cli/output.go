@@ -26,7 +26,7 @@ const (
 func newOutputFlag(others ...string) *cli.StringFlag {
 	formats := slices.Concat([]string{formatText}, others)
 	return &cli.StringFlag{Name: outputFlag, Aliases: []string{"o"}, Value: formatText,
-		Category: outputCategory, Usage: "`FORMAT`: format of the result: " + strings.Join(formats, ", "),
+		Category: outputCategory, Usage: "`FORMAT`: output format: " + strings.Join(formats, ", "),
 		Action: func(_ *cli.Context, format string) error {
 			if !slices.Contains(formats, format) {
 				return usageError{

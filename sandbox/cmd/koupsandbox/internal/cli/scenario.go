@@ -24,7 +24,7 @@ const schemaFile = "scenario.schema.json"
 func (s *commands) scenario() *cli.Command {
 	return &cli.Command{
 		Name:        "scenario",
-		Usage:       "run, check and list scenarios: rollouts and faults under real requests",
+		Usage:       "run, check and list scenarios: rollouts and faults under real traffic",
 		Description: describe("", "koupsandbox scenario new my-first", "koupsandbox scenario run --up my-first.yaml"),
 		Subcommands: []*cli.Command{
 			s.scenarioRun(),
@@ -42,7 +42,7 @@ func (s *commands) scenario() *cli.Command {
 				Description: describe(
 					"Writes NAME.yaml, a scenario that can be run without changes, and its JSON schema for editors.",
 					"koupsandbox scenario new my-first", "koupsandbox scenario new --dir scenarios my-second"),
-				Flags: []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`DIR`: directory for the files", Value: ".",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "dir", Usage: "`DIR`: directory in which to create the files", Value: ".",
 					Category: outputCategory}},
 				Action: withArgs(1, 1, "one argument: the name of the scenario, a DNS label", s.newScenario),
 			},
@@ -63,8 +63,8 @@ func (s *commands) scenario() *cli.Command {
 
 func newSelectorFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`SELECTOR`: label selector for scenarios in the syntax of kubectl, for example " +
-			"group=rollout,name!=rolling-update; the label name is the name of the scenario", Category: runsCategory}
+		Usage: "`SELECTOR`: label selector for scenarios, in kubectl syntax, for example " +
+			"group=rollout,name!=rolling-update; the label name contains the scenario name", Category: runsCategory}
 }
 
 // scenarioFilter returns the filter that --selector sets. It returns nil if the flag is not set.
@@ -173,7 +173,7 @@ func createFile(path string, text []byte) error {
 }
 
 func newVarFlag() *cli.StringSliceFlag {
-	return &cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE`: value for a variable of the scenarios; repeatable",
+	return &cli.StringSliceFlag{Name: "var", Usage: "`NAME=VALUE`: set a variable of the scenarios; repeatable",
 		Category: runsCategory}
 }
 

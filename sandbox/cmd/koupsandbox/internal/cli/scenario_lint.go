@@ -43,7 +43,7 @@ To explain a rule, run: koupsandbox scenario explain RULE`,
 			newAnnotateFlag(),
 			newLanguageFlag(),
 			newOutputFlag(formatJSON, formatYAML),
-		}, clusterFlags("namespace of objects that do not set one")...),
+		}, clusterFlags("namespace of objects that do not set a namespace")...),
 		Action: withArgs(1, -1, "at least one argument: a file, a directory or -", s.lint),
 	}
 }

@@ -47,27 +47,27 @@ with line numbers before anything is started.`,
 			&cli.IntFlag{Name: "parallel", Usage: "`N`: maximum number of concurrent runs", Value: 1,
 				Category: runsCategory},
 			&cli.Uint64Flag{Name: "seed",
-				Usage:       "`SEED`: random seed of an earlier command, to repeat its random choices",
+				Usage:       "`SEED`: random seed; the seed of an earlier command repeats its random choices",
 				DefaultText: "random", Category: runsCategory},
 			&cli.StringFlag{Name: "from-step", Category: runsCategory,
 				Usage: "`STEP`: first step to run; earlier steps are skipped, so their objects do not exist"},
-			&cli.BoolFlag{Name: "fail-fast", Usage: "start no more runs after one that did not pass",
+			&cli.BoolFlag{Name: "fail-fast", Usage: "start no further runs after a run that did not pass",
 				Category: runsCategory},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the bases and objects of the runs for inspection",
 				Category: runsCategory},
 			&cli.BoolFlag{Name: "dry-run", Usage: "validate the scenarios and list their runs, without running them",
 				Category: runsCategory},
-			&cli.StringFlag{Name: "html", Usage: "`FILE`: file for the HTML report, with a timeline",
+			&cli.StringFlag{Name: "html", Usage: "`FILE`: write an HTML report with a timeline to FILE",
 				Category: outputCategory},
-			&cli.StringFlag{Name: "junit", Usage: "`FILE`: file for the JUnit XML report", Category: outputCategory},
-			&cli.StringFlag{Name: "json", Usage: "`FILE`: file for the JSON report", Category: outputCategory},
+			&cli.StringFlag{Name: "junit", Usage: "`FILE`: write a JUnit XML report to FILE", Category: outputCategory},
+			&cli.StringFlag{Name: "json", Usage: "`FILE`: write a JSON report to FILE", Category: outputCategory},
 			&cli.StringFlag{Name: "report-dir", Category: outputCategory,
-				Usage: "`DIR`: directory for report.html, junit.xml, report.json and summary.md"},
+				Usage: "`DIR`: write report.html, junit.xml, report.json and summary.md to DIR"},
 			newAnnotateFlag(),
-			&cli.StringFlag{Name: "ledger", Usage: "`FILE`: file for the request log, a line of JSON per request",
+			&cli.StringFlag{Name: "ledger", Usage: "`FILE`: write the request log to FILE, one line of JSON per request",
 				Category: outputCategory},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"},
-				Usage: "print steps and checks of passed runs, too", Category: outputCategory},
+				Usage: "also print the steps and checks of passed runs", Category: outputCategory},
 			newOutputFlag(formatJSON),
 			newUpFlag(),
 		}, flagsOfSettings(settings())),
@@ -77,8 +77,8 @@ with line numbers before anything is started.`,
 
 func newUpFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "up", Category: sandboxCategory,
-		Usage: "create the sandbox if it is not running, and stop it afterwards; the flags of the command " +
-			"up configure it"}
+		Usage: "create the sandbox if it is not running, and stop it afterwards; accepts the flags of " +
+			"the command up"}
 }
 
 func (s *commands) runScenarios(c *cli.Context, paths []string) error {

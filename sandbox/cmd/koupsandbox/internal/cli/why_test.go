@@ -79,11 +79,11 @@ ModuleLabelMissing of pod/biz1
 // TestWhyAsPlugin checks that why, as a kubectl plugin, queries the cluster that kubectl uses.
 func TestWhyAsPlugin(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t))
-	var out, errs bytes.Buffer
-	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errs, UserHome: t.TempDir()},
+	var out, errOut bytes.Buffer
+	code := cli.Run(t.Context(), cli.Streams{Out: &out, Err: &errOut, UserHome: t.TempDir()},
 		[]string{"/usr/local/bin/kubectl-koupsandbox", "why", "biz1"})
 	if code != 0 || !strings.Contains(out.String(), "ModuleLabelMissing of pod/biz1") {
-		t.Errorf("exit status %d: %s%s", code, out.String(), errs.String())
+		t.Errorf("exit status %d: %s%s", code, out.String(), errOut.String())
 	}
 }
 

@@ -25,8 +25,8 @@ func Exec(name string) func(context.Context, *steps.Env, *v1alpha1.ComponentActi
 			name = fmt.Sprintf("%s-%d", name, *a.Replica)
 		}
 		if err := e.Sandbox.Act(ctx, control.ActRequest{Component: name, Action: action, Group: e.Group}); err != nil {
-			return "", fmt.Errorf("%s of %s: %w", a.Do, name, err)
+			return "", fmt.Errorf("%s %s: %w", a.Do, name, err)
 		}
-		return fmt.Sprintf("%s of %s", a.Do, name), nil
+		return fmt.Sprintf("%s %s", a.Do, name), nil
 	}
 }

@@ -74,7 +74,7 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 	image := replaceVersion(c.Image, present, version)
 	if image == c.Image {
 		return nil, "", fmt.Errorf(
-			"image %q of container %q does not contain the version %s; change both by a patch step", c.Image,
+			"image %q of container %q does not contain the version %s; change both with a patch step", c.Image,
 			c.Name, present)
 	}
 	at := fmt.Sprintf("%s/spec/containers/%d", root, i)
@@ -122,7 +122,7 @@ func versionPath(root, at string, c corev1.Container) (string, error) {
 				strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
 		}
 	}
-	return "", fmt.Errorf("container %q computes %s from other values; change these by a patch step", c.Name,
+	return "", fmt.Errorf("container %q computes %s from other values; change those values with a patch step", c.Name,
 		labels.VersionEnv)
 }
 
