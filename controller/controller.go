@@ -252,7 +252,8 @@ func (c *Controller) adopt() {
 		if err != nil {
 			c.recorder.Eventf(n, corev1.EventTypeWarning, api.ReasonNodeOfNoBase,
 				"ignoring this Node, because it was not created by a module controller (%v); delete the Node", err)
-			c.logger.Warn("ignoring a Node with the labels of a base, because it was not created by a module controller; "+
+			c.logger.Warn("ignoring a Node with the labels of a base, because it was not created by a "+
+				"module controller; "+
 				"delete the Node",
 				"node", n.Name, "err", err)
 			continue

@@ -220,7 +220,8 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 		return fmt.Errorf("cleaning up an earlier run: %w", err)
 	}
 	if dir.InUse() {
-		steps.Note(fmt.Sprintf("an earlier run was not stopped with down; stopped its remaining processes (%d)", len(ended)))
+		steps.Note(fmt.Sprintf("an earlier run was not stopped with down; stopped its remaining processes (%d)",
+			len(ended)))
 	}
 	if err := checkBinaries(o.Binaries, o.Config); err != nil {
 		return err

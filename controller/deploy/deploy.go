@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// User is the Kubernetes user to which the manifests of Objects grant the permissions of the controller.
+// User is the Kubernetes user to which the objects returned by Objects grant the permissions of the controller.
 const User = "module-controller"
 
 // FS contains the manifests for a controller in a cluster, and the directory "outside" for a controller outside the

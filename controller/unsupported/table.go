@@ -187,8 +187,8 @@ const (
 	job       = "job"
 )
 
-// Job is the ignored field for a Pod whose controller is a Job, and for the kind of a Job or CronJob.
-// VolumeClaimTemplates is the ignored field spec.volumeClaimTemplates of a StatefulSet.
+// Job is the entry for Pods that a Job owns, and for Job and CronJob objects, which never complete.
+// VolumeClaimTemplates is the entry for spec.volumeClaimTemplates of a StatefulSet.
 var (
 	Job                  = Field{Name: job, Path: "kind", Why: Names[job]}
 	VolumeClaimTemplates = Field{Name: templates, Path: "spec.volumeClaimTemplates", Why: Names[templates]}

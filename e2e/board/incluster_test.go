@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/board"
 )
 
-// manifests is the directory of the manifests of the board, and system is their namespace.
+// manifests is the directory of the board manifests. system is the namespace of the board objects.
 const (
 	manifests = "../../controller/deploy/board"
 	system    = "koupleless-system"

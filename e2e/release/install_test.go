@@ -165,7 +165,8 @@ func inEachShell(t *testing.T, test func(t *testing.T, i installer)) {
 	}
 }
 
-// pathOf returns a PATH with only these tools and the tools that install.sh always needs.
+// pathOf creates a directory with links to the given tools and to the tools that install.sh always needs, and returns
+// the directory for use as PATH.
 func pathOf(t *testing.T, tools ...string) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -219,8 +219,9 @@ type Environment interface {
 	Ready(ctx context.Context) error
 }
 
-// PlayPhases plays phases and returns them with all packets and requests that the base sent. The duration of requests
-// does not change when a phase ends: time is measured from the first packet or request of the base.
+// PlayPhases plays phases and returns copies with the recorded packets, requests and exchanges. Phase ends are
+// scheduled from the first packet or request of a started base, so the time spent on playing exchanges does not delay
+// them.
 func (p *Player) PlayPhases(ctx context.Context, env Environment, phases []Phase) (played []Phase, err error) {
 	due := time.Now()
 	for i, ph := range phases {

@@ -27,8 +27,8 @@ func measurement(name, unit string, values []float64) *benchfmt.Result {
 	return percentiles(name, unit, len(values), func(share float64) float64 { return percentile(sorted, share) })
 }
 
-// percentiles returns a result with each percentile for which there are enough samples. The function of returns the
-// value of a percentile.
+// percentiles returns a result that contains every percentile with enough samples. It calls of to get the value of a
+// percentile.
 func percentiles(name, unit string, samples int, of func(share float64) float64) *benchfmt.Result {
 	r := &benchfmt.Result{Name: benchfmt.Name(name), Iters: samples}
 	for _, p := range percentileSpecs {

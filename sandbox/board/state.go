@@ -46,8 +46,8 @@ type boardState struct {
 	// noDaemon reports whether there is no daemon. If there is none, the state of bases is derived from Nodes and
 	// Pods.
 	noDaemon bool
-	// namespace is the namespace of a recorded run. The state of a run contains no Nodes for its bases and no
-	// namespaces for its Pods. It is empty if the board does not show a run.
+	// namespace is the namespace of the recorded run, because recorded Pods have no namespace; empty if the board does
+	// not show a recorded run.
 	namespace string
 
 	// The state that events.State does not contain:

@@ -235,7 +235,8 @@ type WorkloadState string
 
 // The rollout states.
 const (
-	// WorkloadStuck means that Kubernetes has stopped the rollout. WorkloadRow.Stuck is the reason.
+	// WorkloadStuck means that the rollout does not progress: the condition Progressing of the Deployment is False.
+	// WorkloadRow.Stuck is the reason.
 	WorkloadStuck   WorkloadState = "stuck"
 	WorkloadPaused  WorkloadState = "paused"
 	WorkloadRolling WorkloadState = "rolling"

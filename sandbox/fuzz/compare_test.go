@@ -183,7 +183,8 @@ func TestCompareMaxControllers(t *testing.T) {
 			most = max(most, s.Replicas)
 			return runResult{}, nil
 		}}).runSchedule
-		c.runSchedule[1] = (&fakeRunner{result: func(Schedule) (runResult, error) { return runResult{}, nil }}).runSchedule
+		c.runSchedule[1] = (&fakeRunner{
+			result: func(Schedule) (runResult, error) { return runResult{}, nil }}).runSchedule
 		if err := c.runAll(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -194,7 +194,8 @@ func (r *run) runAll(ctx context.Context) error {
 
 func newRun(o Options, runSchedule runner) *run {
 	return &run{
-		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, runSchedule: runSchedule, room: maxConcurrent,
+		queue: queue{o: o, gen: generator{only: o.Only, beyond: o.Beyond}}, runSchedule: runSchedule,
+		room:   maxConcurrent,
 		result: Result{Seed: o.Seed, Only: o.Only, Beyond: o.Beyond, Failures: []*Failure{}},
 	}
 }

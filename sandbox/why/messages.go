@@ -550,7 +550,8 @@ var (
 	msgReadinessProbeFailing = answer(ReadinessProbeFailing,
 		"{module} is active on {base}, and its readiness probe keeps it from being Ready: {message}{probe}",
 		"{module} 在 {base} 上已激活，但就绪探针使其不能 Ready：{message}{probe}",
-		"check the path and port of its readinessProbe, and the response of the module there; the port of the base's web "+
+		"check the path and port of its readinessProbe, and the response of the module there; the port of "+
+			"the base's web "+
 			"listener is in the annotation "+labels.WebPort,
 		"检查其 readinessProbe 的路径和端口，以及模块在那里的应答；基座的 Web 端口在 annotation "+labels.WebPort+" 中")
 	msgReadinessGateMissing = answer(ReadinessGateMissing,

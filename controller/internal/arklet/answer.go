@@ -132,7 +132,8 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 	if len(w.Response.Data) > 0 && json.Unmarshal(w.Response.Data, &inner) == nil {
 		if len(inner.ByURL) > MaxModules {
 			return BatchResult{},
-				fmt.Errorf("%w: the answer has results for %d modules; the maximum is %d", ErrLimit, len(inner.ByURL), MaxModules)
+				fmt.Errorf("%w: the answer has results for %d modules; the maximum is %d", ErrLimit, len(inner.ByURL),
+					MaxModules)
 		}
 		for url, one := range inner.ByURL {
 			if err := checkNames("code", one.Code); err != nil {

@@ -74,7 +74,8 @@ func (s *Source) Config() *tls.Config {
 	if err := s.load(); err != nil {
 		s.failure = err.Error()
 		if s.failure != failure {
-			s.logger.Warn("could not read the changed certificates; the previous certificates remain in use", "err", err)
+			s.logger.Warn("could not read the changed certificates; the previous certificates remain in use", "err",
+				err)
 		}
 	} else if s.config != before {
 		s.logger.Info("read changed certificates", "files", s.files)

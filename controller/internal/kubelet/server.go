@@ -42,7 +42,7 @@ type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
 	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
-	// DisplayName returns the name of a base in messages.
+	// DisplayName returns the name of a base for use in messages.
 	DisplayName(identity string) string
 }
 

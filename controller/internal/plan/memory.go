@@ -9,8 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// Memory is the state of a module on a base that the module list does not show. Next returns an updated Memory. The
-// caller adds the results of commands and probes to it.
+// Memory is the part of the state of a module on a base that is not in the module list. Next returns an updated
+// Memory. The caller adds the results of commands and probes to it.
 type Memory struct {
 	// Installed contains the versions that were installed for Pods. The controller does not uninstall other versions.
 	Installed map[string]InstalledVersion

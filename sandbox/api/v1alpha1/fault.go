@@ -256,7 +256,7 @@ func (t FaultTarget) BeyondContract(k fault.Kind) bool { return faultSpecs[t][k]
 // kinds of the target base.
 func (t FaultTarget) Observed(k fault.Kind) bool { return t != TargetBase || !k.IsState() }
 
-// OfBase converts the fault to a fault of package fault.
+// OfBase converts f to a fault.Fault, the type that simulated bases use.
 func (f *Fault) OfBase() (out fault.Fault) {
 	convert(f, &out)
 	return out

@@ -71,8 +71,8 @@ func (l *linter) explained(rule string, w *workload, field string, message langu
 	f.Fix = cmp.Or(a.Advice, f.Fix)
 }
 
-// without returns the bases without the existing Pods of the workload, because new Pods of the workload would replace
-// them.
+// without returns a copy of the snapshot that omits the existing Pods of the workload, because new Pods would replace
+// those Pods.
 func (c *Live) without(w *workload, namespace string) *why.Snapshot {
 	selector, err := metav1.LabelSelectorAsSelector(w.selector)
 	if err != nil || w.selector == nil {

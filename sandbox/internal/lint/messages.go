@@ -86,10 +86,12 @@ var (
 		"在声明绑定到卷之前，Pod 一直 Pending，而模块不能使用卷")
 	msgIgnored    = text("{field} is ignored: {error}", "{field} 被忽略：{error}")
 	msgOlderLabel = text(
-		"the label {key} has the prefix of the older Koupleless documentation; ModuleController V2 watches {current} only",
+		"the label {key} has the prefix of the older Koupleless documentation; ModuleController V2 watches "+
+			"{current} only",
 		"标签 {key} 使用旧文档的前缀；ModuleController V2 只关注 {current}")
 	msgNoSelector       = text("it has no selector, so the API server rejects it", "它没有 selector，API server 会拒绝它")
-	msgSelectorMismatch = text("the selector requires {key}: {want}, but the template {has}, so the API server rejects it",
+	msgSelectorMismatch = text(
+		"the selector requires {key}: {want}, but the template {has}, so the API server rejects it",
 		"selector 要求 {key}: {want}，而模板{has}，API server 会拒绝它")
 	partNoSuchLabel        = text("has no such label", "没有该标签")
 	partHasValue           = text("has {value}", "的值为 {value}")
@@ -107,7 +109,8 @@ var (
 	fixContainerName = text("use lower-case letters, digits and '-', here and in the jar",
 		"在此处和 jar 中使用小写字母、数字和 '-'")
 	msgNoJar = text(
-		"the image of the container {container} does not contain .jar: ModuleController V2 ignores such a container, and "+
+		"the image of the container {container} does not contain .jar: ModuleController V2 ignores such a "+
+			"container, and "+
 			"the bundled controller treats it as a module",
 		"容器 {container} 的 image 中没有 .jar：ModuleController V2 忽略这样的容器，自带的 controller 把它当作模块")
 	msgJarName = text("BIZ_VERSION is {version}, but the name of the jar is {name}",

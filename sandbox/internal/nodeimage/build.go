@@ -56,7 +56,8 @@ type builder struct {
 // concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("node images can only be built on Linux; mmdebstrap is not available on %s", runtime.GOOS)
+		return nil, fmt.Errorf("node images can only be built on Linux; mmdebstrap is not available on %s",
+			runtime.GOOS)
 	}
 	if o.Suite == "" {
 		o.Suite = "bookworm"

@@ -64,7 +64,7 @@ type LostRequest struct {
 	Group  string `json:"group"`
 	Stream string `json:"stream"`
 	Route  string `json:"route"`
-	// Module is the module that the stream requests.
+	// Module is the name of the module to which the stream sends its requests.
 	Module string `json:"module"`
 	Record Record `json:"record"`
 }

@@ -161,9 +161,10 @@ func (t *Template) Eval(data Data) (any, error) {
 		}
 		text, ok := formatScalar(r.Value)
 		if !ok {
-			return nil, fmt.Errorf("evaluating %q: the result has the type %s; only strings, numbers and booleans can be "+
-				"inserted into a "+
-				"string", p.text, nativeType(r.Value))
+			return nil, fmt.Errorf(
+				"evaluating %q: the result has the type %s; only strings, numbers and booleans can be "+
+					"inserted into a "+
+					"string", p.text, nativeType(r.Value))
 		}
 		b.WriteString(text)
 	}

@@ -109,8 +109,9 @@ func settings() []setting {
 		{"spec.speed", &cli.IntFlag{Name: "speed",
 			Usage: "`N`: time scale, 1 to 20, to test long outages: divides all timeouts and intervals by N; " +
 				"requires --provider embedded", Value: 1, Category: sandboxCategory}},
-		{"spec.broker.tls", &cli.BoolFlag{Name: "broker-tls", Usage: "use TLS on the MQTT port that the sandbox opens " +
-			"on this machine",
+		{"spec.broker.tls", &cli.BoolFlag{Name: "broker-tls",
+			Usage: "use TLS on the MQTT port that the sandbox opens " +
+				"on this machine",
 			Category: brokerCategory}},
 		{"spec.broker.url", &cli.StringFlag{Name: "broker",
 			Usage:       "`URL`: URL of an external broker, mqtt://HOST:PORT or mqtts://HOST:PORT",
@@ -125,10 +126,12 @@ func settings() []setting {
 				Usage:       "`FILE`: file with the password for the external broker",
 				DefaultText: "$" + brokerPassword, Category: brokerCategory}},
 		{"spec.broker.caFile",
-			&cli.StringFlag{Name: "broker-ca", Usage: "`FILE`: file with the CA certificate that verifies the external broker",
+			&cli.StringFlag{Name: "broker-ca",
+				Usage:       "`FILE`: file with the CA certificate that verifies the external broker",
 				DefaultText: "the CA certificates of the system", Category: brokerCategory}},
 		{"spec.broker.certFile",
-			&cli.StringFlag{Name: "broker-cert", Usage: "`FILE`: file with the client certificate for the external broker",
+			&cli.StringFlag{Name: "broker-cert",
+				Usage:    "`FILE`: file with the client certificate for the external broker",
 				Category: brokerCategory}},
 		{"spec.broker.keyFile",
 			&cli.StringFlag{Name: "broker-key", Usage: "`FILE`: file with the key of the client certificate",
