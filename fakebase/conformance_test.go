@@ -148,8 +148,8 @@ func addTap(t *testing.T, b *broker.Server) *recording.Tap {
 }
 
 // compareExchanges compares the responses of a real and a simulated base to the same requests.
-func compareExchanges(real, fake []recording.Exchange) (out []difference) {
-	for i, x := range real {
+func compareExchanges(recorded, fake []recording.Exchange) (out []difference) {
+	for i, x := range recorded {
 		found := append(compareHTTP(x.Answer, fake[i].Answer), compareMessages(x.Messages, fake[i].Messages)...)
 		if x.NoAnswer != fake[i].NoAnswer {
 			found = append(found, mismatch{"noAnswer", fmt.Sprint(x.NoAnswer), fmt.Sprint(fake[i].NoAnswer)})

@@ -102,7 +102,7 @@ func findStrayPod(all []events.Event, baseOf func(node string) string) error {
 	for _, x := range all {
 		if x.Pod != nil && strings.HasPrefix(x.Pod.Node, events.NodePrefix) && baseOf(x.Pod.Node) == "" {
 			return fmt.Errorf(
-				"Pod %s was on Node %s, which does not belong to this run; give the Pod the node selector %s: "+
+				"pod %s was on Node %s, which does not belong to this run; give the Pod the node selector %s: "+
 					"${{ run.group }} ($GROUP in a script)",
 				x.Pod.Name, x.Pod.Node, labels.BaseCluster)
 		}

@@ -162,7 +162,7 @@ func (x *pod) waitConnected(ctx context.Context) (connection, error) {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("Pod %s is unavailable (%w): %w", x.name, why, context.Cause(ctx))
+			return nil, fmt.Errorf("pod %s is unavailable (%w): %w", x.name, why, context.Cause(ctx))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	}
 	p, ok := backendOf(svc, nil).port(port)
 	if !ok {
-		return "", fmt.Errorf("Service %s has no port %q", name, port)
+		return "", fmt.Errorf("service %s has no port %q", name, port)
 	}
 	return net.JoinHostPort(svc.Spec.ClusterIP, p.number), nil
 }
