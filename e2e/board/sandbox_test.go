@@ -150,7 +150,7 @@ func accessibility(t *testing.T, r *liveBoard) {
 func setFault(t *testing.T, r *liveBoard) {
 	r.show("")
 	r.click(".card", "base-2")
-	r.wait(`document.querySelector(".cause")?.textContent.includes("is Ready")`)
+	r.wait(`document.querySelector(".cause")?.textContent.includes("Ready")`)
 	r.requireAction("Set a fault", nil, "fault latency-1 (latency) was set on base-2")
 	faults, err := r.up.Faults(t.Context(), "")
 	if err != nil || len(faults.Faults) != 1 || faults.Faults[0].Kind != "latency" {

@@ -207,7 +207,7 @@ func TestTokenIsRequired(t *testing.T) {
 	p.screenshot("refused")
 	p.fill("input", "wrong")
 	p.keys(kb.Enter)
-	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("was used already")`)
+	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("already used")`)
 	p.fill("input", f.secret())
 	p.keys(kb.Enter)
 	p.ready()
