@@ -196,7 +196,7 @@ var disruptions = []actionSpec{
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}}},
 	{name: "watch of Deployments held", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "deployments"}}},
-	{name: "watches begin anew", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
+	{name: "watches restart", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APICutWatch, Relist: true}},
 	{name: "old lists", weight: 2, resource: apiProxy, target: v1alpha1.TargetAPI,
 		fault: &v1alpha1.Fault{Kind: v1alpha1.APIOldList, Match: v1alpha1.FaultMatch{Resource: "pods"}}},

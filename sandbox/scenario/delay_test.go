@@ -161,7 +161,7 @@ func TestCatchUpRetriesLists(t *testing.T) {
 		after time.Duration
 	}{
 		{"for a while", 3, errors.New("etcdserver: request timed out"), nil, 3 * catchUpInterval},
-		{"for ever", math.MaxInt, errors.New("connection refused"), errUnobservable, catchUpTimeout},
+		{"indefinitely", math.MaxInt, errors.New("connection refused"), errUnobservable, catchUpTimeout},
 		{"without a response", math.MaxInt, context.DeadlineExceeded, errInconclusive, catchUpTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
