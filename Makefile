@@ -268,6 +268,7 @@ soak: ## Send 50,000 messages of a hostile base to a controller, with the race d
 test-extended: build ## Run the long and random tests that CI does not run
 	$(MAKE) e2e-mosquitto MOSQUITTO_SCENARIOS=
 	$(MAKE) e2e-kind KIND_SCENARIOS=
+	$(MAKE) e2e-fleet
 	$(MAKE) e2e-long
 	$(MAKE) fuzz-decoders
 	$(MAKE) soak

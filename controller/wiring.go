@@ -195,7 +195,7 @@ func (c *Controller) wirePeers() error {
 			obj = tombstone.Obj
 		}
 		if l, ok := obj.(*coordinationv1.Lease); ok {
-			c.nodeReconciler.PeerChanged(l, deleted)
+			c.nodeReconciler.HandlePeerLease(l, deleted)
 		}
 	}
 	_, err := c.peers.AddEventHandler(cache.ResourceEventHandlerFuncs{

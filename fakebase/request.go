@@ -82,7 +82,7 @@ type opsRequest struct {
 }
 
 // errNotJSON is the error for a body that is not the required JSON object or array.
-var errNotJSON = errors.New("not valid JSON")
+var errNotJSON = errors.New("wrong JSON type or invalid JSON")
 
 // errFields is the error for a JSON object in which a field has a wrong type.
 var errFields = errors.New("field of a wrong type")

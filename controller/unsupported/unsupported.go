@@ -33,7 +33,7 @@ func Of(spec corev1.PodSpec) []Field {
 	for _, c := range others {
 		w.sidecars[c.Name] = true
 	}
-	w.fields(reflect.ValueOf(spec), "spec")
+	w.walkFields(reflect.ValueOf(spec), "spec")
 	return w.found
 }
 
@@ -72,8 +72,8 @@ func (w *walker) addOnce(name, path string) {
 	}
 }
 
-// fields adds the ignored fields of a structure.
-func (w *walker) fields(v reflect.Value, path string) {
+// walkFields adds the ignored fields of a structure.
+func (w *walker) walkFields(v reflect.Value, path string) {
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		r, at := table[v.Type()][name], path+"."+name
@@ -81,22 +81,22 @@ func (w *walker) fields(v reflect.Value, path string) {
 		case r.matches(v.Field(i)):
 			w.add(r.fieldName(name), at)
 		case r.parts:
-			w.parts(v.Field(i), at)
+			w.walkParts(v.Field(i), at)
 		}
 	}
 }
 
-// parts adds the ignored fields of a structure, or of a list of structures.
-func (w *walker) parts(v reflect.Value, path string) {
+// walkParts adds the ignored fields of a structure, or of a list of structures.
+func (w *walker) walkParts(v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return
 	case v.Kind() == reflect.Pointer:
-		w.parts(v.Elem(), path)
+		w.walkParts(v.Elem(), path)
 		return
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
-			w.parts(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+			w.walkParts(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
 		}
 		return
 	}
@@ -118,9 +118,9 @@ func (w *walker) parts(v reflect.Value, path string) {
 			return
 		}
 		w.version = workload.VersionVariables(x)
-		w.fields(v, path)
+		w.walkFields(v, path)
 	default:
-		w.fields(v, path)
+		w.walkFields(v, path)
 	}
 }
 

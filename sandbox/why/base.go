@@ -22,7 +22,7 @@ func serving(v *explainer) *Answer {
 		return nil
 	}
 	node := args{"node": v.Pod.Spec.NodeName}
-	if v.scheduler().Type == "" { // the scheduler has not bound the Pod
+	if v.podScheduled().Type == "" { // the scheduler has not bound the Pod
 		return v.answer(msgNodeNameUnknown, node)
 	}
 	return v.answer(msgNodeGone, node)

@@ -61,7 +61,7 @@ func pending(v *explainer) *Answer {
 		return v.answer(msgInstalling, args{"base": base, "module": c.Name, "message": sentence(w.Message)})
 	case len(v.Pod.Status.ContainerStatuses) == 0:
 		return v.answer(msgNotTakenUp,
-			args{"base": base, "age": v.ago(v.scheduler().LastTransitionTime.Time)})
+			args{"base": base, "age": v.ago(v.podScheduled().LastTransitionTime.Time)})
 	case len(names) > 0:
 		return v.answer(msgCommandNotSent, args{"module": names[0], "base": base})
 	}

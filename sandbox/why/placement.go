@@ -50,7 +50,8 @@ type placement struct {
 	blamed   requirement
 	requests corev1.ResourceList
 	free     map[string]corev1.ResourceList // free resources, by Node
-	rules    workload.Placement
+	// constraints are the node selector, affinity and tolerations of the Pod.
+	constraints workload.Placement
 }
 
 // requirement is one requirement on the labels of a Node.
@@ -65,7 +66,7 @@ type requirement struct {
 // bases.
 func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(v.Bases, onBases),
-		rules: workload.NewPlacement(pod.Spec, "")}
+		constraints: workload.NewPlacement(pod.Spec, "")}
 	requirements := v.requirementsOf(pod)
 	for i := range v.Bases {
 		d := v.compare(p, &v.Bases[i], requirements)
@@ -97,8 +98,8 @@ func (v *explainer) compare(p *placement, n *corev1.Node, requirements []require
 			unmet: keys}
 	}
 	d := finding{base: n, check: checkState}
-	t, untolerated := p.rules.Untolerated(n)
-	cordoned := p.rules.Cordoned(n)
+	t, untolerated := p.constraints.Untolerated(n)
+	cordoned := p.constraints.Cordoned(n)
 	switch {
 	case untolerated:
 		d.check, d.taint, d.group = checkTaints, t, v.in(partTaintNotTolerated, args{"taint": t.ToString()})

@@ -42,7 +42,7 @@ func rejected(v *explainer) *Answer {
 		return v.answer(msgHostPortTaken, nil)
 	case contains("Too many pods"):
 		return v.answer(msgTooManyPods, nil)
-	case name != "" && name != corev1.DefaultSchedulerName && v.scheduler().Type == "":
+	case name != "" && name != corev1.DefaultSchedulerName && v.podScheduled().Type == "":
 		return v.answer(msgUnknownScheduler, args{"scheduler": name})
 	}
 	if a := notScheduledYet(v); a != nil {
@@ -52,12 +52,14 @@ func rejected(v *explainer) *Answer {
 		"base": baseName(v.placed().decisive[0].base)})
 }
 
-// scheduler returns the PodScheduled condition of the Pod, which contains the scheduler's last message.
-func (v *explainer) scheduler() corev1.PodCondition { return podCondition(v.Pod, corev1.PodScheduled) }
+// podScheduled returns the PodScheduled condition of the Pod, which contains the scheduler's last message.
+func (v *explainer) podScheduled() corev1.PodCondition {
+	return podCondition(v.Pod, corev1.PodScheduled)
+}
 
 // schedulerMessage returns the scheduler's last message without the parts about preemption and resource claims.
 func (v *explainer) schedulerMessage() string {
-	message := v.scheduler().Message
+	message := v.podScheduled().Message
 	for _, end := range []string{"preemption:", "no new claims to deallocate"} {
 		message, _, _ = strings.Cut(message, end)
 	}
@@ -107,7 +109,7 @@ func (v *explainer) spreadOver() string {
 // change of a base that fits.
 func notScheduledYet(v *explainer) *Answer {
 	fitting := v.placed().decisive
-	switch tried := v.scheduler().Type != ""; {
+	switch tried := v.podScheduled().Type != ""; {
 	case !tried && len(v.Pod.Spec.ResourceClaims) > 0:
 		return v.answer(msgResourceClaims, nil)
 	case !tried:

@@ -34,7 +34,7 @@ var ErrLimit = errors.New("limit exceeded")
 
 // ErrDropped is the error for a list with invalid entries. The list returned with this error contains the valid
 // entries. ErrDropped wraps ErrLimit.
-var ErrDropped = fmt.Errorf("an entry of the list was ignored: %w", ErrLimit)
+var ErrDropped = fmt.Errorf("ignored an invalid list entry: %w", ErrLimit)
 
 // CheckIdentity returns an error if the identity cannot be a level of an MQTT topic (MQTT 3.1.1, 4.7) or a part of a
 // Node name.

@@ -194,7 +194,7 @@ func (s *fixture) turn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range leases.Items {
-			s.PeerChanged(&leases.Items[i], false)
+			s.HandlePeerLease(&leases.Items[i], false)
 		}
 	}
 	if !s.cut.Load() {

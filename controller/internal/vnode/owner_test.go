@@ -177,7 +177,7 @@ func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.PeerChanged(l, false)
+		s.HandlePeerLease(l, false)
 	}
 	for i := range 30 {
 		pass(t, time.Second, second)
@@ -215,7 +215,7 @@ func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
 	again := first.ownLease.lease.DeepCopy()
 	again.ResourceVersion += "1"
 	second.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		second.PeerChanged(again, false)
+		second.HandlePeerLease(again, false)
 		return true, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), first.ownLease.leaseName())
 	})
 	if err := second.ownLease.confirm(t.Context(), first.opts.Holder); err != nil {
@@ -239,7 +239,7 @@ func TestStoppedControllerReleasesItsBases(t *testing.T) {
 	if first.Acting() {
 		t.Error("it acts after it gave its lease up")
 	}
-	second.PeerChanged(lease, true)
+	second.HandlePeerLease(lease, true)
 	second.reconcileFor(t, time.Second)
 	if !second.Owns(identity) {
 		t.Error("the other one does not serve the base")

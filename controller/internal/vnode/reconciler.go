@@ -209,9 +209,9 @@ func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 // PeerSelector returns the label selector for the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
-// PeerChanged records a change of the Lease of a controller. If the Lease was deleted, this controller can take over
+// HandlePeerLease records a change of the Lease of a controller. If the Lease was deleted, this controller can take over
 // the bases of that controller.
-func (r *Reconciler) PeerChanged(l *coordinationv1.Lease, deleted bool) {
+func (r *Reconciler) HandlePeerLease(l *coordinationv1.Lease, deleted bool) {
 	r.ownLease.HandleLease(l, deleted)
 	if deleted {
 		r.enqueueAll(false)

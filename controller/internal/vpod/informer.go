@@ -121,11 +121,11 @@ func (i *Informer) HasSynced() bool {
 func (i *Informer) Observe(changed func(*corev1.Pod)) error {
 	return i.addHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(obj.(*corev1.Pod)) },
-		UpdateFunc: func(before, obj any) {
-			if old := before.(*corev1.Pod); old.UID != obj.(*corev1.Pod).UID {
+		UpdateFunc: func(oldObj, newObj any) {
+			if old := oldObj.(*corev1.Pod); old.UID != newObj.(*corev1.Pod).UID {
 				changed(old) // the Pod was deleted and recreated while the watch was interrupted
 			}
-			changed(obj.(*corev1.Pod))
+			changed(newObj.(*corev1.Pod))
 		},
 		DeleteFunc: func(obj any) {
 			if pod := podOf(obj); pod != nil {

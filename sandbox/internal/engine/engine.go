@@ -128,7 +128,7 @@ func ask(ctx context.Context, info any, command string) error {
 	case errors.As(err, &missing):
 		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s does not answer within %s", command, askTime)
+		return fmt.Errorf("%s did not respond within %s", command, askTime)
 		// docker prints the properties of the client even if its server is down
 	case err != nil && !json.Valid([]byte(text)):
 		return refusal(command, err.Error())

@@ -159,7 +159,7 @@ func (f *Files) blob(b blob) error {
 	case err != nil:
 		return err
 	case size != b.Size:
-		return fmt.Errorf("layer %s has changed while the image was written", b.path)
+		return fmt.Errorf("layer %s changed while the image was being written", b.path)
 	}
 	return nil
 }

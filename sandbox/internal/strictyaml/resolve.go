@@ -15,8 +15,8 @@ const (
 	maxNodes = 200_000
 )
 
-// oldBoolean matches words that are booleans in YAML 1.1 and strings in YAML 1.2.
-var oldBoolean = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
+// yaml11Bool matches words that are booleans in YAML 1.1 and strings in YAML 1.2.
+var yaml11Bool = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF)$`)
 
 // resolver replaces the aliases and merge keys in one document.
 type resolver struct {
@@ -54,7 +54,7 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	switch {
 	case c.Kind == yaml.MappingNode:
 		c.Content = r.merged(&c)
-	case r.manifest && c.Style == 0 && c.Tag == "!!str" && oldBoolean.MatchString(c.Value):
+	case r.manifest && c.Style == 0 && c.Tag == "!!str" && yaml11Bool.MatchString(c.Value):
 		c.Tag = "!!bool"
 	}
 	return &c
@@ -76,7 +76,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Tag == "!!bool" && oldBoolean.MatchString(key.Value) {
+		if key.Tag == "!!bool" && yaml11Bool.MatchString(key.Value) {
 			r.fail(InvalidName, key.Line, "kubectl reads the field name %s as %t; quote it (%q)", key.Value,
 				isTrue(key), key.Value)
 		}

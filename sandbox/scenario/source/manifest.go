@@ -116,7 +116,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 			expanded, _ := expand(source, env, i.known(static.Vars))
 			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
 			problems = append(problems,
-				objectInFile{m.path, doc, ""}.checkApplied(object, apply.Refused, i.Run.Namespace)...)
+				objectInFile{m.path, doc, ""}.checkApplyObject(object, apply.Refused, i.Run.Namespace)...)
 		}
 	}
 	return used, problems

@@ -27,7 +27,7 @@ func (i *Instance) objects() (problems Problems) {
 		switch {
 		case step.Apply != nil:
 			problems = append(problems,
-				of("apply", "resource").checkApplied(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
+				of("apply", "resource").checkApplyObject(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
 		case step.Assert != nil:
 			problems = append(problems, of("assert", "resource").check(step.Assert.Resource.Unstructured())...)
 		case step.Patch != nil && step.Patch.Refused == "":
@@ -57,10 +57,10 @@ func (p objectInFile) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// checkApplied checks an object that a step applies. For a List, it checks the items. It does not check values if the
+// checkApplyObject checks an object that a step applies. For a List, it checks the items. It does not check values if the
 // step expects the API to reject the object. An object outside the namespace of the run is a problem, because other
 // runs would share the object.
-func (p objectInFile) checkApplied(o v1alpha1.Object, refused, namespace string) (problems Problems) {
+func (p objectInFile) checkApplyObject(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
 	if p.at != "" {
 		root = field.NewPath(p.at)

@@ -126,7 +126,7 @@ func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunn
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if !isCertificateOf(r.TLS.VerifiedChains[0][0], identity) {
 			return from, tunnel.Unauthorized,
-				fmt.Errorf("the client certificate of the %s of base %q has the name of another base", kind, identity)
+				fmt.Errorf("%s from base %q: the client certificate is not valid for this base", kind, identity)
 		}
 		from.Certified = true
 	}

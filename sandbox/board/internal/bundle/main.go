@@ -31,7 +31,7 @@ func main() {
 func run(dir string) error {
 	source, err := os.ReadFile(filepath.Join(dir, "wire.go"))
 	if err != nil {
-		return fmt.Errorf("reading sandbox/board, in which this command runs: %w", err)
+		return fmt.Errorf("reading wire.go: %w; run this command in sandbox/board", err)
 	}
 	types, err := typescript(filepath.Join(dir, "../.."), "wire.go", source)
 	if err != nil {

@@ -86,21 +86,21 @@ func New(o Options) *Recorder {
 // Start runs the watches that Follow has requested until ctx ends. It returns nil when all watches have ended. Call
 // it once.
 func (w *Recorder) Start(ctx context.Context) error {
-	var following sync.WaitGroup
+	var watches sync.WaitGroup
 	w.mu.Lock()
-	w.startReflector = func(r *cache.Reflector) { following.Go(func() { r.RunWithContext(ctx) }) }
+	w.startReflector = func(r *cache.Reflector) { watches.Go(func() { r.RunWithContext(ctx) }) }
 	for _, r := range w.unstarted {
 		w.startReflector(r)
 	}
 	w.mu.Unlock()
 	if w.o.LastWrite != nil {
-		following.Go(func() { w.markWrites(ctx) })
+		watches.Go(func() { w.markWrites(ctx) })
 	}
 	<-ctx.Done()
 	w.mu.Lock()
 	w.startReflector = nil
 	w.mu.Unlock()
-	following.Wait()
+	watches.Wait()
 	return nil
 }
 

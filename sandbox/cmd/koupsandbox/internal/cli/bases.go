@@ -44,8 +44,8 @@ func (s *commands) base() *cli.Command {
 					&cli.IntFlag{Name: "count", Usage: "`N`: number of bases to remove, starting with the newest",
 						Category: basesCategory},
 					&cli.StringFlag{Name: "group", Category: basesCategory,
-						Usage: "`GROUP`: remove the bases that scenario run --keep left running; the value is " +
-							"the namespace of the run"}},
+						Usage: "`NAMESPACE`: remove the bases of the scenario run in this namespace, which was " +
+							"started with scenario run --keep"}},
 				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{

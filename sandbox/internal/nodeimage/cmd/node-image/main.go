@@ -61,7 +61,7 @@ func run(c *cli.Context) error {
 		if err := image.WriteFile(path, built); err != nil {
 			return fmt.Errorf("writing the image: %w", err)
 		}
-		fmt.Printf("%s, %d MB, is in %s after %.1fs\n", built.Name, built.Size()/1e6, path, time.Since(start).Seconds())
+		fmt.Printf("wrote %s (%d MB) to %s in %.1fs\n", built.Name, built.Size()/1e6, path, time.Since(start).Seconds())
 		return nil
 	}
 	loading := time.Now()
@@ -72,7 +72,7 @@ func run(c *cli.Context) error {
 	if !already {
 		fmt.Printf("%-30s %6.1fs\n", "loading into "+c.String("engine"), time.Since(loading).Seconds())
 	}
-	fmt.Printf("%s, %d MB, is there after %.1fs\n", built.Name, built.Size()/1e6, time.Since(start).Seconds())
+	fmt.Printf("loaded %s (%d MB) in %.1fs\n", built.Name, built.Size()/1e6, time.Since(start).Seconds())
 	return nil
 }
 
