@@ -27,7 +27,7 @@ const bases = 2
 
 func spec(durable bool) v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Durable: durable, Bases: v1alpha1.Bases{Count: &count}}
+	return v1alpha1.Spec{Durable: durable, Bases: []v1alpha1.BaseSet{{Count: &count}}}
 }
 
 // ownBox returns a sandbox that only this test uses and that is not running. When the test ends, ownBox stops the

@@ -35,7 +35,7 @@ func TestOwnController(t *testing.T) {
 		Command: []string{filepath.Join(b.Bin, box.ControllerBinary)}, Env: controllerEnv,
 		Ready: &v1alpha1.ControllerReady{HTTP: "/tunnelz"},
 	}
-	s.Bases = v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}
+	s.Bases = []v1alpha1.BaseSet{{Count: ptr.To(1), BaseName: "unused"}}
 	must(t, b.Up(t.Context(), s))
 	must(t, b.Must(t.Context(), "scenario", "run", "--selector",
 		"conformance,name in ("+strings.Join(conformance, ",")+")",

@@ -8,6 +8,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
+// The endpoints that a base can expose.
+const (
+	endpointHealth = "health"
+	endpointInfo   = "info"
+)
+
 type healthStatus string
 
 // Values of the health status of a base.
@@ -273,21 +279,35 @@ func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 		doc.Components["readinessState"] = componentDoc{Status: l.readiness()}
 		doc.Groups = []string{"liveness", "readiness"}
 	}
+	switch l.b.opts.Actuator.Show {
+	case ShowStatus:
+		writeHealth(rw, h.overall, statusDoc{h.overall})
+		return
+	case ShowComponents:
+		for name, component := range doc.Components {
+			doc.Components[name] = componentDoc{Status: component.Status}
+		}
+	}
 	writeHealth(rw, h.overall, doc)
 }
 
-// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. The liveness and the readiness do
-// not include modules (protocol 8).
+// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness (protocol 8).
 func serveProbe(rw http.ResponseWriter, status healthStatus) {
 	writeHealth(rw, status, statusDoc{status})
 }
 
-// readiness returns the readiness status of the base. It does not include modules.
+// readiness returns the readiness status of the base. It includes modules only with the option WithAllBizReadiness:
+// the base then refuses traffic while a module starts or stops, and after a module has failed to start.
 func (l *incarnation) readiness() healthStatus {
-	if l.up() {
-		return statusUp
+	if !l.up() {
+		return statusOutOfService
 	}
-	return statusOutOfService
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	if l.refusesTraffic {
+		return statusOutOfService
+	}
+	return statusUp
 }
 
 func writeHealth(rw http.ResponseWriter, status healthStatus, doc any) {

@@ -76,6 +76,8 @@ type Module struct {
 type Catalogue struct {
 	// Modules contains the entries of the catalogue. The first matching entry is used.
 	Modules []Module `json:"modules,omitempty"`
+	// Web makes modules that Modules does not describe web applications. Default: false.
+	Web bool `json:"web,omitempty"`
 	// Fetch defines which jars the catalogue reads. Default: FetchNever.
 	Fetch Fetch `json:"fetch,omitempty"`
 	// PullTime, InstallTime and UninstallTime are the default durations for modules. Default: 0.
@@ -197,7 +199,7 @@ func (c *Catalogue) entry(name, version string) *Module {
 
 func (c *Catalogue) describe(spec ark.Spec, m *Module, perModule int64) resolvedModule {
 	f := resolvedModule{Spec: spec, pull: c.PullTime, install: c.InstallTime, uninstall: c.UninstallTime}
-	f.Metaspace = perModule
+	f.Metaspace, f.web = perModule, c.Web
 	if m != nil {
 		if m.Priority != nil {
 			f.Priority = *m.Priority

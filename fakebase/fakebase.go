@@ -69,7 +69,7 @@ func New(opts Options) (*Base, error) {
 	b.identity = opts.Identity
 	if b.identity == "" {
 		b.identity = opts.IP
-		if opts.Generation != GenerationC {
+		if opts.Generation.isOld() {
 			b.identity = uuid.NewString()
 		}
 	}
@@ -155,7 +155,7 @@ func (b *Base) awaitRestart(ctx context.Context) bool {
 	switch {
 	case identity != "":
 		b.identity = identity
-	case plan != nil && plan.NewIdentity, b.opts.Identity == "" && b.opts.Generation != GenerationC:
+	case plan != nil && plan.NewIdentity, b.opts.Identity == "" && b.opts.Generation.isOld():
 		b.identity = uuid.NewString()
 	}
 	return true

@@ -39,6 +39,8 @@ type incarnation struct {
 	metaspaceUse   metaspace
 	charged        map[string]int64       // metaspace in bytes by biz identity
 	stopTimes      map[string]Delay       // durations of the stop by biz identity
+	modelVersions  map[string]string      // bizModelVersion of the install by biz identity (generation D)
+	refusesTraffic bool                   // the readiness is REFUSING_TRAFFIC because of a module (protocol 8)
 	failures       map[string]failedStart // modules that failed to start, for the health
 	orphaned       bool                   // a module failed to stop and was removed; see healthInput.orphaned
 	locks          map[string]string      // running commands by biz identity
@@ -63,7 +65,8 @@ func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 		log:          b.log.With("base", b.identity),
 		metaspaceUse: newMetaspace(b.opts.Metaspace),
 		timers:       map[*pendingTimer]struct{}{}, charged: map[string]int64{}, stopTimes: map[string]Delay{},
-		failures: map[string]failedStart{}, locks: map[string]string{}, ops: map[string]*processRecord{},
+		modelVersions: map[string]string{},
+		failures:      map[string]failedStart{}, locks: map[string]string{}, ops: map[string]*processRecord{},
 	}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	l.container = ark.NewContainer(ark.Options{

@@ -38,12 +38,44 @@ func (l *incarnation) installCommand(req *bizRequest) commandResult {
 				return failedResult(ex)
 			}
 			out := operationResult(resp, "install biz not success!", "")
+			if !out.failed {
+				l.rememberModelVersion(sub, checked.BizModelVersion.value)
+			}
 			if resp.code == codeRepeat {
 				out.code = l.repeatCode(sub)
 			}
 			return out
 		})
 	})
+}
+
+// rememberModelVersion records the bizModelVersion with which a module was installed (protocol 4.10).
+func (l *incarnation) rememberModelVersion(sub subject, version string) {
+	if l.b.opts.Generation != GenerationD {
+		return
+	}
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	l.modelVersions[ark.ID(sub.biz, sub.version)] = version
+}
+
+// expired reports whether the module was installed with another bizModelVersion than the given one (protocol 4.10).
+// Without a bizModelVersion in both commands, a command does not expire.
+func (l *incarnation) expired(sub subject, version string) bool {
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	installed := l.modelVersions[ark.ID(sub.biz, sub.version)]
+	return l.b.opts.Generation == GenerationD && version != "" && installed != "" && installed != version
+}
+
+// refuseTraffic sets the readiness of the base to REFUSING_TRAFFIC or back, if modules affect the readiness.
+func (l *incarnation) refuseTraffic(refuse bool) {
+	if !l.b.opts.WithAllBizReadiness {
+		return
+	}
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	l.refusesTraffic = refuse
 }
 
 func (r *bizRequest) subject(command string) subject {
@@ -106,6 +138,7 @@ func (l *incarnation) install(req *bizRequest, sub subject, origin ark.Origin) (
 		}
 		return clientResponse{}, ex
 	}
+	l.refuseTraffic(true)
 	if !l.sleep(l.b.opts.scaled(f.install.Sample(l.b.randomFloat))) || l.crashDuring(sub) {
 		return clientResponse{}, errNoAnswer
 	}
@@ -113,6 +146,7 @@ func (l *incarnation) install(req *bizRequest, sub subject, origin ark.Origin) (
 	if ex != nil {
 		return clientResponse{}, ex
 	}
+	l.refuseTraffic(false)
 	cost := l.now().Sub(begun)
 	l.log.Info("biz installed", "biz", id, "state", biz.State, "cost", cost)
 	return clientResponse{

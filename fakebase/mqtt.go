@@ -81,7 +81,7 @@ func (t *mqttTunnel) onConnect(first bool) {
 	}
 	var query any = t.l.metadata()
 	o := &t.l.b.opts
-	if o.Generation != GenerationC {
+	if o.Generation.isOld() {
 		query = wireOldMaster{Name: o.Name, Version: o.Version}
 	}
 	t.publish("queryBaseline", query)
@@ -181,7 +181,10 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out comman
 	}
 	msg := wireOperation{BizName: req.BizName, BizVersion: req.BizVersion, Command: command, Response: t.d.output(out)}
 	generation := t.l.b.opts.Generation
-	if generation != GenerationC && out.thrown != nil || generation == GenerationA && out.failed {
+	if generation == GenerationD {
+		msg.BizModelVersion = req.BizModelVersion
+	}
+	if generation.isOld() && out.thrown != nil || generation == GenerationA && out.failed {
 		msg.BizName, msg.BizVersion = jsonString{}, jsonString{}
 	}
 	if generation == GenerationA && !out.failed && out.thrown == nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,13 @@ const (
 	GenerationB Generation = "B"
 	// GenerationC is runtime 1.3.3 and later, including 2.x. Its heartbeats contain baseMetadata.
 	GenerationC Generation = "C"
+	// GenerationD is runtime 1.4.3 and later. It behaves like GenerationC, and remembers the bizModelVersion of each
+	// installed module (protocol 4.10).
+	GenerationD Generation = "D"
 )
+
+// isOld reports whether the generation is A or B, whose messages differ most from those of later generations.
+func (g Generation) isOld() bool { return g == GenerationA || g == GenerationB }
 
 // Activation is the rule that determines the active version when a version starts while another version of the module
 // is active (protocol 5.3).
@@ -53,6 +60,9 @@ type Options struct {
 	Identity string
 	// Name, Version and ClusterName are the metadata that the base reports. Default: "base", "1.0.0", "default".
 	Name, Version, ClusterName string
+	// Labels are the Node labels that the base reports in its heartbeats (protocol 3.6). Generations A and B do not
+	// report them. Default: none.
+	Labels map[string]string
 	// Env is the environment. In lower case, it is part of the first level of every topic. Default: "dev".
 	Env string
 	// IP and HostName are the IP address and the host name that heartbeats contain. Default: "198.18.0.1" and the
@@ -84,6 +94,12 @@ type Options struct {
 	// WithAllBizReadiness includes the modules that commands have installed in the health of the base, like the
 	// property koupleless.healthcheck.base.readiness.withAllBizReadiness.
 	WithAllBizReadiness bool
+	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module, like the property
+	// com.alipay.sofa.koupleless.runtime.operation.silenceSecondsBeforeUninstall. With WithAllBizReadiness, the
+	// readiness is REFUSING_TRAFFIC during this time. Default: 0.
+	SilenceBeforeUninstall time.Duration
+	// Actuator configures the Spring Boot endpoints of the base.
+	Actuator ActuatorOptions
 	// AutoUninstallWhenFailed removes a module if it fails to start. Default: true.
 	AutoUninstallWhenFailed *bool
 	// RemoveWhenStopFailed removes a module if it fails to stop, which is the default of a real base. Without this
@@ -121,6 +137,35 @@ type Options struct {
 	// Logger receives the log messages of the base. Default: no logs.
 	Logger *slog.Logger `json:"-"`
 }
+
+// ActuatorOptions configures the Spring Boot endpoints of a base.
+type ActuatorOptions struct {
+	// Expose lists the exposed endpoints, like management.endpoints.web.exposure.include: health and info. Default:
+	// both.
+	Expose []string
+	// Show selects the visible parts of the response of /actuator/health, like
+	// management.endpoint.health.show-components and show-details. Default: ShowDetails.
+	Show HealthDetail
+}
+
+// exposes reports whether an actuator path belongs to an exposed endpoint.
+func (o *Options) exposes(path string) bool {
+	endpoint, _, _ := strings.Cut(path, "/")
+	return len(o.Actuator.Expose) == 0 || slices.Contains(o.Actuator.Expose, endpoint)
+}
+
+// HealthDetail selects the visible parts of the response of the health endpoint.
+type HealthDetail string
+
+// The values of HealthDetail.
+const (
+	// ShowStatus shows the status of the base only, which is the default of Spring Boot.
+	ShowStatus HealthDetail = "status"
+	// ShowComponents also shows the components of the base with their status.
+	ShowComponents HealthDetail = "components"
+	// ShowDetails also shows the details of the components, which contain the modules.
+	ShowDetails HealthDetail = "details"
+)
 
 // MQTTOptions contains the settings of the MQTT tunnel (protocol 3.1).
 type MQTTOptions struct {
@@ -183,9 +228,22 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	switch o.Generation {
-	case GenerationA, GenerationB, GenerationC:
+	case GenerationA, GenerationB, GenerationC, GenerationD:
 	default:
-		errs = append(errs, fmt.Errorf("option Generation %q: must be A, B or C", o.Generation))
+		errs = append(errs, fmt.Errorf("option Generation %q: must be A, B, C or D", o.Generation))
+	}
+	switch o.Actuator.Show {
+	case "":
+		o.Actuator.Show = ShowDetails
+	case ShowStatus, ShowComponents, ShowDetails:
+	default:
+		errs = append(errs,
+			fmt.Errorf("option Actuator.Show %q: must be status, components or details", o.Actuator.Show))
+	}
+	for _, endpoint := range o.Actuator.Expose {
+		if endpoint != endpointHealth && endpoint != endpointInfo {
+			errs = append(errs, fmt.Errorf("option Actuator.Expose %q: must be health or info", endpoint))
+		}
 	}
 	switch o.Activation {
 	case ActivateDefault, ActivateNewModule, ActivateMulti:
@@ -196,7 +254,8 @@ func (o Options) withDefaults() (Options, error) {
 		name  string
 		value time.Duration
 	}{
-		{"StartupTime", o.StartupTime}, {"HeartbeatInterval", o.HeartbeatInterval},
+		{"StartupTime", o.StartupTime}, {"SilenceBeforeUninstall", o.SilenceBeforeUninstall},
+		{"HeartbeatInterval", o.HeartbeatInterval},
 		{"InitialDelay", o.InitialDelay}, {"HeartbeatJitter", o.HeartbeatJitter},
 		{"Web.RequestDuration", o.Web.RequestDuration},
 	} {

@@ -51,8 +51,10 @@ func (b *jsonBool) UnmarshalJSON(raw []byte) error {
 // bizRequest is the input of installBiz, uninstallBiz and switchBiz (protocol 4.5, 4.6), and an item of a batch or a
 // baseline. A process record contains it, with the fields in this order.
 type bizRequest struct {
-	Args            []jsonString          `json:"args,omitempty"`
-	Async           jsonBool              `json:"async"`
+	Args  []jsonString `json:"args,omitempty"`
+	Async jsonBool     `json:"async"`
+	// BizModelVersion identifies the Pod for which the controller sends the command. Generations A to C ignore it.
+	BizModelVersion jsonString            `json:"bizModelVersion,omitzero"`
 	BizName         jsonString            `json:"bizName,omitzero"`
 	BizURL          jsonString            `json:"bizUrl,omitzero"`
 	BizVersion      jsonString            `json:"bizVersion,omitzero"`

@@ -36,6 +36,7 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
+	l.refuseTraffic(true)
 	if !l.sleep(l.b.opts.scaled(pause.Sample(l.b.randomFloat))) {
 		return clientResponse{}, errNoAnswer
 	}
@@ -58,6 +59,7 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	case err != nil:
 		return clientResponse{}, illegalState(fault.CodeUninstallBizFailed, "%v", err)
 	}
+	l.refuseTraffic(false)
 	l.b.abortRequests(id)
 	l.log.Info("biz uninstalled", "biz", id)
 	return clientResponse{code: codeSuccess, message: "Uninstall biz: " + id + " success."}, nil
@@ -137,5 +139,6 @@ func (l *incarnation) releaseLocked(id string) {
 		l.metaspaceUse.free(l.charged[id])
 		delete(l.charged, id)
 		delete(l.stopTimes, id)
+		delete(l.modelVersions, id)
 	}
 }

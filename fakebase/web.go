@@ -116,6 +116,8 @@ func (w *webPort) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set(HostNameHeader, l.hostName())
 	first, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
+	case first == "actuator" && !l.b.opts.exposes(rest):
+		http.NotFound(rw, r)
 	case first == "actuator" && rest == "health":
 		l.serveHealth(rw)
 	case first == "actuator" && rest == "health/liveness":

@@ -284,10 +284,11 @@ func encode(v any) ([]byte, error) {
 
 // wireMetadata is the wire form of the Java class BaseMetadata.
 type wireMetadata struct {
-	ClusterName string `json:"clusterName"`
-	Identity    string `json:"identity"`
-	Name        string `json:"name"`
-	Version     string `json:"version"`
+	ClusterName string            `json:"clusterName"`
+	Identity    string            `json:"identity"`
+	Labels      map[string]string `json:"labels,omitempty"` // an extension; a real base does not send it
+	Name        string            `json:"name"`
+	Version     string            `json:"version"`
 }
 
 // wireStatus is the wire form of the Java class BaseStatus, the heartbeat of generation C.
@@ -318,7 +319,7 @@ type wireOldNetwork struct {
 
 func (l *incarnation) metadata() wireMetadata {
 	o := &l.b.opts
-	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Name: o.Name, Version: o.Version}
+	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Labels: o.Labels, Name: o.Name, Version: o.Version}
 }
 
 func (l *incarnation) hostName() string { return l.b.opts.hostName(l.identity) }
@@ -333,7 +334,7 @@ func (o *Options) hostName(identity string) string {
 // heartbeat returns the payload of a heartbeat. port is the port of the arklet HTTP server; 0 over MQTT.
 func (l *incarnation) heartbeat(port int) any {
 	o := &l.b.opts
-	if o.Generation != GenerationC {
+	if o.Generation.isOld() {
 		return wireOldStatus{
 			MasterBizInfo: wireOldMaster{Name: o.Name, Version: o.Version},
 			NetworkInfo:   wireOldNetwork{LocalHostName: l.hostName(), LocalIP: o.IP},

@@ -23,10 +23,11 @@ type wireThrown struct {
 // wireOperation is the payload data on the topic base/bizOperation and, without the name and the version, on
 // base/batchInstallBizResponse.
 type wireOperation struct {
-	BizName    jsonString `json:"bizName,omitzero"`
-	BizVersion jsonString `json:"bizVersion,omitzero"`
-	Command    string     `json:"command"`
-	Response   wireOutput `json:"response"`
+	BizModelVersion jsonString `json:"bizModelVersion,omitzero"` // only in generation D
+	BizName         jsonString `json:"bizName,omitzero"`
+	BizVersion      jsonString `json:"bizVersion,omitzero"`
+	Command         string     `json:"command"`
+	Response        wireOutput `json:"response"`
 }
 
 // wireSimpleBiz is an element of the list on the topic base/simpleBiz. Null values are not omitted.

@@ -55,7 +55,7 @@ func executable(path string) bool {
 }
 
 func checkBinaries(p Binaries, config *v1alpha1.Sandbox) error {
-	provider, bases := daemon.EffectiveProvider(config), config.Spec.Bases
+	provider, pods := daemon.EffectiveProvider(config), config.Spec.Fleet
 	for _, needed := range []struct {
 		name, path string
 		by         bool
@@ -63,7 +63,7 @@ func checkBinaries(p Binaries, config *v1alpha1.Sandbox) error {
 		{"koupsandbox", p.Daemon, true},
 		{ControlPlaneBinary, p.ControlPlane, provider == v1alpha1.ProviderEmbedded},
 		{ControllerBinary, p.Controller, true},
-		{BaseBinary, p.Base, bases.Runtime == v1alpha1.RuntimeCluster && bases.Image == ""},
+		{BaseBinary, p.Base, pods.Runtime == v1alpha1.RuntimeCluster && pods.Image == ""},
 	} {
 		switch {
 		case !needed.by || executable(needed.path):

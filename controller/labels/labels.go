@@ -42,6 +42,24 @@ const (
 	PeerLeasePrefix = "module-controller-peer."
 )
 
+// Reportable reports whether the controller accepts a label for the Node of a base from the heartbeats of the base.
+// It accepts the zone, the region, and labels outside the domains of Kubernetes and Koupleless.
+func Reportable(name string) bool {
+	if name == corev1.LabelTopologyZone || name == corev1.LabelTopologyRegion {
+		return true
+	}
+	domain, _, found := strings.Cut(name, "/")
+	if !found {
+		return name != "type" // the label of all virtual Nodes
+	}
+	for _, reserved := range []string{"kubernetes.io", "k8s.io", "koupleless.io"} {
+		if domain == reserved || strings.HasSuffix(domain, "."+reserved) {
+			return false
+		}
+	}
+	return true
+}
+
 // Labels and annotations of Nodes and Leases. They include the labels of all versions of the Module Controller V2
 // documents.
 const (

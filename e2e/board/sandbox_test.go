@@ -32,7 +32,7 @@ func startBoard(t *testing.T) (address string, b *box.Box) {
 		}
 	})
 	two := 2
-	if err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &two, Name: "shop"}}); err != nil {
+	if err := b.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &two, BaseName: "shop"}}}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := b.Command(ctx, "board", "--name", b.Name, "--no-open", "-o", "json", "--scenarios", "testdata/scenarios")

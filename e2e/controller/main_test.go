@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, binDir = b, b.Bin
 	one := 1
-	err := b.Up(ctx, v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"},
+	err := b.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &one, BaseName: "unused"}},
 		Controller: v1alpha1.Controller{Env: settings}})
 	if err != nil {
 		return err

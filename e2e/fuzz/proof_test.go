@@ -68,7 +68,7 @@ func run(t *testing.T, binaries sandbox.Binaries) *fuzz.Failure {
 	t.Cleanup(func() { _ = os.RemoveAll(home) }) // a directory for temporary files
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: "f"}}
 	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
-	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), fuzz.Speed // schedules have their own bases
+	config.Spec.Bases, config.Spec.Speed = v1alpha1.OneBase(), fuzz.Speed // schedules have their own bases
 	check.Must(t, v1alpha1.Complete(config, &v1alpha1.Origins{}, nil))
 	r, err := fuzz.Run(t.Context(), fuzz.Options{
 		Home: home, Config: config, Binaries: binaries, Name: "f", Corpus: t.TempDir(), Count: schedules, Parallel: 5,

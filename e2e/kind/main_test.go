@@ -72,7 +72,8 @@ func newBox(kind string) *box.Box {
 // spec returns a configuration with the controller in the cluster, which is the default, and each base in its own Pod.
 func spec() v1alpha1.Spec {
 	count := bases
-	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1},
+	return v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &count}},
+		Fleet: v1alpha1.Fleet{Runtime: v1alpha1.RuntimeCluster, PerPod: 1},
 		Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 

@@ -47,7 +47,7 @@ func TestExistingCluster(t *testing.T) {
 		must(t, err)
 	})
 	spec := v1alpha1.Spec{
-		Bases: v1alpha1.Bases{Count: ptr.To(1)},
+		Bases: v1alpha1.OneBase(),
 		Cluster: v1alpha1.Cluster{Kubeconfig: filepath.Join(shared.Dir(), "kubeconfig"), Context: contextOf(t),
 			Consent: true},
 	}

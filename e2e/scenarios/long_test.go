@@ -148,7 +148,7 @@ func startSandbox(t *testing.T, bin string, env map[string]string, speed int) (r
 			t.Error(err)
 		}
 	})
-	spec := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: ptr.To(1), Name: "unused"}, Speed: speed}
+	spec := v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: ptr.To(1), BaseName: "unused"}}, Speed: speed}
 	spec.Controller.Env = env
 	must(t, b.Up(t.Context(), spec))
 	s, err := b.Open(t.Context())

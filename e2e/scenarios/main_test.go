@@ -162,7 +162,7 @@ func stopBroker(ctx context.Context) error {
 // spec returns a configuration with one base, which is the minimum. No scenario uses this base.
 func spec() v1alpha1.Spec {
 	one := 1
-	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Speed: speed}
+	s := v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &one, BaseName: "unused"}}, Speed: speed}
 	if externalBroker != nil {
 		s.Broker = v1alpha1.Broker{URL: externalBroker.URL(), Username: mosquitto.User,
 			PasswordFile: externalBroker.Passwords[mosquitto.User], CAFile: externalBroker.CAFile}

@@ -188,7 +188,7 @@ func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 				"push it to a registry that they can reach, and set its name"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {
-	case s.Broker.URL == "" && s.Bases.Runtime != RuntimeCluster: // reports the same
+	case s.Broker.URL == "" && s.Fleet.Runtime != RuntimeCluster: // reports the same
 		v.add(field.Required(broker.Child("url"), noBrokerHere))
 	case err == nil && at.TLS && s.Broker.CAFile == "":
 		v.add(field.Required(broker.Child("caFile"),

@@ -79,14 +79,27 @@ type ScenarioSpec struct {
 type BaseSet struct {
 	// Name is the name of the set. It is a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
-	// Count is the number of bases. If it is 0, the set is only defined, and steps can add bases to it later.
+	// Count is the number of bases. If it is 0, the set is only defined, and bases can be added to it later. Default:
+	// 1, or 3 if the set is the only set of a sandbox.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
 	// BaseName is the name that each base reports. Pods can select bases by this name. Default: Name.
 	BaseName string `json:"baseName,omitempty"`
 	// Version is the version that each base reports.
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
-	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Default: the
-	// environment of the sandbox.
+	// ClusterName is the cluster name that each base reports. Default: the name of the sandbox; in a scenario, the
+	// namespace of the run.
+	ClusterName string `json:"clusterName,omitempty"`
+	// Zone is the zone that each base reports. The controller sets it as the label topology.kubernetes.io/zone of the
+	// Node. Default: no zone.
+	Zone string `json:"zone,omitempty" check:"nodeLabel"`
+	// Labels are further labels that each base reports and the controller sets on its Node. Labels of Kubernetes and
+	// of Koupleless are not allowed, except topology.kubernetes.io/region. Default: none.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Generation is the generation of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D (1.4.3
+	// and later, and 2.1.11 and later).
+	Generation Generation `json:"generation,omitempty" jsonschema:"enum=A,enum=B,enum=C,enum=D,default=C"`
+	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Only
+	// scenarios can set it. Default: the environment of the sandbox.
 	Env string `json:"env,omitempty" check:"label"`
 	// Tunnel is the type of the tunnel between the bases and the controller: mqtt or http.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
@@ -95,12 +108,21 @@ type BaseSet struct {
 	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
 	// or all (multi).
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port on which a base serves its modules. Default: the web port of the sandbox.
-	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535"`
-	// Fetch selects which module jars a base opens: never, available or always. Default: the value of the sandbox.
-	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always"`
-	// WebModules lists the modules that are web applications, each with name, version and contextPath. A base refuses
-	// to install a version whose context path is used by another installed version. Default: none.
+	// WebPort is the port on which a base serves its modules. Services use this port as targetPort.
+	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
+	// Unreachable gives each base an address at which no client can reach its modules, such as an address in another
+	// network. Commands still reach the base through MQTT. Default: false.
+	Unreachable bool `json:"unreachable,omitempty"`
+	// Fetch selects which module jars a base opens: never, available or always. With available, a base opens file://
+	// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation fails if there is no
+	// jar. If a jar was opened, the name and the version of the module come from the manifest of the jar.
+	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
+	// Web makes every module that WebModules does not list a web application with its name as context path. Default:
+	// false.
+	Web bool `json:"web,omitempty"`
+	// WebModules lists modules that are web applications, each with its name, its version (default: every version) and
+	// its contextPath (default: the name). A base refuses to install a version whose context path is used by another
+	// installed version. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime is the time that a module takes to start, UninstallTime the time to stop it, and PullTime the time
 	// to download it.
@@ -111,10 +133,10 @@ type BaseSet struct {
 	RequestTime *metav1.Duration `json:"requestTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// StartupTime is the time that a base takes to start.
 	StartupTime *metav1.Duration `json:"startupTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	// Metaspace is the size of the metaspace, and PerModule is the amount of it that each module uses, as Kubernetes
-	// quantities such as 256Mi. Default: the values of package fakebase.
-	Metaspace string `json:"metaspace,omitempty" check:"quantity"`
-	PerModule string `json:"perModule,omitempty" check:"quantity"`
+	// Metaspace describes the metaspace of each base.
+	Metaspace Metaspace `json:"metaspace,omitzero"`
+	// Health configures the health endpoints of each base.
+	Health Health `json:"health,omitzero"`
 	// Faithful makes the bases reproduce the defects of a real base. Default: false.
 	Faithful bool `json:"faithful,omitempty"`
 	// Modules lists the URLs of the module jars that are installed when the base starts. Default: none.
@@ -122,6 +144,51 @@ type BaseSet struct {
 	// Faults lists the faults that are in effect when the bases start. Default: none.
 	Faults []Fault `json:"faults,omitempty"`
 }
+
+// Metaspace describes the metaspace of a base. Sizes are Kubernetes quantities such as 256Mi.
+type Metaspace struct {
+	// Max is the size of the metaspace, the JVM option -XX:MaxMetaspaceSize.
+	Max string `json:"max,omitempty" jsonschema:"default=256Mi" check:"quantity"`
+	// Used is the amount that the base uses without modules.
+	Used string `json:"used,omitempty" jsonschema:"default=53Mi" check:"quantity"`
+	// PerModule is the amount that each module uses.
+	PerModule string `json:"perModule,omitempty" jsonschema:"default=3Mi" check:"quantity"`
+	// Leak is the percentage of a module's metaspace that stays in use after the module was uninstalled. Default: 0.
+	Leak int `json:"leak,omitempty" jsonschema:"minimum=0,maximum=100"`
+	// Threshold is the usage, as a percentage of Max, above which the base refuses to install modules. Default: no
+	// threshold; the installation fails when the metaspace is exhausted.
+	Threshold int `json:"threshold,omitempty" jsonschema:"minimum=1,maximum=100"`
+}
+
+// Health configures the Spring Boot health endpoints of a base.
+type Health struct {
+	// WithAllBizReadiness includes modules that a command has installed in the health and the readiness of the base,
+	// like koupleless.healthcheck.base.readiness.withAllBizReadiness. Default: false.
+	WithAllBizReadiness bool `json:"withAllBizReadiness,omitempty"`
+	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module, like
+	// com.alipay.sofa.koupleless.runtime.operation.silenceSecondsBeforeUninstall.
+	SilenceBeforeUninstall *metav1.Duration `json:"silenceBeforeUninstall,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// Expose lists the exposed endpoints, like management.endpoints.web.exposure.include: health and info. Default:
+	// both.
+	Expose []string `json:"expose,omitempty" check:"endpoint"`
+	// Show selects which parts of the response of /actuator/health are visible, like
+	// management.endpoint.health.show-components and show-details: the status only (status), also the components
+	// (components), or also their details (details).
+	Show HealthDetail `json:"show,omitempty" jsonschema:"enum=status,enum=components,enum=details,default=details"`
+}
+
+// HealthDetail selects the visible parts of the response of the health endpoint.
+type HealthDetail string
+
+// The values of HealthDetail.
+const (
+	ShowStatus     HealthDetail = "status"
+	ShowComponents HealthDetail = "components"
+	ShowDetails    HealthDetail = "details"
+)
+
+// Generation is the generation of the Koupleless runtime of a base (protocol 1).
+type Generation string
 
 // Tunnel is the type of the connection between a base and the controller.
 type Tunnel string

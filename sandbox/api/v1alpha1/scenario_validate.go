@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 const (
@@ -79,9 +81,28 @@ func (v *validator) baseSet(b *BaseSet, path *field.Path) {
 	if b.BaseName != b.Name { // a problem of the default is reported at the name
 		v.check(path.Child("baseName"), b.BaseName, "nodeLabel")
 	}
+	for _, name := range sorted(b.Labels) {
+		if problem := CheckBaseLabel(name, b.Labels[name]); problem != "" && !v.open(b.Labels[name]) {
+			v.invalid(path.Child("labels").Key(name), b.Labels[name], "%s", problem)
+		}
+	}
 	for i := range b.Faults {
 		v.fault(TargetBase, &b.Faults[i], path.Child("faults").Index(i))
 	}
+}
+
+// CheckBaseLabel returns the problem of a label that a base brings to its Node, or an empty string.
+func CheckBaseLabel(name, value string) string {
+	switch {
+	case len(validation.IsQualifiedName(name)) > 0:
+		return "is not a valid label name"
+	case !labels.Reportable(name):
+		return "the controller does not accept this label from a base; use a label outside kubernetes.io, k8s.io and " +
+			"koupleless.io"
+	case len(validation.IsValidLabelValue(value)) > 0:
+		return "is not a valid label value; " + LabelValue
+	}
+	return ""
 }
 
 func (v *validator) invariants(path *field.Path, always, never []Invariant) {

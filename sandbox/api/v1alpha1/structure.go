@@ -238,6 +238,9 @@ var checks = map[string]func(text string) string{
 		q, err := resource.ParseQuantity(text)
 		return unless(err == nil && q.Sign() > 0, "must be a size such as 256Mi")
 	},
+	"endpoint": func(text string) string {
+		return unless(text == "health" || text == "info", "is not an endpoint of a base; use health or info")
+	},
 	"jar": func(text string) string {
 		u, err := url.Parse(text)
 		return unless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) &&

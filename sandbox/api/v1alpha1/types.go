@@ -79,8 +79,10 @@ type Spec struct {
 	// MQTT topic and of the labels of the Nodes. Default: dev; with Broker.URL or the provider existing, a generated
 	// unique name.
 	Env string `json:"env,omitempty" check:"label"`
-	// Bases configures the simulated bases.
-	Bases Bases `json:"bases,omitzero"`
+	// Bases lists the sets of simulated bases. Default: one set of 3 bases with the name base.
+	Bases []BaseSet `json:"bases,omitempty"`
+	// Fleet configures where the bases run.
+	Fleet Fleet `json:"fleet,omitzero"`
 	// Broker configures the MQTT broker.
 	Broker Broker `json:"broker,omitzero"`
 	// Controller configures the module controller.
@@ -135,30 +137,10 @@ type API struct {
 	Listen string `json:"listen,omitempty"`
 }
 
-// Bases configures the simulated bases of a sandbox. All bases have the same settings.
-type Bases struct {
-	// Count is the number of bases, from 1 to 20000.
-	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=20000,default=3" limits:", the maximum for one sandbox"`
-	// Name is the name that each base reports. Pods select bases by this name.
-	Name string `json:"name,omitempty" jsonschema:"default=base" check:"nodeLabel"`
-	// Version is the version that each base reports.
-	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
-	// ClusterName is the cluster name that each base reports. Default: the name of the sandbox.
-	ClusterName string `json:"clusterName,omitempty"`
-	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
-	// or all (multi).
-	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port on which a base serves its modules. Services use this port as targetPort.
-	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
-	// Fetch selects which module jars a base opens: never, available or always. With available, a base opens file://
-	// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation fails if there is no
-	// jar. If a jar was opened, the name and the version of the module come from the manifest of the jar.
-	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// WebModules lists the modules that are web applications, each with its name, its version (default: every
-	// version) and its contextPath (default: the name). A base refuses to install a version whose context path is
-	// used by another installed version. Default: none.
-	WebModules []WebModule `json:"webModules,omitempty"`
-	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster).
+// Fleet configures where the simulated bases run.
+type Fleet struct {
+	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster). A set of bases can
+	// select another runtime.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
 	// PerPod is the number of bases in one Pod, from 1 to 2000. With 1, each base has the IP address of its Pod, so
 	// that Services can reach the base. Requires the runtime cluster. Default: 500.

@@ -17,12 +17,33 @@ func Validate(s *Sandbox) field.ErrorList {
 	v.head(&s.TypeMeta, Kind, s)
 	spec := field.NewPath("spec")
 	v.provider(&s.Spec, spec)
-	if name := s.Spec.Bases.ClusterName; name != s.Metadata.Name { // a problem of the default is reported at the name
-		v.check(spec.Child("bases", "clusterName"), name, "nodeLabel")
-	}
+	v.baseSets(s, spec.Child("bases"))
 	v.broker(&s.Spec.Broker, spec.Child("broker"))
 	v.controller(&s.Spec, spec.Child("controller"))
 	return v.errs
+}
+
+// baseSets validates the sets of bases of a sandbox.
+func (v *validator) baseSets(s *Sandbox, path *field.Path) {
+	names := map[string]bool{}
+	for i := range s.Spec.Bases {
+		b, at := &s.Spec.Bases[i], path.Index(i)
+		v.baseSet(b, at)
+		if b.ClusterName != s.Metadata.Name { // a problem of the default is reported at the name
+			v.check(at.Child("clusterName"), b.ClusterName, "nodeLabel")
+		}
+		if names[b.Name] {
+			v.add(field.Duplicate(at.Child("name"), b.Name))
+		}
+		names[b.Name] = true
+		if b.Env != "" {
+			v.forbid(at.Child("env"), "only scenarios support bases of other environments; set spec.env, or remove "+
+				"this field")
+		}
+	}
+	if n := s.Spec.BaseCount(); n < 1 || n > MaxBases {
+		v.invalid(path, n, "the sandbox must have 1 to %d bases, the maximum for one sandbox", MaxBases)
+	}
 }
 
 // head validates apiVersion and kind of a file, and validates all fields with the rules in their tags.
@@ -38,7 +59,7 @@ func (v *validator) head(t *metav1.TypeMeta, kind string, file any) {
 
 // provider validates the fields that only some providers support.
 func (v *validator) provider(s *Spec, path *field.Path) {
-	cluster, kind, bases := path.Child("cluster"), path.Child("kind"), path.Child("bases")
+	cluster, kind, fleet := path.Child("cluster"), path.Child("kind"), path.Child("fleet")
 	switch {
 	case s.Provider != ProviderExisting && s.Cluster != (Cluster{}):
 		v.forbid(cluster, "requires the provider existing; set spec.provider to existing, or remove this field")
@@ -46,7 +67,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		v.add(field.Required(cluster.Child("context"),
 			"the provider existing requires the name of a context; see: kubectl config get-contexts"))
 	}
-	v.pods(s, bases)
+	v.pods(s, fleet)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
 		v.invalid(path.Child("speed"), s.Speed,
 			"requires the provider embedded, whose node lifecycle it can scale; set spec.provider to embedded, "+
@@ -75,26 +96,26 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 }
 
 // pods validates the fields that only the runtime cluster supports.
-func (v *validator) pods(s *Spec, bases *field.Path) {
-	if s.Bases.Runtime != RuntimeCluster {
+func (v *validator) pods(s *Spec, fleet *field.Path) {
+	if s.Fleet.Runtime != RuntimeCluster {
 		for _, name := range given(
-			&Bases{PerPod: s.Bases.PerPod, Image: s.Bases.Image, AgentImage: s.Bases.AgentImage}) {
-			v.forbid(bases.Child(name), "requires spec.bases.runtime cluster; set it, or remove this field")
+			&Fleet{PerPod: s.Fleet.PerPod, Image: s.Fleet.Image, AgentImage: s.Fleet.AgentImage}) {
+			v.forbid(fleet.Child(name), "requires spec.fleet.runtime cluster; set it, or remove this field")
 		}
 		return
 	}
 	switch {
 	case s.Provider != ProviderKind && s.Provider != ProviderExisting:
-		v.invalid(bases.Child("runtime"), s.Bases.Runtime,
+		v.invalid(fleet.Child("runtime"), s.Fleet.Runtime,
 			"requires the provider kind or existing, whose nodes run Pods")
-	case s.Provider == ProviderExisting && s.Bases.Image == "":
-		v.add(field.Required(bases.Child("image"),
+	case s.Provider == ProviderExisting && s.Fleet.Image == "":
+		v.add(field.Required(fleet.Child("image"),
 			"the nodes of an existing cluster pull the image of bases; build it with make "+
 				"image-fakebase, push it to a "+
 				"registry that they can reach, and set its name"))
 	}
-	if s.Bases.AgentImage != "" && s.Provider == ProviderKind {
-		v.forbid(bases.Child("agentImage"),
+	if s.Fleet.AgentImage != "" && s.Provider == ProviderKind {
+		v.forbid(fleet.Child("agentImage"),
 			"requires the provider existing; with kind, a node sends the requests")
 	}
 	if s.Provider == ProviderExisting && s.Broker.URL == "" {

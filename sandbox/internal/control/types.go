@@ -146,12 +146,13 @@ type UpResult struct {
 // AddRequest adds bases to the sandbox.
 type AddRequest struct {
 	Count int `json:"count"`
-	// Group is the group of the new bases, a DNS label. Default: no group. The bases then have the settings of the
-	// sandbox, and Set, Spec and Seed must be empty.
+	// Group is the group of the new bases, a DNS label. Default: the bases are own bases of the sandbox.
 	Group string `json:"group,omitempty"`
-	// Set is the set of the new bases within the group, a DNS label. Default: the name of Spec.
+	// Set is the set of the new bases within the group, a DNS label. Default: the name of Spec, or the first set of the
+	// sandbox.
 	Set string `json:"set,omitempty"`
-	// Spec contains the settings of the new bases. Its Count is ignored. Default: all settings have their defaults.
+	// Spec contains the settings of the new bases. Its Count is ignored. For own bases, it defines a new set, and it
+	// must be empty if the set exists. Default: the settings of the set.
 	Spec *v1alpha1.BaseSet `json:"spec,omitempty"`
 	// Seed is the seed for random settings. Default: random.
 	Seed uint64 `json:"seed,omitempty"`

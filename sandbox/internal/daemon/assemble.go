@@ -94,7 +94,7 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		b.relay.Wait()
 		return nil
 	})
-	if b.config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
+	if b.config.Spec.Fleet.Runtime == v1alpha1.RuntimeCluster {
 		b.pods, err = b.newPods()
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func (b *bringUp) nodeCreated(identity, holder string) {
 
 func (b *bringUp) newFleet() *fleet.Fleet {
 	d, spec, login := b.d, b.config.Spec, b.link.Base()
-	own, runtimes := spec.Bases, map[v1alpha1.BaseRuntime]fleet.Runtime{}
+	runtimes := map[v1alpha1.BaseRuntime]fleet.Runtime{}
 	if b.pods != nil {
 		runtimes[v1alpha1.RuntimeCluster] = b.pods
 	}
@@ -156,10 +156,7 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		apart = "-" + strings.ToLower(rand.Text()[:8])
 	}
 	return fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{BaseName: own.Name, Version: own.Version, Activation: own.Activation,
-			Runtime: own.Runtime,
-			WebPort: own.WebPort, Fetch: own.Fetch, WebModules: own.WebModules},
-		ClusterName: own.ClusterName, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
+		Own: spec.Bases, ClusterName: b.config.Metadata.Name, Runtime: spec.Fleet.Runtime, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
 		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay,
 		NoHTTPReason: b.topology.NoHTTPReason(), Runtimes: runtimes,
 		BeforeEnd: func() { b.traffic.cluster.waitUntilUnused(b.listenerCtx) },
@@ -225,11 +222,11 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	if err != nil {
 		return nil, err
 	}
-	bases := b.config.Spec.Bases
+	settings := b.config.Spec.Fleet
 	o := pods.Options{
-		Config: b.cluster.Cluster().Config, Sandbox: label, Image: bases.Image, AgentImage: bases.AgentImage,
+		Config: b.cluster.Cluster().Config, Sandbox: label, Image: settings.Image, AgentImage: settings.AgentImage,
 		Pull:   corev1.PullIfNotPresent,
-		PerPod: bases.PerPod, Log: log, OnChange: d.controllerChanged,
+		PerPod: settings.PerPod, Log: log, OnChange: d.controllerChanged,
 	}
 	if b.topology.Bases == ownNodes {
 		o.Broker = "ssl://" + b.link.Addr()
@@ -241,7 +238,7 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 		if err != nil {
 			return nil, err
 		}
-		if bases.Image == "" {
+		if settings.Image == "" {
 			b.podImage, err = pods.Image(d.o.Binaries.Base, string(d.o.Dir))
 			if err != nil {
 				return nil, err

@@ -55,17 +55,17 @@ func refuseAction(name string, action supervise.Action) error {
 // ToStart returns nil, because bases are not restarted as a component.
 func (b bases) ToStart(context.Context) []string { return nil }
 
-// scaleTo changes the number of bases outside groups, and waits until all of these bases are connected.
-func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
-	have := f.Count().Own
+// scaleTo changes the number of bases of an own set, and waits until new bases are connected.
+func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, set fleet.Set,
+	have, want int) error {
 	if have > want {
 		return d.runStep(ctx, steps, "Removing "+plain.Count(have-want, "base"), func(ctx context.Context) error {
-			_, err := f.Remove(ctx, fleet.Selection{Newest: have - want})
+			_, err := f.Remove(ctx, fleet.Selection{Newest: have - want, Set: set.Name})
 			return err
 		})
 	}
 	return d.runStep(ctx, steps, "Connecting "+plain.Count(want-have, "base"), func(ctx context.Context) error {
-		added, err := f.Add(ctx, fleet.Set{}, want-have)
+		added, err := f.Add(ctx, set, want-have)
 		if err == nil {
 			err = f.WaitConnected(ctx, added...)
 		}
@@ -125,9 +125,6 @@ func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.
 	s := fleet.Set{Group: r.Group, Name: r.Set, Seed: r.Seed}
 	if r.Spec != nil {
 		s.Spec = *r.Spec
-		if r.Group == "" {
-			return nil, badRequest("settings require a group")
-		}
 	}
 	if err := d.hub.checkOpen(r.Group); err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ type bringUp struct {
 	// podImage is the image of the bases in Pods, which is loaded onto the nodes; nil if the nodes pull the image.
 	podImage *image.Image
 	services []service
-	prepared *fleet.Prepared
+	prepared []*fleet.Prepared
 	// listenerCtx is the context of listeners that are opened on demand.
 	listenerCtx context.Context
 	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
@@ -245,13 +245,13 @@ func (b *bringUp) createPods(ctx context.Context) error {
 			return err
 		}
 	}
-	agent := b.config.Spec.Bases.AgentImage != ""
+	agent := b.config.Spec.Fleet.AgentImage != ""
 	if agent {
 		if err := b.pods.EnsureAgent(ctx); err != nil {
 			return err
 		}
 	}
-	if err := b.pods.Ensure(ctx, b.pods.PodCount(*b.config.Spec.Bases.Count)); err != nil {
+	if err := b.pods.Ensure(ctx, b.pods.PodCount(b.config.Spec.BaseCount())); err != nil {
 		return err
 	}
 	b.d.startService(ctx, service{"Pods of bases", b.pods.Start})
@@ -274,38 +274,47 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 
 // prepareBases waits until the Pods of bases are ready. Bases in the daemon process need no preparation.
 func (b *bringUp) prepareBases(ctx context.Context) error {
-	number := *b.config.Spec.Bases.Count
-	prepare := func(ctx context.Context) (err error) {
-		b.prepared, err = b.fleet.Prepare(ctx, fleet.Set{}, number)
-		return err
+	prepare := func(ctx context.Context) error {
+		for _, set := range b.config.Spec.Bases {
+			prepared, err := b.fleet.Prepare(ctx, fleet.Set{Name: set.Name}, *set.Count)
+			if err != nil {
+				return err
+			}
+			b.prepared = append(b.prepared, prepared)
+		}
+		return nil
 	}
 	b.d.onStop(func(context.Context) error {
-		if b.prepared != nil {
-			b.prepared.Discard()
+		for _, p := range b.prepared {
+			p.Discard()
 		}
 		return nil
 	})
 	if b.pods == nil {
 		return prepare(ctx)
 	}
-	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(number), "Pod")+" for bases", prepare)
+	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(b.config.Spec.BaseCount()), "Pod")+" for bases", prepare)
 }
 
 func (b *bringUp) connectBases(ctx context.Context) error {
-	return b.runStep(ctx, "Connecting "+plain.Count(*b.config.Spec.Bases.Count, "base"),
+	return b.runStep(ctx, "Connecting "+plain.Count(b.config.Spec.BaseCount(), "base"),
 		func(ctx context.Context) error {
-			prepared := b.prepared
-			b.prepared = nil
-			members, err := prepared.Start()
-			if err != nil {
-				return err
+			var members []*fleet.Member
+			for len(b.prepared) > 0 {
+				first := b.prepared[0]
+				b.prepared = b.prepared[1:]
+				started, err := first.Start()
+				if err != nil {
+					return err
+				}
+				members = append(members, started...)
 			}
 			return b.fleet.WaitConnected(ctx, members...)
 		})
 }
 
 func (b *bringUp) waitForNodes(ctx context.Context) error {
-	return b.runStep(ctx, waitingForNodes(*b.config.Spec.Bases.Count),
+	return b.runStep(ctx, waitingForNodes(b.config.Spec.BaseCount()),
 		func(ctx context.Context) error { return b.d.waitNodes(ctx, b.assembly) })
 }
 

@@ -175,7 +175,7 @@ func (b *fixture) checkNoProcess() {
 func request(role string, bases int) control.UpRequest {
 	c := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: "test"}}
 	c.Spec.Provider = v1alpha1.ProviderEmbedded
-	c.Spec.Bases.Count = &bases
+	c.Spec.Bases = []v1alpha1.BaseSet{{Count: &bases}}
 	c.Spec.Controller.Env = map[string]string{roleVariable: role}
 	c.Spec.Wait = &metav1.Duration{Duration: patience}
 	return control.UpRequest{Config: c}

@@ -60,26 +60,17 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 			changes = append(changes, "started "+name+" again")
 		}
 	}
-	have := running.fleet.Count().Own
-	want := *config.Spec.Bases.Count
-	if r.KeepBases {
-		want = have
-	}
 	again, err := d.restartEndedBases(ctx, steps, running)
 	changes = append(changes, again...)
 	if err != nil {
 		return changes, err
 	}
-	have = running.fleet.Count().Own
-	if have != want {
-		err := d.scaleTo(ctx, steps, running.fleet, want)
-		is := running.fleet.Count().Own // differs from want if the scaling failed
-		scaled := updated
-		scaled.Spec.Bases.Count = &is
-		if err := errors.Join(err, d.saveConfig(&scaled)); err != nil {
+	if !r.KeepBases {
+		scaled, err := d.scaleSets(ctx, steps, running.fleet, updated.Spec.Bases, config.Spec.Bases)
+		changes = append(changes, scaled...)
+		if err != nil {
 			return changes, err
 		}
-		changes = append(changes, fmt.Sprintf("changed the number of bases from %d to %d", have, want))
 	}
 	if left := running.nodes.WithReadyNode(running.fleet.RemovedIdentities(), true); len(left) > 0 {
 		name := "Deleting " + plain.Count(len(left), "Node") + " without a base"
@@ -91,6 +82,66 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 	}
 	return changes, d.runStep(ctx, steps, waitingForNodes(running.fleet.Count().Own),
 		func(ctx context.Context) error { return d.waitNodes(ctx, running) })
+}
+
+// scaleSets changes the number of bases of each own set to the number in the new configuration, and saves the new
+// numbers. It adds new sets, and removes the bases of sets that are no longer in the configuration. Sets that were
+// added to the running sandbox are not in either configuration; they keep their bases.
+func (d *Daemon) scaleSets(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, before,
+	after []v1alpha1.BaseSet) (changes []string, err error) {
+	sets := slices.Clone(after)
+	for _, old := range before {
+		if setNamed(after, old.Name) == nil {
+			old.Count = new(int)
+			sets = append(sets, old)
+		}
+	}
+	counts := f.SetCounts()
+	for _, set := range sets {
+		have, want := counts[set.Name], *set.Count
+		if have == want {
+			continue
+		}
+		add := fleet.Set{Name: set.Name}
+		if setNamed(before, set.Name) == nil && !slices.Contains(f.OwnSets(), set.Name) {
+			add.Spec = set
+		}
+		err = d.scaleTo(ctx, steps, f, add, have, want)
+		if err != nil {
+			break
+		}
+		of := ""
+		if len(sets) > 1 {
+			of = " in the set " + set.Name
+		}
+		changes = append(changes, fmt.Sprintf("changed the number of bases%s from %d to %d", of, have, want))
+	}
+	if len(changes) == 0 && err == nil {
+		return nil, nil
+	}
+	counts = f.SetCounts() // differ from the configuration if the scaling failed
+	sets = slices.DeleteFunc(sets, func(s v1alpha1.BaseSet) bool {
+		return counts[s.Name] == 0 && setNamed(after, s.Name) == nil
+	})
+	for i := range sets {
+		n := counts[sets[i].Name]
+		sets[i].Count = &n
+	}
+	d.mu.Lock()
+	scaled := *d.config
+	d.mu.Unlock()
+	scaled.Spec.Bases = sets
+	return changes, errors.Join(err, d.saveConfig(&scaled))
+}
+
+// setNamed returns the set with a name; nil if there is none.
+func setNamed(sets []v1alpha1.BaseSet, name string) *v1alpha1.BaseSet {
+	for i := range sets {
+		if sets[i].Name == name {
+			return &sets[i]
+		}
+	}
+	return nil
 }
 
 // restartEndedBases restarts bases outside groups whose processes have exited. It removes failed bases, because
@@ -137,8 +188,8 @@ func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, r
 // connected.
 const maxConcurrentRestarts = 50
 
-// changedSettings returns the paths of the fields that differ between two configurations. It ignores the number of
-// bases and the step timeout.
+// changedSettings returns the paths of the fields that differ between two configurations. It ignores new sets of
+// bases, the numbers of bases and the step timeout.
 func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	x, y := *a, *b
 	if y.Spec.Provider == v1alpha1.ProviderAuto { // resolved by the first up
@@ -151,10 +202,17 @@ func changedSettings(a, b *v1alpha1.Sandbox) []string {
 		y.Spec.Controller.Location = x.Spec.Controller.Location
 		y.Spec.Broker.TLS = y.Spec.Broker.TLS || x.Spec.Controller.Location == v1alpha1.LocationCluster
 	}
-	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
-		s.Spec.Bases.Count, s.Spec.Wait = nil, nil
-	}
 	fields := map[string]bool{}
+	for i, set := range y.Spec.Bases {
+		if old := setNamed(x.Spec.Bases, set.Name); old != nil {
+			had := *old
+			had.Count, set.Count = nil, nil
+			addDifferences(fields, fmt.Sprintf("spec.bases[%d]", i), reflect.ValueOf(had), reflect.ValueOf(set))
+		}
+	}
+	for _, s := range []*v1alpha1.Sandbox{&x, &y} {
+		s.Spec.Bases, s.Spec.Wait = nil, nil
+	}
 	addDifferences(fields, "spec", reflect.ValueOf(x.Spec), reflect.ValueOf(y.Spec))
 	return slices.Sorted(maps.Keys(fields))
 }

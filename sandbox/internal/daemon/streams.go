@@ -187,7 +187,7 @@ func (b *bringUp) agentLauncher() launcher {
 			return p, nil
 		}
 	}
-	if b.pods != nil && b.config.Spec.Bases.AgentImage != "" {
+	if b.pods != nil && b.config.Spec.Fleet.AgentImage != "" {
 		return b.pods.LaunchAgent
 	}
 	return nil

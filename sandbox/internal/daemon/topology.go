@@ -42,7 +42,7 @@ func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	if config.Spec.Controller.Location == v1alpha1.LocationCluster {
 		t.Controllers = pods
 	}
-	if config.Spec.Bases.Runtime == v1alpha1.RuntimeCluster {
+	if config.Spec.Fleet.Runtime == v1alpha1.RuntimeCluster {
 		t.Bases = pods
 	}
 	return t

@@ -72,15 +72,16 @@ func TestResolveLocation(t *testing.T) {
 
 func TestChangedSettings(t *testing.T) {
 	before, again := &v1alpha1.Sandbox{}, &v1alpha1.Sandbox{}
-	again.Spec.Bases.Count, again.Spec.Wait = ptr.To(7), &metav1.Duration{Duration: time.Minute}
+	again.Spec.Bases = []v1alpha1.BaseSet{{Count: ptr.To(7)}, {Name: "more"}}
+	again.Spec.Wait = &metav1.Duration{Duration: time.Minute}
 	for _, c := range []*v1alpha1.Sandbox{before, again} {
 		v1alpha1.SetDefaults(c)
 	}
 	if other := changedSettings(before, again); len(other) > 0 {
 		t.Errorf("changed settings with another number of bases and another timeout: %v", other)
 	}
-	again.Spec.Bases.Version, again.Spec.Bases.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
-	if diff := cmp.Diff([]string{"spec.bases.runtime", "spec.bases.version", "spec.speed"},
+	again.Spec.Bases[0].Version, again.Spec.Fleet.Runtime, again.Spec.Speed = "2.0.0", v1alpha1.RuntimeCluster, 5
+	if diff := cmp.Diff([]string{"spec.bases[0].version", "spec.fleet.runtime", "spec.speed"},
 		changedSettings(before, again)); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
@@ -106,7 +107,7 @@ func TestBrokerHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &v1alpha1.Sandbox{}
-			config.Spec.Controller.Location, config.Spec.Bases.Runtime = tc.location, tc.runtime
+			config.Spec.Controller.Location, config.Spec.Fleet.Runtime = tc.location, tc.runtime
 			got, err := newTopology(config, cluster.Properties{Host: tc.host}).BrokerHost()
 			if got != tc.want && (err == nil || !strings.HasSuffix(err.Error(), tc.want)) {
 				t.Errorf("got %q, %v; want %q", got, err, tc.want)

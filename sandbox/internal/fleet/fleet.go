@@ -25,11 +25,14 @@ const stagger = time.Millisecond
 
 // Options configures a Fleet. The options apply to all bases.
 type Options struct {
-	// Own contains the settings of the fleet's own bases. Default: the defaults of BaseSet.
-	Own v1alpha1.BaseSet
-	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the group name
+	// Own contains the settings of the fleet's own sets of bases. The counts are ignored. Default: one set with the
+	// defaults of BaseSet.
+	Own []v1alpha1.BaseSet
+	// ClusterName is the cluster name of own bases whose set has none. Bases of a group report the group name
 	// instead. Default: the default cluster name of fakebase.
 	ClusterName string
+	// Runtime is the runtime of bases whose set does not select one. Default: the process of the fleet.
+	Runtime v1alpha1.BaseRuntime
 	// Env is the environment of bases whose set does not specify an environment. Default: dev.
 	Env string
 	// EnvSuffix is appended to all environments except Env. It keeps them separate from the environments of other
@@ -81,6 +84,7 @@ type Fleet struct {
 	// mu is locked by event callbacks of a base, which run while the base is locked. A method that holds mu must
 	// therefore not call a base.
 	mu          sync.Mutex
+	own         []v1alpha1.BaseSet // settings of the own sets
 	runCtx      context.Context    // context of Start; nil while Start is not running
 	last        map[setKey]int     // highest index that was assigned in each set
 	members     []*Member          // in the order in which they were added
@@ -111,8 +115,11 @@ func New(o Options) *Fleet {
 	runtimes := map[v1alpha1.BaseRuntime]Runtime{v1alpha1.RuntimeProcess: processes{}}
 	maps.Copy(runtimes, o.Runtimes)
 	o.Runtimes = runtimes
+	if len(o.Own) == 0 {
+		o.Own = []v1alpha1.BaseSet{{}}
+	}
 	return &Fleet{
-		o: o, last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{},
+		o: o, own: slices.Clone(o.Own), last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{},
 		known:  map[string]bool{},
 		change: make(chan struct{}),
 	}
@@ -292,8 +299,10 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 type Selection struct {
 	// Names contains identities, host names or addresses of bases. If one of them is unknown, no base is removed.
 	Names []string
-	// Newest is the number of own bases to remove, starting with the most recently added base.
+	// Newest is the number of own bases to remove, starting with the most recently added base. Set limits the
+	// selection to one own set. Default: all own sets.
 	Newest int
+	Set    string
 	// Group selects all bases of a group. Bases that are added to the group later are numbered from 1 again.
 	Group string
 	// Unannounced keeps the Nodes of the removed bases, so that the controller must detect the missing heartbeats, as
@@ -347,7 +356,7 @@ func (f *Fleet) unlist(s Selection, named []*Member) []*Member {
 		selected = f.group(s.Group)
 		maps.DeleteFunc(f.last, func(key setKey, _ int) bool { return key.group == s.Group })
 	case s.Newest > 0:
-		own := f.group("")
+		own := slices.DeleteFunc(f.group(""), func(m *Member) bool { return s.Set != "" && m.Set != s.Set })
 		selected = own[max(0, len(own)-s.Newest):]
 	}
 	set := map[*Member]bool{}

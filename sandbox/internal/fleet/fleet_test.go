@@ -43,7 +43,7 @@ func newFixtureWith(t testing.TB, change func(o *fleet.Options, brokerAddr strin
 	b, err := broker.New(broker.Options{Env: "dev"})
 	check.Must(t, err)
 	f := &fixture{broker: b, heartbeats: map[string]int{}}
-	o := fleet.Options{Own: v1alpha1.BaseSet{BaseName: "shop", Version: "2.0"}, ClusterName: "east",
+	o := fleet.Options{Own: []v1alpha1.BaseSet{{BaseName: "shop", Version: "2.0"}}, ClusterName: "east",
 		Username: broker.BaseUser, Password: b.Passwords().Base, Dial: b.Dial, Heartbeats: f}
 	change(&o, b.Addr())
 	f.fleet = fleet.New(o)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,26 @@ func (f *Fleet) Count() (c Counts) {
 type Counts struct {
 	Own, OwnConnected       int
 	Groups, GroupsConnected int
+}
+
+// SetCounts returns the number of own bases in each own set, by set name.
+func (f *Fleet) SetCounts() map[string]int {
+	counts := map[string]int{}
+	for _, m := range f.Group("") {
+		counts[m.Set]++
+	}
+	return counts
+}
+
+// OwnSets returns the names of the fleet's own sets, including sets without bases.
+func (f *Fleet) OwnSets() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := make([]string, len(f.own))
+	for i, set := range f.own {
+		names[i] = cmp.Or(set.Name, defaultSet)
+	}
+	return names
 }
 
 // List returns all bases, oldest first.

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,12 +22,13 @@ import (
 
 // Set describes bases to add to a fleet.
 type Set struct {
-	// Group is the name of the group of the bases, a DNS label. Default: the bases are the fleet's own bases, and no
-	// other field may be set.
+	// Group is the name of the group of the bases, a DNS label. Default: the bases are the fleet's own bases.
 	Group string
-	// Name is the name of the set within its group, a DNS label. Default: Spec.Name, or "base" if Spec.Name is empty.
+	// Name is the name of the set within its group, a DNS label. Default: Spec.Name; if Spec.Name is empty, the first
+	// own set, or "base" in a group.
 	Name string
-	// Spec contains the settings of the bases. Name and Count are ignored. Default: the defaults of BaseSet.
+	// Spec contains the settings of the bases. Name and Count are ignored. For an own set that exists, Spec must be
+	// empty. Default: the settings of the own set, or the defaults of BaseSet in a group.
 	Spec v1alpha1.BaseSet
 	// Seed is the random seed, which makes the random behaviour of the bases reproducible. Default: a random seed.
 	Seed uint64
@@ -39,28 +44,23 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 // resolveSet applies the defaults of a set and returns the options of its bases. The error lists all invalid
 // settings.
 func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
-	cluster := s.Group
+	cluster, isNew := s.Group, false
 	if s.Group == "" {
-		if s.Name != "" || s.Seed != 0 {
-			return s, fakebase.Options{}, errors.New("a set or a seed requires a group")
+		cluster = f.o.ClusterName
+		var err error
+		s.Spec, isNew, err = f.ownSet(s)
+		if err != nil {
+			return s, fakebase.Options{}, err
 		}
-		s.Name, s.Spec, cluster = defaultSet, f.o.Own, f.o.ClusterName
-	}
-	if s.Name == "" {
 		s.Name = s.Spec.Name
 	}
-	if s.Name == "" {
-		s.Name = defaultSet
-	}
+	settings := s.Spec
+	s.Name = cmp.Or(s.Name, s.Spec.Name, defaultSet)
 	b := &s.Spec
-	if b.BaseName == "" {
-		b.BaseName = s.Name
-	}
-	if b.Env == "" {
-		b.Env = f.o.Env
-	}
-	b.WebPort = cmp.Or(b.WebPort, f.o.Own.WebPort, 8080)
-	b.Fetch = cmp.Or(b.Fetch, f.o.Own.Fetch)
+	b.BaseName = cmp.Or(b.BaseName, s.Name)
+	b.Env = cmp.Or(b.Env, f.o.Env)
+	b.ClusterName = cmp.Or(b.ClusterName, cluster)
+	b.WebPort = cmp.Or(b.WebPort, 8080)
 	var errs []error
 	env := b.Env
 	if env != f.o.Env {
@@ -71,13 +71,18 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 		errs = append(errs, fmt.Errorf("unsupported activation %q; supported: newModule, default, multi", b.Activation))
 	}
 	o := fakebase.Options{
-		Name: b.BaseName, Version: b.Version, ClusterName: cluster, Env: env, Activation: activation, Speed: f.o.Speed,
-		Faithful: b.Faithful, StaticBiz: b.Modules, StartupTime: duration(b.StartupTime),
+		Name: b.BaseName, Version: b.Version, ClusterName: b.ClusterName, Env: env, Activation: activation,
+		Generation: fakebase.Generation(b.Generation), Labels: baseLabels(b), Speed: f.o.Speed, Faithful: b.Faithful,
+		WithAllBizReadiness:    b.Health.WithAllBizReadiness,
+		SilenceBeforeUninstall: duration(b.Health.SilenceBeforeUninstall),
+		Actuator:               fakebase.ActuatorOptions{Expose: b.Health.Expose, Show: fakebase.HealthDetail(b.Health.Show)},
+		Metaspace:              fakebase.Metaspace{Leak: float64(b.Metaspace.Leak) / 100, Threshold: b.Metaspace.Threshold},
+		StaticBiz:              b.Modules, StartupTime: duration(b.StartupTime),
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,
 		Catalogue: &fakebase.Catalogue{
 			Fetch: fakebase.Fetch(b.Fetch), PullTime: delay(b.PullTime), InstallTime: delay(b.InstallTime),
-			UninstallTime: delay(b.UninstallTime),
+			UninstallTime: delay(b.UninstallTime), Web: b.Web,
 		},
 	}
 	for _, m := range b.WebModules {
@@ -88,7 +93,11 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	for _, size := range []struct {
 		field, text string
 		to          *int64
-	}{{"metaspace", b.Metaspace, &o.Metaspace.Max}, {"perModule", b.PerModule, &o.Metaspace.PerModule}} {
+	}{
+		{"metaspace.max", b.Metaspace.Max, &o.Metaspace.Max},
+		{"metaspace.used", b.Metaspace.Used, &o.Metaspace.Used},
+		{"metaspace.perModule", b.Metaspace.PerModule, &o.Metaspace.PerModule},
+	} {
 		if size.text == "" {
 			continue
 		}
@@ -104,8 +113,11 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 		}
 		o.Faults = append(o.Faults, b.Faults[i].OfBase())
 	}
+	if b.Unreachable {
+		o.Faults = append(o.Faults, fault.Fault{ID: "unreachable", Kind: fault.KindWebRefuse})
+	}
 	named := b.Runtime != ""
-	b.Runtime = cmp.Or(b.Runtime, f.o.Own.Runtime, v1alpha1.RuntimeProcess)
+	b.Runtime = cmp.Or(b.Runtime, f.o.Runtime, v1alpha1.RuntimeProcess)
 	switch b.Tunnel {
 	case "", v1alpha1.TunnelMQTT:
 		b.Tunnel = v1alpha1.TunnelMQTT
@@ -135,7 +147,53 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	default:
 		errs = append(errs, fmt.Errorf("unsupported runtime %q; supported: process, cluster", b.Runtime))
 	}
-	return s, o, errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return s, o, err
+	}
+	if isNew {
+		f.mu.Lock()
+		f.own = append(f.own, settings)
+		f.mu.Unlock()
+	}
+	return s, o, nil
+}
+
+// ownSet returns the settings of one of the fleet's own sets. isNew reports whether s defines a set that the fleet does
+// not have yet.
+func (f *Fleet) ownSet(s Set) (set v1alpha1.BaseSet, isNew bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := cmp.Or(s.Name, s.Spec.Name, f.own[0].Name, defaultSet)
+	for _, own := range f.own {
+		if cmp.Or(own.Name, defaultSet) != name {
+			continue
+		}
+		if !reflect.ValueOf(s.Spec).IsZero() {
+			return own, false, fmt.Errorf("the set %q exists and keeps its settings; use another name for bases with other "+
+				"settings", name)
+		}
+		own.Name = name
+		return own, false, nil
+	}
+	if reflect.ValueOf(s.Spec).IsZero() {
+		var names []string
+		for _, own := range f.own {
+			names = append(names, cmp.Or(own.Name, defaultSet))
+		}
+		return s.Spec, false, fmt.Errorf("unknown set of bases %q; sets: %s", name, strings.Join(names, ", "))
+	}
+	s.Spec.Name = name
+	return s.Spec, true, nil
+}
+
+// baseLabels returns the labels that the bases of a set report.
+func baseLabels(b *v1alpha1.BaseSet) map[string]string {
+	if b.Zone == "" {
+		return b.Labels
+	}
+	all := map[string]string{corev1.LabelTopologyZone: b.Zone}
+	maps.Copy(all, b.Labels)
+	return all
 }
 
 // defaultSet is the set of the fleet's own bases, and the default set of a group.

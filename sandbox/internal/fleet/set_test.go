@@ -157,7 +157,7 @@ func TestFetch(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound) // the base then simulates the module
 		}))
 		defer server.Close()
-		b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.Own.Fetch = c.own })
+		b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.Own = []v1alpha1.BaseSet{{Fetch: c.own}} })
 		m := b.addSet(t, fleet.Set{Group: "g",
 			Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
 		awaitReady(m.Base)

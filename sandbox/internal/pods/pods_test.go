@@ -153,7 +153,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 	b.pods = newPods(Options{Sandbox: "s", Image: "i", PerPod: 2, Broker: "tcp://" + server.Addr(), OnChange: b.changed,
 		host: "127.0.0.1", dial: b.dial}, b.client)
 	b.fleet = fleet.New(fleet.Options{
-		Own: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}, Heartbeats: acceptHeartbeats{},
+		Runtime: v1alpha1.RuntimeCluster, Heartbeats: acceptHeartbeats{},
 		Username: broker.BaseUser,
 		Password: server.Passwords().Base,
 		Runtimes: map[v1alpha1.BaseRuntime]fleet.Runtime{v1alpha1.RuntimeCluster: b.pods},

@@ -72,12 +72,15 @@ func fleetSettings() []cli.Flag {
 // fleetPresets sets the default values for a large fleet of bases.
 func fleetPresets(spec *v1alpha1.Spec, bases int) {
 	spec.Provider = cmp.Or(spec.Provider, v1alpha1.ProviderExisting)
-	spec.Bases.Runtime = cmp.Or(spec.Bases.Runtime, v1alpha1.RuntimeCluster)
+	spec.Fleet.Runtime = cmp.Or(spec.Fleet.Runtime, v1alpha1.RuntimeCluster)
 	spec.Controller.Location = cmp.Or(spec.Controller.Location, v1alpha1.LocationCluster)
 	if spec.Controller.Replicas == nil {
 		spec.Controller.Replicas = ptr.To(fleetControllers)
 	}
-	if spec.Bases.Count == nil {
-		spec.Bases.Count = ptr.To(bases)
+	if len(spec.Bases) == 0 {
+		spec.Bases = []v1alpha1.BaseSet{{}}
+	}
+	if first := &spec.Bases[0]; first.Count == nil {
+		first.Count = ptr.To(bases)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/urfave/cli/v2"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -165,7 +164,7 @@ func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Spec.Bases.Count, config.Spec.Speed = ptr.To(1), c.Int("speed") // schedules define their own bases
+	config.Spec.Bases, config.Spec.Speed = v1alpha1.OneBase(), c.Int("speed") // schedules define their own bases
 	return config, nil
 }
 

@@ -178,8 +178,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 		return up, keepRunning, nil
 	}
 	if defaultBases {
-		one := 1
-		config.Spec.Bases.Count = &one // scenarios define their own bases
+		config.Spec.Bases = v1alpha1.OneBase() // scenarios define their own bases
 	}
 	up, err := s.startSandbox(c, sandbox.Options{Home: home, Config: config, DownOnClose: !c.Bool("keep")})
 	if err != nil {

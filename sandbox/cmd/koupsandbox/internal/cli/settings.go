@@ -25,16 +25,16 @@ type setting struct {
 func sandboxSettings() []setting {
 	return []setting{
 		{"metadata.name", sandboxNameFlag()},
-		{"spec.bases.count", &cli.IntFlag{Name: basesFlag, Usage: "`N`: number of simulated bases, 1 to 20000",
+		{"spec.bases[0].count", &cli.IntFlag{Name: basesFlag, Usage: "`N`: number of simulated bases, 1 to 20000",
 			Value:    3,
 			Category: basesCategory, EnvVars: []string{"KOUPSANDBOX_BASES"}}},
-		{"spec.bases.name", &cli.StringFlag{Name: "base-name", Usage: "`NAME`: application name of the bases",
+		{"spec.bases[0].baseName", &cli.StringFlag{Name: "base-name", Usage: "`NAME`: application name of the bases",
 			Value:    "base",
 			Category: basesCategory}},
-		{"spec.bases.version",
+		{"spec.bases[0].version",
 			&cli.StringFlag{Name: "base-version", Usage: "`VERSION`: version of the bases", Value: "1.0.0",
 				Category: basesCategory}},
-		{"spec.bases.clusterName",
+		{"spec.bases[0].clusterName",
 			&cli.StringFlag{Name: "base-cluster-name", Usage: "`NAME`: cluster name of the bases",
 				DefaultText: "the name of the sandbox", Category: basesCategory}},
 	}
@@ -43,17 +43,17 @@ func sandboxSettings() []setting {
 // settings returns the settings of all commands that can create a sandbox.
 func settings() []setting {
 	return []setting{
-		{"spec.bases.runtime",
+		{"spec.fleet.runtime",
 			&cli.StringFlag{Name: "base-runtime",
 				Usage: "`RUNTIME`: where bases run: process (in the daemon) or cluster (in Pods; " +
 					"requires provider kind or existing)", Value: "process",
 				Category: basesCategory}},
-		{"spec.bases.perPod", &cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"},
+		{"spec.fleet.perPod", &cli.IntFlag{Name: "bases-per-pod", Aliases: []string{"per-pod"},
 			Usage: "`N`: number of bases per Pod with --base-runtime cluster, 1 to 2000; with 1, a base uses the IP " +
 				"address of its Pod", DefaultText: "500", Category: basesCategory}},
-		{"spec.bases.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE`: container image of the base Pods",
+		{"spec.fleet.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE`: container image of the base Pods",
 			DefaultText: "with kind, an image built from the binary fakebase", Category: basesCategory}},
-		{"spec.bases.agentImage",
+		{"spec.fleet.agentImage",
 			&cli.StringFlag{Name: "agent-image",
 				Usage:       "`IMAGE`: container image of the Pod that sends requests to bases in an existing cluster",
 				DefaultText: "none; requests pass through the API server", Category: basesCategory}},
@@ -138,14 +138,14 @@ func settings() []setting {
 				Category: brokerCategory}},
 		{"spec.broker.consent",
 			&cli.BoolFlag{Name: "broker-consent",
-				Usage:    "start even if other clients already publish messages for the environment on the external " +
+				Usage: "start even if other clients already publish messages for the environment on the external " +
 					"broker",
 				Category: brokerCategory}},
 		{"spec.wait", &cli.DurationFlag{Name: "wait",
-			Usage:       "`DURATION`: maximum time for each step of the startup",
+			Usage: "`DURATION`: maximum time for each step of the startup",
 			DefaultText: "1m (5m with kind or with bases in Pods), plus 15s per 1000 bases " +
 				"(4m per 1000 bases in an existing cluster)",
-			Category:    sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
+			Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
 	}
 }
 
@@ -196,19 +196,32 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
 		return nil, false, usageError{fmt.Errorf("invalid settings:\n%w", err)}
 	}
-	return config, !origins.IsSet("spec.bases.count"), nil
+	for i := range config.Spec.Bases {
+		if origins.IsSet(fmt.Sprintf("spec.bases[%d].count", i)) {
+			return config, false, nil
+		}
+	}
+	return config, true, nil
 }
 
 // setField sets the configuration field at a path of JSON names to the value of a flag. It allocates pointers in the
-// path. It panics if the field does not exist or has another type, because both are programming errors.
+// path, and creates the first element of a list
+// for an element NAME[0]. It panics if the field does not exist or has another type, because both are programming errors.
 func setField(config *v1alpha1.Sandbox, path string, value any) {
 	field := reflect.ValueOf(config).Elem()
 	for name := range strings.SplitSeq(path, ".") {
+		name, first := strings.CutSuffix(name, "[0]")
 		field = field.FieldByNameFunc(func(goName string) bool {
 			f, _ := field.Type().FieldByName(goName)
 			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			return tag == name
 		})
+		if first {
+			if field.Len() == 0 {
+				field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+			}
+			field = field.Index(0)
+		}
 		if field.Kind() == reflect.Pointer {
 			field.Set(reflect.New(field.Type().Elem()))
 			field = field.Elem()

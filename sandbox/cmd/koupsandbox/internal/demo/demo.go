@@ -69,8 +69,8 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 				o.Name, o.Name), err)
 	}
 	config := &v1alpha1.Sandbox{Metadata: v1alpha1.Metadata{Name: o.Name}}
-	one := 1 // the scenarios define their own bases
-	config.Spec.Bases.Count, config.Spec.Wait = &one, &metav1.Duration{Duration: waitTime}
+	config.Spec.Bases = v1alpha1.OneBase() // the scenarios define their own bases
+	config.Spec.Wait = &metav1.Duration{Duration: waitTime}
 	if o.Binaries.ControlPlane != "" {
 		config.Spec.Provider = v1alpha1.ProviderEmbedded // embedded starts faster than kind, which can be the default
 	}
