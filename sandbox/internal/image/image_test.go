@@ -238,7 +238,7 @@ func TestALayerThatHasChangedIsNoticed(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(path, []byte("after that"), 0o600))
 	if err := Write(io.Discard, b); err == nil ||
-		!strings.Contains(err.Error(), "changed while the image was written") {
+		!strings.Contains(err.Error(), "changed while the image was being written") {
 		t.Errorf("error %v", err)
 	}
 }
