@@ -217,8 +217,8 @@ func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more b
 	return more
 }
 
-// execute executes one action. The module list of the base then shows the result, and the store contains the
-// failures.
+// execute executes one action. When it returns, the module list of the base shows the result, and the store contains
+// any failures.
 func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, action plan.Action) (err error) {
 	if action.Kind == plan.DoUninstall || action.Kind == plan.UninstallConflicting {
 		p.publishers.Add(key)
