@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// TestBrokers connects a base to brokers over TCP, with and without TLS.
+// TestBrokers checks that a base can connect to brokers over TCP, with and without TLS.
 func TestBrokers(t *testing.T) {
 	certificates := httptest.NewTLSServer(nil)
 	defer certificates.Close()
