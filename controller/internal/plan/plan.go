@@ -75,7 +75,8 @@ type Action struct {
 	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
-	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means after the next change.
+	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means that no call is needed before the
+	// next change.
 	Wait time.Duration
 	// NeedsList is true if the base is installing the module, so a module list must be requested before the next call
 	// of Next.

@@ -95,8 +95,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestRoles checks that the role label of a Node never becomes a role that other components use, because the label
-// contains the host name that the base reports.
+// TestRoles checks that the role label of a Node, which contains the host name that the base reports, never becomes a
+// role that other components use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},

@@ -240,7 +240,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 }
 
 // reconcile updates the Node and the Lease of a base, and returns the delay before the next reconciliation; 0 means
-// after the next change.
+// that none is needed before the next change.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity)

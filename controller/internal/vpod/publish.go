@@ -22,7 +22,7 @@ import (
 const maxConcurrentWrites = 32
 
 // publish deletes the finished Pods of a module slot, and writes the status of the other Pods. It does not wait for
-// the base. It returns the delay before the next call; 0 means after the next change.
+// the base. It returns the delay before the next call; 0 means that no call is needed before the next change.
 func (p *Provider) publish(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	b, known := p.registry.Get(key.identity)

@@ -19,7 +19,7 @@ import (
 )
 
 // reconcile plans and executes actions for a module slot until no action is left. It returns the delay before the
-// next reconciliation of the slot; 0 means after the next change.
+// next reconciliation of the slot; 0 means that none is needed before the next change.
 func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	if served == nil {
