@@ -38,13 +38,13 @@ type moduleInput struct {
 
 // healthInput is the state of a base from which its health is computed (protocol 8.4).
 type healthInput struct {
-	base      string // modules by name:version
+	base      string // identity (name:version) of the base itself
 	starting  bool   // the application or its static modules are still starting
 	failed    bool   // the base has failed to start
 	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // value of the option WithAllBizReadiness
 	faithful  bool   // apply the rules of the runtime's code (protocol 8.3)
-	orphaned  bool   // a module has failed to stop and was removed
+	orphaned  bool   // apply the rules that the code of the runtime implements (protocol 8.3)
 	modules   []moduleInput
 }
 
@@ -63,7 +63,8 @@ type baseHealth struct {
 	aggregateError              string        // error that replaces aggregateDetails; may be empty
 }
 
-// orphanError is the error of the aggregate component after a stop handler has thrown an exception (protocol 8).
+// orphanError is the error that the aggregate health component reports after the stop handler of a module has thrown
+// an exception (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
 // computeHealth returns the health of a base. The health includes static and replayed modules while they start, and
@@ -179,7 +180,7 @@ func (l *incarnation) unhealthy(name, version string) bool {
 	return unhealthy
 }
 
-// The JSON documents of the actuator endpoints.
+// JSON documents that the actuator endpoints return.
 type (
 	statusDoc struct {
 		Status healthStatus `json:"status"`

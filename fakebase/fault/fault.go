@@ -20,9 +20,9 @@ const (
 	KindLatency Kind = "latency"
 	// KindHang makes a command hang and keep its lock until the base process ends.
 	KindHang Kind = "hang"
-	// KindCrash ends the base process. If Match is set, the process ends during a matching command. Otherwise it ends
-	// Delay after the fault is set and, if Count is more than 1, Delay after each restart. Restart configures the
-	// restart.
+	// KindCrash ends the base process. If Match is set, the process ends during a matching command. Otherwise, the
+	// process ends Delay after the fault is set and, if Count is more than 1, Delay after each restart. Restart
+	// configures the restart.
 	KindCrash Kind = "crash"
 	// KindSilent suppresses heartbeats. The base still executes commands.
 	KindSilent Kind = "silent"
@@ -125,8 +125,8 @@ type Fault struct {
 	Restart *Restart `json:"restart,omitempty"`
 	// Seed is the random seed of the fault. Default: the random seed of the base.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire allows that the fault is never triggered. Without it, a scenario fails if the fault was not
-	// triggered. Bases ignore the field. It must be false for state kinds.
+	// MayNotFire lets a scenario pass even if the fault was never triggered. Without it, such a scenario fails. Bases
+	// ignore the field. It must be false for state kinds.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 

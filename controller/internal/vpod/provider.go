@@ -117,7 +117,7 @@ type Provider struct {
 	handovers  openHandovers
 	rollouts   rollouts
 	templates  templates
-	unmanaged  podWatches // Pods on bases without the module label; see newUnmanagedWatch
+	unmanaged  podWatches // Pods that are on bases but lack the module label; see newUnmanagedWatch
 	versions   *configmap.Resolver
 	prober     *probe.Prober
 	endpoints  *endpoints

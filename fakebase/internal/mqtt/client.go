@@ -48,7 +48,7 @@ type Options struct {
 	// FailFirst makes Run return an error if the first connection attempt fails.
 	FailFirst bool
 	// OnConnect is called after each handshake; first reports whether it is the first connection. OnMessage is called
-	// with each message, and may keep the payload. OnLost is called when a connection ends. Run calls these
+	// with each message, and may keep the payload. OnLost is called when a connection ends. Run calls all three
 	// functions.
 	OnConnect func(first bool)
 	OnMessage func(topic string, payload []byte)

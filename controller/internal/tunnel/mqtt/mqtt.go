@@ -65,7 +65,7 @@ type Tunnel struct {
 	conn    atomic.Pointer[connection] // nil while not connected
 	echo    atomic.Pointer[echo]       // echo of the current or last connection
 	connErr atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
-	cleared bool                       // retained commands were removed; only the goroutine of Start uses it
+	cleared bool                       // retained commands have been removed; used only by the goroutine of Start
 }
 
 // New returns a Tunnel that passes messages to handler. It does not connect before Start is called.
