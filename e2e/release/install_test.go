@@ -84,8 +84,8 @@ type installer struct {
 	shell []string
 	dir   string // installation directory
 	path  string
-	// environment variables; nil allows HTTP and skips the attestation. command overrides PATH, HOME, KOUPSANDBOX_DIR
-	// and TMPDIR.
+	// env contains the environment variables of install.sh. nil allows HTTP and skips the attestation. command
+	// overrides PATH, HOME, KOUPSANDBOX_DIR and TMPDIR.
 	env []string
 }
 

@@ -287,7 +287,8 @@ func (e Event) BaseName() string {
 	return ""
 }
 
-// Routine reports whether the event is a successful query or health check, which the controller repeats periodically.
+// Routine reports whether the event is a successful query or health check. The controller repeats these commands
+// periodically.
 func (e Event) Routine() bool {
 	c := e.Command
 	return c != nil && c.Code == "" && (c.Name == CommandHealth || strings.HasPrefix(c.Name, "query"))
@@ -312,7 +313,7 @@ func (e *EndpointsEvent) Ready() int {
 	return ready
 }
 
-// Join joins the non-empty parts.
+// Join joins the non-empty parts with the separator.
 func Join(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), separator)
 }

@@ -131,7 +131,8 @@ func TestScriptDrawsReport(t *testing.T) {
 	}
 }
 
-// Labels that are too long must be truncated and end in "…". The tooltip must show the whole text.
+// TestLongLabelsAreTruncated checks that labels that are too long are truncated and end with "…", and that the
+// tooltip shows the whole text.
 func TestLongLabelsAreTruncated(t *testing.T) {
 	const long = "a step whose name is much longer than the time that it took could ever show on a screen, however " +
 		"wide it may be, and then some more words to be quite sure"

@@ -153,7 +153,7 @@ func TestJudgeAndUntil(t *testing.T) {
 	}
 }
 
-// If a value does not exist, evaluation must return an error, not false.
+// TestNoValue checks that evaluation returns an error, and not false, if a value in the expression does not exist.
 func TestNoValue(t *testing.T) {
 	for text, want := range map[string]string{
 		`bases["base-9"].ready`:             "base-9",
@@ -298,7 +298,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Errors must show their position in the expression, and must use the terms of scenario files.
+// TestExcerpts checks that errors show their position in the expression, and use the terms of scenario files.
 func TestExcerpts(t *testing.T) {
 	for text, want := range map[string]struct {
 		reason      expr.Reason

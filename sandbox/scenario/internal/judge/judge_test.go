@@ -125,7 +125,8 @@ func (f Finding) known(within int) Finding    { f.KnownWithin = ms(within); retu
 func (f Finding) lost() Finding               { f.ResponseLost = true; return f }
 func (f Finding) late(delay int) Finding      { f.Delay = ms(delay); return f }
 
-// The results must not depend on how the events of different bases are interleaved.
+// TestResultsDoNotDependOnInterleaving checks that the results do not depend on how the events of different bases are
+// interleaved.
 func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	states := []events.ModuleState{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,7 +180,7 @@ func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	})
 }
 
-// Evaluate must sort late events by their times.
+// TestEventsAreSortedByTime checks that Evaluate sorts events that arrive late by their times.
 func TestEventsAreSortedByTime(t *testing.T) {
 	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"),
 		host(9000, "b", "up"), installed(20, "1@a"))

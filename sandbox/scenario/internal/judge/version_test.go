@@ -24,8 +24,8 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: "a", PodState: *state}}
 }
 
-// The version of a Pod can be a reference to an annotation. When the annotation changes, the checks must use its new
-// value.
+// TestVersionByReference checks that the version of a Pod can be a reference to an annotation, and that the checks
+// use the new value when the annotation changes.
 func TestVersionByReference(t *testing.T) {
 	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse),
 		installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))
