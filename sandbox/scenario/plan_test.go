@@ -93,7 +93,7 @@ func TestSchedule(t *testing.T) {
 	type state struct {
 		sync.Mutex
 		running, most int
-		together      bool // an exclusive run overlapped with another run
+		together      bool // true if an exclusive run overlapped with another run
 		begun         []int
 	}
 	tests := []struct {

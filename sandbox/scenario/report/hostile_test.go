@@ -24,8 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// pieces lists texts that, without escaping, would end an attribute, an element, a script, a CDATA section or a line,
-// or control a terminal.
+// pieces contains texts that must be escaped: without escaping, they would end an attribute, an element, a script, a
+// CDATA section or a line, or control a terminal.
 var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}",
 	"${x}", "\\u003c",
 	"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00",
@@ -33,8 +33,8 @@ var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "
 	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe",
 	"text", "中"}
 
-// hostile calls check with reports in which every text was replaced by a combination of pieces. Each report uses
-// another order of pieces.
+// hostile calls check with several reports. In each report, every text is replaced by a combination of pieces, in a
+// different order.
 func hostile(check func(r *scenario.Report)) {
 	for first := range 8 {
 		r, n := sampleReport(), first*4
@@ -90,7 +90,7 @@ func poison(r *scenario.Report, text func() string) {
 	walk(reflect.ValueOf(r))
 }
 
-// harmless returns a report in which every text was replaced by a harmless text.
+// harmless returns a report in which every text is replaced by a harmless text.
 func harmless() *scenario.Report {
 	r, n := sampleReport(), 0
 	poison(r, func() string { n++; return fmt.Sprint("harmless", n) })

@@ -93,7 +93,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// scenarioOf returns a small scenario whose script uses all variables.
+// scenarioOf returns a small scenario with the given variables. Its script uses all of them.
 func scenarioOf(name, vars, labels string) string {
 	return `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario

@@ -171,8 +171,8 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// where compares problems without their Text, which TestExcerpts compares, and compares only the wanted part of
-// Detail.
+// where compares problems. It ignores Text, which TestExcerpts compares, and requires only that Detail contains the
+// wanted text.
 var where = cmp.Options{
 	cmpopts.IgnoreFields(expr.Problem{}, "Text"),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Detail" },

@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// referring returns the event of a Pod on base a whose version is a reference to an annotation. The annotation has
-// the given value.
+// referring returns the event of a Pod on base a whose module version is a reference to an annotation with the given
+// value.
 func referring(ms int, version string, ready corev1.ConditionStatus) events.Event {
 	state := events.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},

@@ -24,7 +24,8 @@ import (
 
 const group = "run-x"
 
-// newTestRecorder returns a Recorder with a fixed clock, and a table of Pods that the test fills.
+// newTestRecorder returns a Recorder with a fixed clock, and its table of Pods. No watch fills the table; the test
+// does.
 func newTestRecorder(t *testing.T) (*Recorder, *table) {
 	t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

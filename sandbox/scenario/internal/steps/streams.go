@@ -18,7 +18,7 @@ import (
 
 const summaryInterval = 100 * time.Millisecond
 
-// Stream is a stream of requests that belongs to the run.
+// Stream is a stream of requests that the run has started.
 type Stream struct {
 	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
@@ -116,7 +116,7 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 	}
 }
 
-// Causes of stream failures.
+// ErrNothingSent and the following errors are the causes of the Failure of a stream.
 var (
 	ErrNothingSent     = errors.New("stream sent no requests")
 	ErrNothingCompared = errors.New("the judge expression of the stream compared no requests")
