@@ -124,9 +124,8 @@ func formatValue(v any) string {
 
 type sums struct {
 	sent, lost, open, streams int
-	allowed                   int // number of lost requests in passed runs
-	// number of requests that were not sent through the local gateway, by route
-	elsewhere map[string]int
+	allowed                   int            // number of lost requests in passed runs
+	elsewhere                 map[string]int // number of requests outside the local gateway, by route
 }
 
 func sum(runs ...*scenario.Run) (s sums) {

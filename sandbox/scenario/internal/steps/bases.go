@@ -58,8 +58,8 @@ func (e *Env) BaseSet(name string) (v1alpha1.BaseSet, bool) {
 	return set, ok
 }
 
-// AddBases adds bases to a set and returns their names. It waits until their Nodes are Ready. It does not wait for
-// bases of another environment, and for bases with faults that prevent Ready Nodes.
+// AddBases adds bases to a set and returns their names. It waits until their Nodes are Ready, unless the bases are in
+// another environment or have faults that prevent Ready Nodes.
 func (e *Env) AddBases(ctx context.Context, set v1alpha1.BaseSet, count int) ([]string, error) {
 	spec := set
 	spec.Faults = make([]v1alpha1.Fault, len(set.Faults))
