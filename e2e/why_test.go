@@ -479,7 +479,7 @@ func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason
 	}
 }
 
-// testOutages stops components, and checks that the answer of why names the stopped component.
+// testOutages stops components, and checks that why explains the effects of each outage.
 func testOutages(t *testing.T) {
 	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).forSubtest(t, true)
 	s.pod("ready")

@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// TestFilesArePrivate checks that only the user can read the files of a sandbox, even if any user can read its home
+// TestFilesArePrivate checks that only the user can read the files of a sandbox, even if any user can access its home
 // directory and the umask is 0.
 func TestFilesArePrivate(t *testing.T) {
 	requirePrivate(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig",

@@ -266,7 +266,8 @@ const (
 	CommandList = "queryAllBiz"
 )
 
-// BaseName returns the host name of the base that the event is about; empty if the event is not about a base.
+// BaseName returns the host name of the base that the event concerns, or an empty string if the event concerns no
+// base.
 func (e Event) BaseName() string {
 	switch {
 	case e.Base != nil:

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// shownCommands, shownEvents and shownPods are the maximum numbers of recent commands, events and Pods in the
-	// report of a failure.
+	// shownCommands, shownEvents and shownPods limit how many recent commands, events and Pods the report of a
+	// failure shows.
 	shownCommands = 20
 	shownEvents   = 20
 	shownPods     = 30

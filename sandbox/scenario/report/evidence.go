@@ -17,7 +17,7 @@ const (
 	// maximum number of groups of lost requests that it shows for a stream. The HTML report has no such limits.
 	maxViolations = 5
 	maxLosses     = 8
-	// firstLines and lastLines are how many lines at the start and at the end of a long text the report shows.
+	// The report shows the first firstLines and the last lastLines lines of a long text.
 	firstLines, lastLines = 4, 14
 )
 

@@ -22,7 +22,7 @@ const summaryInterval = 100 * time.Millisecond
 type Stream struct {
 	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
-	// End holds the results of the stream; nil while the stream is running.
+	// End contains the results of the stream; nil while the stream is running.
 	End *traffic.StreamResult
 	// Failure is the reason why the judge expression is not true; nil if the expression is true, or while the stream
 	// is running.
