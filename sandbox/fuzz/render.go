@@ -152,9 +152,10 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	return c
 }
 
-// lossless reports whether all requests to a workload must succeed. This is not the case if an action may remove
-// modules, bases or endpoints. It is not the case either if rollouts overlap and bases list their modules late or
-// keep all versions active: requests may then reach a version that is being uninstalled.
+// lossless reports whether all requests to the workload must succeed. Requests may fail if the workload is a
+// StatefulSet, or if an action may lose requests or make bases unreachable. They may also fail if rollouts overlap
+// while bases list their modules late or keep all versions active: they may then reach a version that is being
+// uninstalled.
 func (s Schedule) lossless(w Workload) bool {
 	if s.releases() > 1 && slices.ContainsFunc(s.Bases,
 		func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
