@@ -86,7 +86,7 @@ type installer struct {
 	path  string
 	// env contains the environment variables of install.sh. nil allows HTTP and skips the attestation. command
 	// overrides PATH, HOME, KOUPSANDBOX_DIR and TMPDIR.
-	env   []string
+	env []string
 }
 
 func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
