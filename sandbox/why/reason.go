@@ -118,7 +118,7 @@ type ReasonText struct {
 	Meaning language.Text
 }
 
-// ReasonTexts returns all reasons with their texts, grouped in the same way as the constants.
+// ReasonTexts returns all reasons with their texts. The groups are the same as those of the constants.
 func ReasonTexts() []ReasonText {
 	all := make([]ReasonText, len(meanings))
 	copy(all, meanings)
