@@ -26,7 +26,7 @@ func ofWorkload(more ...ActionParam) []ActionParam {
 		more...)
 }
 
-// workloadActions lists the actions that are available in any cluster.
+// workloadActions lists the actions that the board supports in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{

@@ -12,9 +12,9 @@ import (
 // dialTime is the timeout for connecting to the external broker.
 const dialTime = 30 * time.Second
 
-// Relay replaces the embedded broker if an external broker is used: it forwards each connection to the external
-// broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not affect
-// other clients of the external broker. All methods may be called concurrently.
+// Relay forwards connections to an external broker. It is used instead of the embedded broker if the sandbox has an
+// external broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not
+// affect other clients of the external broker. All methods may be called concurrently.
 type Relay struct {
 	*listener
 	to *External
@@ -40,7 +40,7 @@ func (r *Relay) Start(ctx context.Context) error {
 	return nil
 }
 
-// forward copies data between a client and the broker until either side closes its connection.
+// forward copies data between a client and the external broker until either of them closes its connection.
 func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	dialling, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -61,7 +61,8 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	back.Wait()
 }
 
-// recordDial records the result of a connection attempt. It logs when the broker becomes unreachable or reachable.
+// recordDial records the result of an attempt to connect to the external broker. It logs each change between
+// reachable and unreachable.
 func (r *Relay) recordDial(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,7 +75,7 @@ func (r *Relay) recordDial(err error) {
 	r.dialErr = err
 }
 
-// Stats returns nil, because the relay does not know the counters of the external broker.
+// Stats returns nil, because the counters of the external broker are not available.
 func (r *Relay) Stats() *Stats { return nil }
 
 // Err returns the error of the last attempt to connect to the external broker, or nil if the attempt succeeded.

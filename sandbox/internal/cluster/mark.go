@@ -20,7 +20,7 @@ const (
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
 
-// The data keys of the ownership marker.
+// The keys of the ownership marker's data.
 const (
 	sandboxKey = "sandbox"
 	placeKey   = "place"
@@ -39,11 +39,11 @@ type Owner struct {
 // OtherSandboxError means that the cluster belongs to another sandbox, or that a ConfigMap that is not an ownership
 // marker has the name of the ownership marker.
 type OtherSandboxError struct {
-	// Owner is the owner of the cluster; the zero value if the ConfigMap is not an ownership marker.
+	// Owner is the owner of the cluster. It is the zero value if the ConfigMap is not an ownership marker.
 	Owner Owner
 }
 
-// Error names the owner of the cluster and states the fix.
+// Error returns a message that names the owner of the cluster and suggests a fix.
 func (e *OtherSandboxError) Error() string {
 	switch e.Owner {
 	case Owner{}:
@@ -60,8 +60,8 @@ func (e *OtherSandboxError) Error() string {
 	}
 }
 
-// Mark creates the ownership marker of owner, unless it exists. If the cluster belongs to another sandbox, Mark returns
-// an *OtherSandboxError.
+// Mark creates the ownership marker of owner. It does nothing if this marker already exists. If the cluster belongs
+// to another sandbox, Mark returns an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace,
@@ -79,8 +79,8 @@ func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	return nil
 }
 
-// Marked reports whether the cluster has the ownership marker of owner. It is read-only. If the cluster belongs to
-// another sandbox, Marked returns an *OtherSandboxError.
+// Marked reports whether the cluster has the ownership marker of owner. It does not change the cluster. If the
+// cluster belongs to another sandbox, Marked returns an *OtherSandboxError.
 func Marked(ctx context.Context, client kubernetes.Interface, owner Owner) (bool, error) {
 	mark, err := readMark(ctx, client, owner)
 	return mark != nil, err

@@ -27,10 +27,10 @@ import (
 const (
 	// idleTime is how long a daemon waits for its first up request before it exits.
 	idleTime = 10 * time.Second
-	// downTime is the maximum time for stopping a sandbox. After this time, the processes are killed. downTimeEach is
-	// added for each base. downTime includes the 15 s after which the Lease of a killed controller expires.
+	// downTime is the timeout for stopping a sandbox, plus downTimeEach for each base. After the timeout, the
+	// processes are killed. downTime includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
-	// daemonName is the name of the daemon's run record and of its component.
+	// daemonName is the name of the daemon in its run record and in the list of components.
 	daemonName = "daemon"
 )
 
@@ -43,8 +43,8 @@ var (
 
 // Binaries contains the paths of the sandbox binaries. An empty path means that the binary was not found.
 type Binaries struct {
-	// Daemon is the path of koupsandbox, or of a binary with the same hidden commands. Daemon also runs on a node to
-	// send requests from there.
+	// Daemon is the path of koupsandbox, or of another binary with the same hidden commands. The daemon also runs
+	// this binary on a node, to send requests from there.
 	Daemon string
 	// ControlPlane is the path of koup-controlplane. Required for the provider embedded.
 	ControlPlane string
@@ -63,10 +63,10 @@ type Options struct {
 	// Logger is the logger of the daemon. Default: log messages are discarded.
 	Logger *slog.Logger
 
-	// open creates the cluster. Tests replace it. Default: the cluster of the configured provider.
+	// open creates the Cluster of the sandbox. Default: the cluster of the configured provider. Tests replace it.
 	open func(clusterOptions) (Cluster, error)
-	// client returns an API client that can read many objects efficiently (cluster.NewClient uses protobuf). Tests
-	// replace it. Default: cluster.NewClient.
+	// client returns an API client that reads many objects efficiently. Default: cluster.NewClient, which uses
+	// protobuf. Tests replace it.
 	client func(*cluster.Cluster) (kubernetes.Interface, error)
 }
 
@@ -80,7 +80,7 @@ type Daemon struct {
 	// changeLock is held exclusively by up, down and scaling. An action on a component acquires it in shared mode,
 	// because one action may have to start the broker that another action waits for.
 	changeLock *semaphore.Weighted
-	// ending is cancelled with the cause errDown, errAbandoned or errUpFailed when the shutdown begins.
+	// ending is cancelled when the shutdown begins, with the cause errDown, errAbandoned or errUpFailed.
 	ending      context.Context
 	requestStop context.CancelCauseFunc
 	// stopped is closed when the shutdown is complete.

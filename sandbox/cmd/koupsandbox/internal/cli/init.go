@@ -98,7 +98,7 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 	return name, nil
 }
 
-// checkFree returns an error if one of the files already exists.
+// checkFree returns an error if any of the files to write already exists.
 func checkFree(dir string, paths []string) error {
 	var existing []string
 	for _, path := range paths {
@@ -117,7 +117,7 @@ func checkFree(dir string, paths []string) error {
 	return nil
 }
 
-// writeAll writes all files. If it fails, it leaves none of the files.
+// writeAll writes all files. If it fails, it removes the files that it has written.
 func writeAll(dir string, paths []string, files map[string][]byte) (err error) {
 	var written []string
 	defer func() {

@@ -159,7 +159,7 @@ func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
-		want        string // the workload, and how its scenario run ended
+		want        string // workload and result that the error must name; empty if there is no error
 	}{
 		{"expected results", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
 		{"the Deployment loses requests", run(deployment, scenario.Failed, 900, 1),
