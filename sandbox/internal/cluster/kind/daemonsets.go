@@ -163,7 +163,7 @@ func toleratesAll(d *appsv1.DaemonSet) bool {
 }
 
 // excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It does
-// not change a spec with requirements that refer to bases.
+// not change node selectors and affinity terms that already refer to bases.
 func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	if _, explicit := spec.NodeSelector[labels.Component]; explicit {
 		return false

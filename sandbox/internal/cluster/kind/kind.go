@@ -78,7 +78,7 @@ type Provider struct {
 
 	config  *rest.Config
 	client  kubernetes.Interface
-	created atomic.Pointer[rest.Config] // same as config, but safe to read during the steps; nil until the cluster exists
+	created atomic.Pointer[rest.Config] // config, safe to read during the steps; nil until the cluster exists
 	version string
 	gateway string
 	// authority issues certificates for servers that run on this machine.

@@ -160,9 +160,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// CleanUp deletes the cluster of a sandbox whose daemon is not running. It returns an error unless the state
-// directory or the ownership marker shows that the cluster belongs to the sandbox. Without a container engine,
-// CleanUp assumes that there is no cluster.
+// CleanUp deletes the cluster of a sandbox whose daemon is not running. It keeps the cluster unless the state directory
+// or the ownership marker shows that the cluster belongs to the sandbox. Without a container engine, CleanUp assumes
+// that there is no cluster.
 func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {
