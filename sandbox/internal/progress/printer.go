@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// frameTime is the time between two frames of the spinner.
+// frameTime is how long each frame of the spinner is shown.
 const frameTime = 100 * time.Millisecond
 
 var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
