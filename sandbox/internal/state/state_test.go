@@ -40,8 +40,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// The location of a state directory stays the same if the directory is moved or the host name changes. Two
-// directories with the same name have different locations.
+// TestLocation checks that the location of a state directory does not change when the directory is moved, and that
+// two directories with the same name have different locations.
 func TestLocation(t *testing.T) {
 	locations := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
@@ -64,8 +64,8 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// CheckOwner rejects directories of another user, even if they have the ownership marker. It also rejects all
-// directories in the home of another user.
+// TestCheckOwner checks that directories of another user are rejected, even with the ownership marker, and that all
+// directories in the home directory of another user are rejected.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
@@ -118,7 +118,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Owned returns true for a directory that has the ownership marker.
+// TestOwned checks for which directories Owned returns true, false or an error, and whether Remove deletes the
+// directory.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"
@@ -145,7 +146,7 @@ func TestOwned(t *testing.T) {
 		name  string
 		put   func(*testing.T, state.Dir)
 		want  string
-		stays bool // Remove does not delete the directory
+		stays bool // whether Remove keeps the directory
 	}{
 		{"none", func(*testing.T, state.Dir) {}, nobody, false},
 		{"empty directory, or Create was interrupted before the marker", put(nil), nobody, true},
@@ -197,8 +198,9 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// If the state directory is a symbolic link, Remove deletes the files of koupsandbox in the target directory, and
-// deletes the link.
+// TestLinkedDirectory checks a state directory that is a symbolic link. If the target directory was empty, Remove
+// must delete the files of koupsandbox in the target directory, and the link. If the target contains other files,
+// Create and Remove must change nothing.
 func TestLinkedDirectory(t *testing.T) {
 	for name, theirs := range map[string]bool{"empty": false, "with a file": true} {
 		t.Run(name, func(t *testing.T) {
