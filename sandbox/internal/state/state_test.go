@@ -244,8 +244,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// NewSocketPath returns a usable socket path for a state directory with a path of any length. Remove also deletes the
-// socket.
+// TestSocket checks that NewSocketPath returns a usable socket path even if the path of the state directory is long,
+// and that Remove also deletes the socket.
 func TestSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "s")
 	check.Must(t, err)
@@ -306,7 +306,8 @@ func TestLock(t *testing.T) {
 	again()
 }
 
-// Only one process holds the lock at a time. No lock files remain after the locks are released.
+// TestLocksAreExclusiveAndRemoved checks that only one goroutine holds the lock at a time, and that no lock files
+// remain after the locks have been released.
 func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	home := state.Home(t.TempDir())
 	var have atomic.Int32
@@ -333,8 +334,8 @@ func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	}
 }
 
-// A sandbox keeps its ID until its state directory is removed. Only the CLIENT_IDs of its own controllers start with
-// this ID.
+// TestClientIDPrefix checks that a sandbox keeps its ID, that another sandbox has a different ID, and that every new
+// CLIENT_ID is unique, is a valid UUID and starts with the ID.
 func TestClientIDPrefix(t *testing.T) {
 	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
 	check.Must(t, d.Create())
@@ -356,7 +357,7 @@ func TestClientIDPrefix(t *testing.T) {
 	}
 }
 
-// The bases that AddBase has recorded are still recorded after the process ends.
+// TestBases checks that Bases returns all bases that AddBase has recorded.
 func TestBases(t *testing.T) {
 	d := state.Dir(t.TempDir())
 	for _, want := range []map[string]bool{{}, {"a": true}, {"a": true, "b": true}} {
