@@ -61,8 +61,8 @@ func (h histogram) minus(before histogram) histogram {
 	return d
 }
 
-// quantile returns a quantile in seconds, computed like histogram_quantile in Prometheus: it interpolates linearly
-// within a bucket, and returns the last bound if the quantile is above it.
+// quantile returns the quantile q in seconds. As in histogram_quantile of Prometheus, it interpolates linearly within
+// a bucket, and returns the last bound if the quantile is above it.
 func (h histogram) quantile(q float64) float64 {
 	rank := q * h.count
 	lower, below := 0.0, 0.0

@@ -27,7 +27,7 @@ type Comparison struct {
 	Compared int
 	// Changes lists the significant differences.
 	Changes []MetricChange
-	// Missing lists the names of the benchmarks in the baseline that were not measured.
+	// Missing lists the names of baseline benchmarks that have no new results.
 	Missing []string
 }
 
@@ -37,7 +37,7 @@ type MetricChange struct {
 	Name, Unit string
 	// Before is the median of the baseline. Now is the median of the new results.
 	Before, Now float64
-	// Test is the result of the Mann-Whitney U test.
+	// Test is the result of the Mann-Whitney U test of the two sets of values.
 	Test  benchmath.Comparison
 	Worse bool
 }

@@ -42,7 +42,7 @@ type stateChange struct {
 }
 
 type podTimeline struct {
-	all     []*podTimes // in the order of creation
+	all     []*podTimes // in order of creation
 	byUID   map[string]*podTimes
 	byName  map[string]*podTimes // the newest Pod with each name
 	served  map[string]time.Time // times of first ready endpoints, by Pod name, for Pods not yet watched
@@ -100,8 +100,8 @@ func (l *podTimeline) pod(p *events.PodEvent, now, since time.Time) {
 }
 
 // install sets the times at which the base of a Pod installed the modules of the Pod. It sets neither time if a
-// module was already on the base. The base can install the module before the watch shows the Pod, so install compares
-// with the creation timestamp.
+// module was already on the base. The base can start the installation before the watch shows the Pod, so install
+// ignores only state changes before the creation timestamp of the Pod.
 func (l *podTimeline) install(o *podTimes) {
 	for _, module := range o.modules {
 		var begun, running time.Time

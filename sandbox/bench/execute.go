@@ -126,8 +126,8 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 	return &r.report, err
 }
 
-// run runs the scenarios once. It reads the metrics of the API server before the clean-up, so that the metrics do not
-// include the requests of the clean-up.
+// run runs the scenarios once. It reads the metrics of the API server before the clean-up, so that they do not
+// include the clean-up requests.
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
 	_, err := scenario.Execute(ctx,

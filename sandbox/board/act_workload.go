@@ -82,7 +82,7 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 type workload struct {
 	metav1.Object
 	template *corev1.PodTemplateSpec
-	// paused reports whether the workload is a paused Deployment.
+	// paused reports whether a workload is a Deployment that is paused.
 	paused bool
 }
 

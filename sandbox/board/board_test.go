@@ -208,7 +208,7 @@ func decode[T any](t *testing.T, data []byte) (value T) {
 	return value
 }
 
-// next reads one message and applies it to the tables.
+// next reads one message from the stream and applies it to the tables of the stream.
 func (x *stream) next() {
 	x.t.Helper()
 	event := ""

@@ -51,7 +51,7 @@ type daemonSource struct {
 	known chan struct{} // closed when the initial events have reported all existing bases
 }
 
-// run reads the events of the daemon until ctx is done. It reconnects if the daemon does not respond.
+// run reads the events of the daemon until ctx is done. If the event stream ends, run shows a notice and reconnects.
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()

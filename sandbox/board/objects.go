@@ -33,11 +33,10 @@ type pod struct {
 	memory    int64 // memory request in bytes
 }
 
-// unlimited is the threshold for the memory capacity of a Node: a base without a metaspace limit reports at least
-// this capacity.
+// unlimited is the memory capacity of a Node, in bytes, from which the base has no metaspace limit.
 const unlimited = 1 << 40
 
-// tunnelSuffix is the suffix of tunnel names in Node labels, as in mqtt_tunnel_provider.
+// tunnelSuffix is the end of tunnel names in Node labels, such as mqtt_tunnel_provider.
 const tunnelSuffix = "_tunnel_provider"
 
 // nodeChanged adds or updates a Node. It ignores Nodes that do not belong to a base.

@@ -174,7 +174,7 @@ type BaseRow struct {
 	IP       string `json:"ip,omitempty"`
 	// Tunnel is the type of the tunnel: mqtt or http.
 	Tunnel string `json:"tunnel,omitempty"`
-	// Node is the name of the Node of the base; empty if the Node does not exist.
+	// Node is the name of the base's Node; empty if the Node does not exist.
 	Node      string           `json:"node,omitempty"`
 	NodeState events.NodeState `json:"nodeState,omitempty"`
 	// Cordoned reports whether the Node is unschedulable.
@@ -215,7 +215,7 @@ type PodRow struct {
 	// Workload is the key of the Pod's workload in Tables.Workload; empty if there is none. For a Pod of a
 	// ReplicaSet, the workload is the Deployment.
 	Workload string `json:"workload,omitempty"`
-	// Revision is the Hash of the Pod's revision (see RevisionRow); empty if there is none.
+	// Revision is the RevisionRow.Hash of the Pod's revision; empty if there is none.
 	Revision string `json:"revision,omitempty"`
 	Node     string `json:"node,omitempty"`
 	// Base is the base on which the Pod is scheduled; empty if the Pod is not scheduled.
@@ -259,8 +259,8 @@ type WorkloadRow struct {
 	Updated   int `json:"updated"`
 	Ready     int `json:"ready"`
 	Available int `json:"available"`
-	// Total is the number of Pods of all revisions. Unavailable is the number of Pods that are missing or not
-	// available.
+	// Total is the number of Pods of the workload, in all revisions. Unavailable is the number of desired Pods that
+	// are missing or not available.
 	Total       int           `json:"total"`
 	Unavailable int           `json:"unavailable,omitempty"`
 	State       WorkloadState `json:"state"`
@@ -335,13 +335,13 @@ type StreamRow struct {
 	Name  string `json:"name"`
 	// Route is the route of the requests to the modules: gateway, kube-proxy or bases.
 	Route string `json:"route,omitempty"`
-	// Sent and Lost are the numbers of sent and lost requests since the start of the stream. Open is the number of
+	// Sent and Lost count the sent and the lost requests since the start of the stream. Open is the number of
 	// requests that are waiting for a response.
 	Sent int `json:"sent"`
 	Lost int `json:"lost"`
 	Open int `json:"open,omitempty"`
-	// Rate is the number of requests per second, and LostRate the number of lost requests per second. Versions is the
-	// number of responses per second from each version.
+	// Rate is the number of requests per second. LostRate is the number of lost requests per second. Versions is the
+	// number of responses per second from each module version.
 	Rate     float64            `json:"rate"`
 	LostRate float64            `json:"lostRate"`
 	Versions map[string]float64 `json:"versions,omitempty"`

@@ -30,10 +30,10 @@ type Injection struct {
 	v1alpha1.Fault `json:"fault"`
 	// Target is the target of the fault. Default: base.
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases are the host names of the bases on which the fault acts. If Bases is empty, a fault with the target mqtt
-	// acts on controllers.
+	// Bases contains the host names of the bases on which the fault acts. If it is empty, a fault with the target
+	// mqtt acts on controllers.
 	Bases []string `json:"bases,omitempty"`
-	// Replica is the number of the controller on which the fault acts, from 1. 0 = all controllers.
+	// Replica is the number of the controller on which the fault acts, counted from 1. 0 means all controllers.
 	Replica int `json:"replica,omitempty"`
 	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default:
 	// no group.

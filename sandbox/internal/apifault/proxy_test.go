@@ -493,8 +493,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestLoseAnswer checks that the API server executes the write but the client receives no response. Watches must not
-// be affected.
+// TestLoseAnswer checks that a loseAnswer fault makes the API server execute the write while the client receives no
+// response. Watches must not be affected.
 func TestLoseAnswer(t *testing.T) {
 	r := newRig(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)

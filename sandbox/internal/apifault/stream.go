@@ -104,7 +104,8 @@ func isBookmark(frame []byte) bool {
 
 func (s *stream) start() { s.following.Go(s.follow) }
 
-// follow queues events until the response of the API server ends, or the stream is closed or cut.
+// follow reads and queues events. It blocks until the response of the API server ends, or the stream is closed or
+// cut.
 func (s *stream) follow() {
 	for {
 		frame, err := s.next()

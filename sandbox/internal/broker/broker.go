@@ -36,7 +36,7 @@ const (
 // Options are the options of a Broker.
 type Options struct {
 	ListenOptions
-	// Env is the environment in the topics, koupleless_<env>/..., in lower case (protocol 3.4). Required.
+	// Env is the environment in the topics koupleless_<env>/..., in lower case (protocol 3.4). Required.
 	Env string
 	// Passwords contains the passwords of the two users. Default: random passwords.
 	Passwords Passwords
@@ -97,8 +97,8 @@ func New(o Options) (*Broker, error) {
 	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }
 
-// Start runs the broker until ctx ends. Then it closes all connections and returns nil. Start can be called only
-// once.
+// Start runs the broker and blocks until ctx ends. Then it closes all connections and returns nil. Start can be
+// called only once.
 func (b *Broker) Start(ctx context.Context) error {
 	if err := b.server.Serve(); err != nil {
 		return fmt.Errorf("running the broker: %w", err)

@@ -26,14 +26,16 @@ type Login struct{ User, Password string }
 
 // LinkOptions are the options of a Link.
 type LinkOptions struct {
-	// Host and Port are the listen address. Port 0 selects a free port, which does not change after Open. Required.
+	// Host and Port are the listen address. If Port is 0, Open selects a free port, which then does not change.
+	// Required.
 	Host string
 	Port int
 	// Env is the environment in the MQTT topics. Required.
 	Env string
 	// ClientPrefix is the prefix of MQTT client IDs. It is written to InfoFile for external bases. Required.
 	ClientPrefix string
-	// Serving issues a server certificate for hosts, and returns the path of the CA certificate. nil = plain TCP.
+	// Serving issues a server certificate for hosts, and returns the path of the CA certificate. nil means that the
+	// link does not use TLS.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// To is the external broker to which the link relays connections. nil = the link runs an embedded broker.
 	To *External
@@ -255,7 +257,7 @@ func (l *Link) reason(own, relay string) string {
 	return fmt.Sprintf("the connection to %s is %s; the broker itself is not affected", l.URL(), relay)
 }
 
-// Components implements supervise.Part.
+// Components implements supervise.ComponentSet.
 func (l *Link) Components(context.Context) []supervise.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -274,7 +276,7 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// ToStart implements supervise.Part.
+// ToStart implements supervise.ComponentSet.
 func (l *Link) ToStart(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -284,7 +286,7 @@ func (l *Link) ToStart(context.Context) []string {
 	return []string{Component}
 }
 
-// Act implements supervise.Part.
+// Act implements supervise.ComponentSet.
 func (l *Link) Act(ctx context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)

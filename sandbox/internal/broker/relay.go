@@ -34,7 +34,8 @@ func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	return r, nil
 }
 
-// Start runs the relay until ctx ends. Then it closes all connections and returns nil. Start can be called only once.
+// Start runs the relay and blocks until ctx ends. Then it closes all connections and returns nil. Start can be called
+// only once.
 func (r *Relay) Start(ctx context.Context) error {
 	r.run(ctx)
 	return nil
@@ -78,7 +79,8 @@ func (r *Relay) recordDial(err error) {
 // Stats returns nil, because the counters of the external broker are not available.
 func (r *Relay) Stats() *Stats { return nil }
 
-// Err returns the error of the last attempt to connect to the external broker, or nil if the attempt succeeded.
+// Err returns the error of the most recent attempt to connect to the external broker, or nil if that attempt
+// succeeded or there was none.
 func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

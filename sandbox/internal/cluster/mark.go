@@ -15,7 +15,7 @@ const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
-	// SandboxLabel is the label of all objects that a sandbox creates in a shared cluster. Its value is
+	// SandboxLabel is the label of all objects that a sandbox creates in a shared cluster. Its value is the result of
 	// state.Dir.Label.
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
@@ -31,13 +31,13 @@ type Owner struct {
 	// Sandbox is the name of the sandbox.
 	Sandbox string
 	// Place distinguishes sandboxes with the same name on different machines or in different directories; see
-	// state.Dir.Place. Ownership markers from earlier versions have no Place and match every sandbox with the same
+	// state.Dir.Location. Ownership markers from earlier versions have no Place and match every sandbox with the same
 	// name.
 	Place string
 }
 
-// OtherSandboxError means that the cluster belongs to another sandbox, or that a ConfigMap that is not an ownership
-// marker has the name of the ownership marker.
+// OtherSandboxError means that the cluster belongs to another sandbox, or that another ConfigMap has the name of the
+// ownership marker.
 type OtherSandboxError struct {
 	// Owner is the owner of the cluster. It is the zero value if the ConfigMap is not an ownership marker.
 	Owner Owner

@@ -87,7 +87,7 @@ type bringUp struct {
 	prepared *fleet.Prepared
 	// listenerCtx is the context of listeners that are opened on demand.
 	listenerCtx context.Context
-	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
+	// clientIDPrefix is the prefix of the controllers' CLIENT_ID.
 	clientIDPrefix string
 }
 

@@ -82,7 +82,7 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	return nil
 }
 
-// ClearFaults clears the faults that match the selector. It returns an error if a selected ID is unknown.
+// ClearFaults clears the faults that match the selector. It returns an error if no fault has one of the selected IDs.
 func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	running, err := d.requireUp()
 	if err != nil {

@@ -117,7 +117,8 @@ func New(o Options) *Fleet {
 	}
 }
 
-// Start runs the bases of the fleet until ctx ends. It returns nil after all bases have stopped. Call Start once.
+// Start runs the bases of the fleet and blocks until ctx ends. It returns nil after all bases have stopped. Call
+// Start once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
 	f.runCtx = ctx
@@ -259,8 +260,7 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	return nil
 }
 
-// Restart stops the process of a base, starts it again, and blocks until the base is connected, as WaitConnected
-// does.
+// Restart stops the process of a base and starts it again. It blocks until the base is connected; see WaitConnected.
 func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Member, error) {
 	m, err := f.Find(name)
 	if err != nil {

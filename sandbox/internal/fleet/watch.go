@@ -16,8 +16,8 @@ type Watcher interface {
 	// OnSnapshot reports the current state of a base. It is called when the watch begins or, for a new base, before
 	// the base starts.
 	OnSnapshot(m *Member, v BaseSnapshot)
-	// OnEvent reports an event of a base. A base with the HTTP tunnel emits a connection event when a heartbeat
-	// succeeds after a failed heartbeat.
+	// OnEvent reports an event of a base. For a base with the HTTP tunnel, it also reports a connection event when
+	// heartbeats begin to succeed, and a disconnection event when they begin to fail.
 	OnEvent(m *Member, e fakebase.Event)
 	// OnTrace reports a command to a base or a fault of a base.
 	OnTrace(m *Member, t fakebase.Trace)

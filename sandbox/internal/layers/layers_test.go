@@ -82,7 +82,8 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// layerOf returns the index of the layer of a package, or -1 if no layer lists the package.
+// layerOf returns the index in layers of the layer to which a package belongs, or -1 if no layer contains the
+// package.
 func layerOf(name string) int {
 	for ; name != "."; name = path.Dir(name) {
 		if i := slices.IndexFunc(layers, func(l struct {

@@ -68,7 +68,7 @@ type connection interface {
 	http.RoundTripper
 	// Ping blocks until the binary has responded or ctx ends.
 	Ping(ctx context.Context) error
-	// Done returns a channel that is closed when the connection has ended. Err returns the reason for the end.
+	// Done returns a channel that is closed when the connection has ended. Err then returns the reason.
 	Done() <-chan struct{}
 	Err() error
 	// Close closes the connection and blocks until it has ended.
@@ -90,7 +90,7 @@ type Pods struct {
 
 var _ fleet.Runtime = (*Pods)(nil)
 
-// New returns a runtime. It does not call the cluster and does not create Pods; see Ensure.
+// New returns a runtime without Pods. It does not call the cluster; see Ensure.
 func New(o Options) (*Pods, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {

@@ -60,7 +60,7 @@ const (
 
 // LostRequest is a lost request, together with the stream that sent it.
 type LostRequest struct {
-	// Group and Stream identify the stream of the request. Route is the route of the stream.
+	// Group and Stream identify the stream that sent the request. Route is the route of the stream.
 	Group  string `json:"group"`
 	Stream string `json:"stream"`
 	Route  string `json:"route"`

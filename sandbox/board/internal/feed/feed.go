@@ -24,7 +24,7 @@ type Options struct {
 	// Log is the maximum number of log entries in the snapshot for a new subscriber. The snapshot contains the newest
 	// entries. Default: 300.
 	Log int
-	// Waiting is the maximum number of messages in the queue of a subscriber. Default: 256.
+	// Waiting is the maximum number of messages that are queued for a subscriber. Default: 256.
 	Waiting int
 }
 
@@ -203,8 +203,8 @@ func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	return Message{"snapshot", f.seq, data}, s, nil
 }
 
-// Messages returns the channel that delivers the changes. The channel is closed if the subscriber is too slow, or
-// when Close is called.
+// Messages returns the channel that delivers the changes. The channel is closed when the queue of the subscriber is
+// full, or when Close is called.
 func (s *Subscriber) Messages() <-chan Message { return s.messages }
 
 // Close ends the subscription. It may be called several times.

@@ -11,8 +11,8 @@ import (
 // followed by changes.
 type Chunk struct {
 	ID int64 `json:"id"`
-	// First and From are the sequence number and the time of the snapshot. Last and To are those of the last change
-	// in the chunk.
+	// First is the sequence number of the snapshot, and Last the sequence number of the last change in the chunk. From
+	// and To are the times of the snapshot and of this change.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	From  int64 `json:"from"`

@@ -27,8 +27,8 @@ import (
 const (
 	// accountNamespace is the namespace of the controllers' ServiceAccount.
 	accountNamespace = cluster.MarkNamespace
-	// tokenLifetime is the requested lifetime of a ServiceAccount token. The token is renewed after a third of its
-	// lifetime.
+	// tokenLifetime is the lifetime to request for a ServiceAccount token. The token is renewed after a third of this
+	// time.
 	tokenLifetime = time.Hour
 	// tokenCheck is the interval between checks whether the token must be renewed.
 	tokenCheck = 30 * time.Second

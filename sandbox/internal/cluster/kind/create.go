@@ -139,7 +139,7 @@ func (p *Provider) Down(ctx context.Context) error {
 	}
 }
 
-// clusterConfig returns the kind configuration of the cluster.
+// clusterConfig returns the kind configuration of the new cluster.
 func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	c := &v1alpha4.Cluster{Nodes: []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole, Image: p.image}}}
 	for range p.o.Nodes - 1 {

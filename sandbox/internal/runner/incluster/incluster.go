@@ -184,8 +184,8 @@ func (c *Runner) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure applies a controller configuration and blocks until the Pods of all controllers are ready. Start must be
-// running.
+// Ensure applies a controller configuration and blocks until all controllers are ready with this configuration. Start
+// must be running.
 func (c *Runner) Ensure(ctx context.Context, config v1alpha1.Controller) error {
 	s, err := c.settings(config)
 	if err != nil {

@@ -37,7 +37,7 @@ type Remote struct {
 	starting chan struct{} // semaphore, so that only one agent is started at a time
 
 	mu        sync.Mutex        // guards the following fields
-	onSession func(*session)    // reports the lost requests of an agent until it ends; nil while Start is not running
+	onSession func(*session)    // handles an agent until it exits; nil while Start is not running
 	startSync func(*targetSync) // runs a targetSync; nil while Start is not running
 	session   *session          // agent for new streams; nil if there is none
 	groups    map[string][]*stream

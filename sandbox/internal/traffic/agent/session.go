@@ -33,7 +33,7 @@ var (
 type session struct {
 	process   Process
 	client    rpc.Client
-	ahead     time.Duration   // how far the agent's clock is ahead of the local clock; see rpc.Client.Ahead
+	ahead     time.Duration   // how far the agent's clock is ahead of the local clock
 	delivered rpc.ReadCounter // number of lost requests that were reported
 	done      chan struct{}   // closed when the agent has exited
 	err       error           // read only after done is closed

@@ -36,7 +36,7 @@ type Streams struct {
 	// the terminal in columns; 0 means 80.
 	Terminal bool
 	Width    int
-	// Screen reports whether both In and Out are a terminal. Full-screen commands require this.
+	// Screen reports whether both In and Out are terminals. Full-screen commands require this.
 	Screen bool
 	// Color enables colors on Out.
 	Color bool

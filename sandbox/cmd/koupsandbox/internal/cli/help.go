@@ -21,7 +21,7 @@ const (
 	sandboxCategory    = "SANDBOX"
 )
 
-// describe returns the description of a command. It consists of the text, if it is not empty, and of command lines as
+// describe returns the description of a command: the text, if it is not empty, followed by the command lines in
 // examples.
 func describe(text string, examples ...string) string {
 	if text != "" {

@@ -78,7 +78,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	return nil
 }
 
-// moduleName returns the module name that the flag sets. Without the flag, it returns the name of the directory.
+// moduleName returns the module name from the flag. Without the flag, it returns the name of the directory.
 func moduleName(nameFlagValue, dir string) (string, error) {
 	name, source, fix := nameFlagValue, "--name", ""
 	if name == "" {

@@ -210,7 +210,8 @@ func upFlags(c *cli.Context) []string {
 	return words
 }
 
-// setSpeed sets the time scale that the scenarios require, unless the user has set a time scale.
+// setSpeed sets the time scale that the scenarios require, unless the user has set one. It returns an error if the
+// scenarios require different time scales.
 func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
 	required := 0
 	for _, s := range scenarios {

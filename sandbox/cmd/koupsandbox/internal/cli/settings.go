@@ -163,8 +163,8 @@ func flagsOfSettings(list []setting) []cli.Flag {
 
 // configFrom merges the flags of a command, a configuration file, and the defaults, in this order of precedence. If
 // the file name is empty, there is no configuration file. presets sets defaults of the command; it can be nil.
-// countIsDefault reports whether neither a flag nor the file sets the number of bases. The error lists all invalid
-// settings.
+// countIsDefault reports whether the number of bases is the default, because neither a flag nor the file sets it. The
+// error lists all invalid settings.
 func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (config *v1alpha1.Sandbox,
 	countIsDefault bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}

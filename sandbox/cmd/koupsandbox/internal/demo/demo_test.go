@@ -154,7 +154,8 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// TestCheckResult checks that CheckResult returns an error if a run of the demo does not have the expected result.
+// TestCheckResult checks that CheckResult returns an error that names the workload if a demo run does not have the
+// expected result.
 func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string

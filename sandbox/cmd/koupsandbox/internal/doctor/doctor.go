@@ -46,7 +46,7 @@ type Check struct {
 type doctor struct{ language language.Language }
 
 // Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
-// it is empty, Run accepts either of them. The texts of the checks are in the language l.
+// it is empty, Run accepts either of them. Names, details and fixes of the checks are in the language l.
 func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Binaries) []Check {
 	d := doctor{l}
 	return []Check{
