@@ -378,8 +378,8 @@ func keptError(dir state.Dir, name string) error {
 		"to abandon the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
-// removeObjects removes the objects of a sandbox whose daemon does not do so. all reports whether it is certain that
-// no objects remain, which is never the case in an existing cluster or on an external broker.
+// removeObjects removes the objects of a sandbox without using its daemon. all reports whether it is certain that no
+// objects remain, which is never the case in an existing cluster or on an external broker.
 func removeObjects(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {
