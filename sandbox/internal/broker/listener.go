@@ -17,7 +17,8 @@ import (
 // errDown is returned while the broker does not accept connections.
 var errDown = errors.New("the broker is down")
 
-// acceptPause is the pause after Accept fails, for example because too many files are open.
+// acceptPause is how long to wait before the next attempt after Accept has failed, for example because too many files
+// are open.
 const acceptPause = 100 * time.Millisecond
 
 // ListenOptions are the options of a listener.
@@ -32,7 +33,8 @@ type ListenOptions struct {
 	Logger *slog.Logger
 }
 
-// listener accepts TCP connections and connections from this process. It can pause or close all of its connections.
+// listener accepts TCP connections and in-memory connections from this process. It can pause or close all of its
+// connections.
 type listener struct {
 	tcp   net.Listener
 	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it closes or ctx ends

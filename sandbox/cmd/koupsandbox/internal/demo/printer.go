@@ -24,15 +24,15 @@ const (
 )
 
 const (
-	// defaultWidth is the output width if Out is not a terminal. Output narrower than minColumnsWidth is not split
-	// into columns.
+	// defaultWidth is the output width in columns if Options.Width is not set. Output narrower than minColumnsWidth
+	// is not split into one column per scenario.
 	defaultWidth, minColumnsWidth = 100, 84
 )
 
 // printer prints the events of each scenario in its own column. Its methods may be called concurrently.
 type printer struct {
 	out   io.Writer
-	width int // width of a column; 0 if the output has no columns
+	width int // width of a column in characters; 0 if the output is not split into columns
 	color bool
 	clock clock.PassiveClock
 

@@ -50,10 +50,10 @@ func (w *translations) text(section, key, en string) cell {
 	return cell{en, zh}
 }
 
-// literal matches texts that need no translation: numbers, names and quoted words.
+// literal matches default values that need no translation: numbers, names and quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
-// defaultCell returns the cell for a default value.
+// defaultCell returns the table cell for a default value.
 func (w *translations) defaultCell(text string) cell {
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
@@ -142,7 +142,7 @@ func readYAML(path string, into any) error {
 
 var section = regexp.MustCompile(`(?s)(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)`)
 
-// writePages writes each generated section into the page that contains the section marker.
+// writePages writes each generated section into the page that contains the marker of the section.
 func writePages(language string, sections map[string][]table) error {
 	placed := map[string]bool{}
 	err := filepath.WalkDir(filepath.Join(root, "docs", language), func(path string, d fs.DirEntry, err error) error {

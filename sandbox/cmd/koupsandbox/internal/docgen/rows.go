@@ -41,7 +41,7 @@ func whyReasons(*translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// groups are the scenario groups of the catalogue in the order of the page.
+// groups lists the groups of scenarios in the catalogue, in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
 // catalogue returns the tables of the scenarios in the repository.

@@ -51,7 +51,7 @@ func settings(w *translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// fields visits all fields of a schema, including nested fields. It visits a parent before its fields.
+// fields calls a function for each field of a schema, including nested fields. It visits a parent before its fields.
 func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *jsonschema.Schema)) {
 	for name, p := range s.Properties.FromOldest() {
 		full := strings.TrimPrefix(path+"."+name, ".")
@@ -60,7 +60,7 @@ func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *
 	}
 }
 
-// withYAMLName replaces a Go field name at the start of a text by its YAML name.
+// withYAMLName replaces the Go field name at the start of a text with the YAML name.
 func withYAMLName(name, text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {
@@ -117,7 +117,7 @@ func definition(name string) (*jsonschema.Schema, error) {
 	return d, nil
 }
 
-// stepKinds returns the rows of the scenario step kinds. Step kinds with the same description share a row.
+// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row.
 func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
