@@ -139,14 +139,14 @@ func settings() []setting {
 				Category: brokerCategory}},
 		{"spec.broker.consent",
 			&cli.BoolFlag{Name: "broker-consent",
-				Usage:    "start even if other clients already publish messages for the environment on the external " +
+				Usage: "start even if other clients already publish messages for the environment on the external " +
 					"broker",
 				Category: brokerCategory}},
 		{"spec.wait", &cli.DurationFlag{Name: "wait",
-			Usage:       "`DURATION`: maximum time for each step of the startup",
+			Usage: "`DURATION`: maximum time for each step of the startup",
 			DefaultText: "1m (5m with kind or with bases in Pods), plus 15s per 1000 bases " +
 				"(4m per 1000 bases in an existing cluster)",
-			Category:    sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
+			Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
 	}
 }
 
