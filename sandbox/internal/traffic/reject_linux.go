@@ -10,7 +10,7 @@ import (
 
 // rejection detects that kube-proxy has rejected a connection. The client gets the same error from a REJECT rule of
 // kube-proxy as from a closed port. But a REJECT rule sends an ICMP message, which Linux stores in the error queue of
-// the socket.
+// the socket. A rejection means that the Service has no endpoints; a closed port means that the base is down.
 type rejection struct{ fd int }
 
 // portUnreachable lists the ICMP messages for an unreachable port by origin, type and code [RFC 792, RFC 4443].

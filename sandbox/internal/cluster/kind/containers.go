@@ -7,7 +7,8 @@ import (
 )
 
 // KillContainer kills a container with SIGKILL. The kubelet handles this like a crash. If the container has already
-// exited, KillContainer returns nil.
+// exited, KillContainer returns nil. Deleting the Pod would be different from a crash: the controller would stop
+// gracefully, and the new Pod would have another name.
 func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
 	err := p.runTask(ctx, node, "kill", "--signal", "SIGKILL", id)
 	if err != nil && strings.Contains(err.Error(), "not found") { // the process or the task has ended
