@@ -54,6 +54,7 @@ func TestWords(t *testing.T) {
 	if total > maxWords {
 		slices.Sort(pages)
 		slices.Reverse(pages)
-		t.Errorf("the English documents have %d words; the maximum is %d:\n%s", total, maxWords, strings.Join(pages, "\n"))
+		t.Errorf("the English documents have %d words; the maximum is %d:\n%s", total, maxWords,
+			strings.Join(pages, "\n"))
 	}
 }

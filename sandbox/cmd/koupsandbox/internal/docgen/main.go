@@ -1,8 +1,8 @@
 // Command docgen writes the generated sections of docs/en and docs/zh from the code and the scenarios. Run it with make
 // generate.
 //
-// The Chinese texts are in docs/chinese.yaml. If a text is missing, docgen prints a warning, and the Chinese page has the
-// English text with the mark untranslated. An unused text is an error.
+// The Chinese texts are in docs/chinese.yaml. If a text is missing, docgen prints a warning, and the Chinese page has
+// the English text with the mark untranslated. An unused text is an error.
 package main
 
 import (
