@@ -68,8 +68,9 @@ func listen(o ListenOptions) (*listener, error) {
 	return l, nil
 }
 
-// run accepts connections until ctx ends. Then it closes all connections. mochi must not find any of them when it stops:
-// v2.7.9 takes a read lock twice to disconnect them, which blocks indefinitely if a client disconnects in between.
+// run accepts connections until ctx ends. Then it closes all connections. mochi must not find any connection when it
+// stops: to disconnect clients, v2.7.9 takes a read lock twice, which blocks indefinitely if a client disconnects in
+// between.
 func (l *listener) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
 	for {
