@@ -70,7 +70,9 @@ func listen(o ListenOptions) (*listener, error) {
 	return l, nil
 }
 
-// run accepts connections until ctx ends. Then it closes all connections.
+// run accepts connections until ctx ends. Then it closes all connections. mochi must not find any connection when it
+// stops: to disconnect clients, v2.7.9 takes a read lock twice, which blocks indefinitely if a client disconnects in
+// between.
 func (l *listener) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
 	for {

@@ -23,9 +23,9 @@ const timeout = 5 * time.Second
 // maxBody is the maximum size of a heartbeat in bytes.
 const maxBody = 64 << 10
 
-// Relay forwards HTTP heartbeats to every module controller, because every controller must know every base. It
-// responds to the base as soon as one controller has responded with status 200. Its methods may be called
-// concurrently.
+// Relay forwards HTTP heartbeats to every module controller, because a controller must know a base before it can take
+// over the base. (Over MQTT, every controller receives every heartbeat.) It responds to the base when one controller
+// has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
 	// baseTransport returns the transport for the heartbeats of a base that runs in a Pod.

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rejection detects that kube-proxy has rejected a connection. A REJECT rule of kube-proxy and a closed port result
-// in the same error for the client. However, only a REJECT rule sends an ICMP message, which Linux stores in the
-// error queue of the socket.
+// rejection detects that kube-proxy has rejected a connection. The client gets the same error from a REJECT rule of
+// kube-proxy as from a closed port. But a REJECT rule sends an ICMP message, which Linux stores in the error queue of
+// the socket. A rejection means that the Service has no endpoints; a closed port means that the base is down.
 type rejection struct{ fd int }
 
 // portUnreachable contains the ICMP messages for an unreachable port, by origin, type and code [RFC 792, RFC 4443].

@@ -21,9 +21,9 @@ func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 
-// usersWithTokens maps each user that sends many requests to the user's group, which may be empty. These users
-// authenticate with tokens, because verifying client certificates took 9 % of the API server's CPU time with 10,000
-// bases.
+// usersWithTokens maps the users that send many requests to their groups (at most one each). These users authenticate
+// with tokens, because verifying client certificates took 9 % of the API server's CPU time with 10,000 bases. The group
+// system:masters lets the controller manager and the scheduler start before the default roles exist.
 var usersWithTokens = map[string][]string{
 	controllerManagerUser: {"system:masters"},
 	schedulerUser:         {"system:masters"},

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// KillContainer kills a container with SIGKILL. The kubelet treats this as a crash. If the container has already
-// exited, KillContainer returns nil.
+// KillContainer kills a container with SIGKILL. The kubelet handles this like a crash. If the container has already
+// exited, KillContainer returns nil. Deleting the Pod would be different from a crash: the controller would stop
+// gracefully, and the new Pod would have another name.
 func (p *Provider) KillContainer(ctx context.Context, node, id string) error {
 	err := p.runTask(ctx, node, "kill", "--signal", "SIGKILL", id)
 	if err != nil && strings.Contains(err.Error(), "not found") { // the process or the task has ended

@@ -21,7 +21,8 @@ func equal(a, b traffic.TargetSet) bool {
 	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.EmptyReason == b.EmptyReason
 }
 
-// targetSync keeps the targets of one stream in the agent up to date.
+// targetSync keeps the targets of one stream in the agent up to date. The agent does not watch the API server itself:
+// it would need permissions in the user's cluster, and its order of changes would differ from that of the daemon.
 type targetSync struct {
 	session *session
 	id      streamRequest

@@ -1,10 +1,14 @@
-// Command docgen writes the generated sections of docs/en and docs/zh from the code, the scenarios and the Makefile.
-// The Chinese texts are in docs/chinese.yaml. Missing and unused texts are errors. Run it with make generate.
+// Command docgen writes the generated sections of docs/en and docs/zh from the code and the scenarios. Run it with make
+// generate.
+//
+// The Chinese texts are in docs/chinese.yaml. If a text is missing, docgen prints a warning, and the Chinese page has
+// the English text with the mark untranslated. An unused text is an error.
 package main
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,12 +44,17 @@ type translations struct {
 	missing []string
 }
 
-// text returns a cell with an English text from the code and the Chinese text of the given key.
+// untranslated precedes an English text on a Chinese page.
+const untranslated = "〔未翻译〕"
+
+// text returns a cell with an English text from the code and the Chinese text of the given key. If there is no Chinese
+// text, the cell has the marked English text.
 func (w *translations) text(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
 	if !found {
-		w.missing = append(w.missing, fmt.Sprintf("%s: %q (%s)", section, key, en))
+		w.missing = append(w.missing, fmt.Sprintf("%s: %q (%s)", section, key, strings.Join(strings.Fields(en), " ")))
+		zh = untranslated + en
 	}
 	return cell{en, zh}
 }
@@ -65,22 +74,23 @@ func (w *translations) defaultCell(text string) cell {
 	return w.text("defaults", text, text)
 }
 
-// err returns an error that lists missing and unused translations.
-func (w *translations) err() error {
-	var errs []error
-	for _, m := range w.missing {
-		errs = append(errs, fmt.Errorf("missing: %s", m))
+// report prints a warning for each missing Chinese text. It returns an error that lists the unused Chinese texts.
+func (w *translations) report(warnings io.Writer) error {
+	slices.Sort(w.missing)
+	for _, m := range slices.Compact(w.missing) {
+		_, _ = fmt.Fprintf(warnings, "docgen: warning: docs/chinese.yaml has no text for %s\n", m)
 	}
+	var errs []error
 	for section, texts := range w.texts {
 		for key := range texts {
 			if !w.used[section+"\x00"+key] {
-				errs = append(errs, fmt.Errorf("stale: %s: %q", section, key))
+				errs = append(errs, fmt.Errorf("%s: %q", section, key))
 			}
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if len(errs) > 0 {
-		return fmt.Errorf("docs/chinese.yaml does not match the code:\n%w", errors.Join(errs...))
+		return fmt.Errorf("docs/chinese.yaml has texts that are not used; delete them:\n%w", errors.Join(errs...))
 	}
 	return nil
 }
@@ -110,7 +120,6 @@ func run() error {
 		"why-reasons":       whyReasons,
 		"catalogue":         catalogue,
 		"steps":             stepKinds,
-		"make":              targets,
 	} {
 		tables, err := build(w)
 		if err != nil {
@@ -118,7 +127,7 @@ func run() error {
 		}
 		sections[name] = tables
 	}
-	if err := w.err(); err != nil {
+	if err := w.report(os.Stderr); err != nil {
 		return err
 	}
 	for _, language := range []string{"en", "zh"} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -95,19 +94,4 @@ func catalogue(w *translations) ([]table, error) {
 		return nil, fmt.Errorf("scenarios have the unknown group %q", group)
 	}
 	return tables, nil
-}
-
-var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
-
-// targets returns the table of the Makefile targets that are listed by make help.
-func targets(w *translations) ([]table, error) {
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		return nil, err
-	}
-	t := table{columns: []cell{{"Target", "目标"}, {"What it does", "作用"}}}
-	for _, m := range target.FindAllStringSubmatch(string(text), -1) {
-		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.text("make", m[1], m[2])})
-	}
-	return []table{t}, nil
 }
