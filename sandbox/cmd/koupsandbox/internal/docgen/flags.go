@@ -51,49 +51,130 @@ func flagsOf(flags []urfave.Flag) []flagRow {
 	return list
 }
 
-// koupsandboxFlags returns the flags of all commands. Identical flags of several commands share a row.
+// koupsandboxFlags returns a table of all commands, and tables of their flags: the flags of all commands, of several
+// commands, and of single commands.
 func koupsandboxFlags(w *translations) ([]table, error) {
 	app := cli.App()
+	commands := table{columns: []cell{{"Command", "命令"}, {"Description", "说明"}}}
+	subcommands := map[string][]string{} // names of the subcommands by the name of their parent
 	var list []flagRow
-	add := func(command string, flags []urfave.Flag) {
-		for _, f := range flagsOf(flags) {
-			i := slices.IndexFunc(list, func(o flagRow) bool {
-				return o.shown == f.shown && o.usage == f.usage && o.defaultText == f.defaultText
-			})
-			if i < 0 {
-				list, i = append(list, f), len(list)
+	var visit func(parent string, all []*urfave.Command)
+	visit = func(parent string, all []*urfave.Command) {
+		for _, c := range all {
+			if c.Hidden {
+				continue
 			}
-			list[i].commands = append(list[i].commands, command)
-		}
-	}
-	add("", app.Flags)
-	var visit func(parent string, commands []*urfave.Command)
-	visit = func(parent string, commands []*urfave.Command) {
-		for _, c := range commands {
-			if !c.Hidden {
-				name := strings.TrimSpace(parent + " " + c.Name)
-				add(name, c.Flags)
-				visit(name, c.Subcommands)
+			name := strings.TrimSpace(parent + " " + c.Name)
+			if parent != "" {
+				subcommands[parent] = append(subcommands[parent], name)
 			}
+			list = addFlags(list, name, c.Flags)
+			if len(c.Subcommands) == 0 {
+				commands.rows = append(commands.rows,
+					[]cell{same("`" + strings.TrimSpace(name+" "+strings.ReplaceAll(c.ArgsUsage, "|", ", ")) + "`"),
+						w.text("commands", name, c.Usage)})
+			}
+			visit(name, c.Subcommands)
 		}
 	}
 	visit("", app.Commands)
-	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Commands", "适用"},
-		{"Meaning", "含义"}}}
-	for _, f := range list {
-		key := f.name
-		if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
-			key = strings.TrimSpace(f.name + " of " + f.commands[0])
+	list = addFlags(list, "", app.Flags)
+	tables := []table{commands}
+	for _, g := range groupFlags(list) {
+		t := table{title: g.title, columns: []cell{{"Flag", "选项"}, {"Default", "默认值"}}}
+		if g.mixed {
+			t.columns = append(t.columns, cell{"Commands", "命令"})
 		}
-		of := same("`" + strings.Join(f.commands, "`, `") + "`")
-		if f.commands[0] == "" {
-			of = cell{"all", "全部"}
+		t.columns = append(t.columns, cell{"Meaning", "含义"})
+		for _, f := range g.flags {
+			key := f.name
+			if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
+				key += " of " + f.commands[0]
+			}
+			shown := same("`" + f.shown + "`")
+			if f.env != "" {
+				shown = same(shown.en + " `$" + strings.ReplaceAll(f.env, ", ", "` `$") + "`")
+			}
+			row := []cell{shown, w.defaultCell(f.defaultText)}
+			if g.mixed {
+				row = append(row, same("`"+strings.Join(collapse(f.commands, subcommands), "`, `")+"`"))
+			}
+			t.rows = append(t.rows, append(row, w.text("flags", key, f.usage)))
 		}
-		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText), of,
-				w.text("flags", key, f.usage)})
+		tables = append(tables, t)
 	}
-	return []table{t}, nil
+	return tables, nil
+}
+
+// addFlags adds the flags of a command to a list. Identical flags of several commands share a row.
+func addFlags(list []flagRow, command string, flags []urfave.Flag) []flagRow {
+	for _, f := range flagsOf(flags) {
+		i := slices.IndexFunc(list, func(o flagRow) bool {
+			return o.shown == f.shown && o.usage == f.usage && o.defaultText == f.defaultText
+		})
+		if i < 0 {
+			list, i = append(list, f), len(list)
+		}
+		list[i].commands = append(list[i].commands, command)
+	}
+	return list
+}
+
+// flagGroup is a set of flags that share a table.
+type flagGroup struct {
+	title cell
+	mixed bool // the flags have different commands, which the table lists
+	flags []flagRow
+}
+
+// tableSize is the number of flags from which on a set of several commands has its own table.
+const tableSize = 5
+
+// groupFlags groups flags by their commands, and sorts each group by name: first the flags of several commands, then
+// the flags of single commands in the order of the commands.
+func groupFlags(list []flagRow) []flagGroup {
+	slices.SortStableFunc(list, func(a, b flagRow) int { return strings.Compare(a.name, b.name) })
+	var keys []string
+	sets := map[string][]flagRow{}
+	for _, f := range list {
+		key := strings.Join(f.commands, ", ")
+		if sets[key] == nil {
+			keys = append(keys, key)
+		}
+		sets[key] = append(sets[key], f)
+	}
+	slices.Sort(keys)
+	all := flagGroup{title: cell{"Flags of all commands", "所有命令的选项"}, flags: sets[""]}
+	mixed := flagGroup{title: cell{"Flags of several commands", "多个命令的选项"}, mixed: true}
+	var shared, single []flagGroup
+	for _, key := range keys {
+		switch flags := sets[key]; {
+		case key == "":
+		case len(flags[0].commands) == 1:
+			single = append(single, flagGroup{title: cell{"Flags of " + key, key + " 的选项"}, flags: flags})
+		case len(flags) >= tableSize:
+			shared = append(shared, flagGroup{title: cell{"Flags of " + key, strings.ReplaceAll(key, ", ", "、") + " 的选项"},
+				flags: flags})
+		default:
+			mixed.flags = append(mixed.flags, flags...)
+		}
+	}
+	slices.SortStableFunc(mixed.flags, func(a, b flagRow) int { return strings.Compare(a.name, b.name) })
+	return slices.Concat([]flagGroup{all, mixed}, shared, single)
+}
+
+// collapse replaces all subcommands of a command by the command.
+func collapse(commands []string, subcommands map[string][]string) (short []string) {
+	for _, name := range commands {
+		parent, _, nested := strings.Cut(name, " ")
+		if nested && !slices.ContainsFunc(subcommands[parent], func(s string) bool { return !slices.Contains(commands, s) }) {
+			name = parent
+		}
+		if !slices.Contains(short, name) {
+			short = append(short, name)
+		}
+	}
+	return short
 }
 
 func variables(env string) cell {
@@ -103,8 +184,18 @@ func variables(env string) cell {
 	return same("`" + strings.ReplaceAll(env, ", ", "`, `") + "`")
 }
 
+// controllerFlags returns the variables of the module controller. The flag of a variable is shown if its name differs.
 func controllerFlags(w *translations) ([]table, error) {
-	return programFlags(w, "controller", controller.New("")), nil
+	t := table{columns: []cell{{"Variable", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
+	for _, f := range flagsOf(controller.New("").Flags) {
+		name, _, _ := strings.Cut(f.env, ", ")
+		shown := variables(f.env)
+		if f.name != "--"+strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
+			shown = same(shown.en + " (`" + f.name + "`)")
+		}
+		t.rows = append(t.rows, []cell{shown, w.defaultCell(f.defaultText), w.text("controller", f.name, f.usage)})
+	}
+	return []table{t}, nil
 }
 
 func fakebaseFlags(w *translations) ([]table, error) {

@@ -46,9 +46,25 @@ func settings(w *translations) ([]table, error) {
 		}
 		t.rows = append(t.rows,
 			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText),
-				w.text("settings", path, withYAMLName(name, text))})
+				w.text("settings", path, describe(name, text))})
 	})
 	return []table{t}, nil
+}
+
+// page matches the path of an English page.
+var page = regexp.MustCompile(`docs/en/([a-z-]+/)([a-z0-9-]+)\.md`)
+
+// describe returns the description of a setting without its name and with links to pages.
+func describe(name, text string) string {
+	text = withYAMLName(name, text)
+	if rest, found := strings.CutPrefix(text, "`"+name+"` "); found {
+		rest = strings.TrimPrefix(rest, "is ")
+		text = strings.ToUpper(rest[:1]) + rest[1:]
+	}
+	return page.ReplaceAllStringFunc(text, func(path string) string {
+		m := page.FindStringSubmatch(path)
+		return "[" + strings.ReplaceAll(m[2], "-", " ") + "](../" + m[1] + m[2] + ".md)"
+	})
 }
 
 // fields visits all fields of a schema, including nested fields. It visits a parent before its fields.
