@@ -55,7 +55,8 @@ func flagsOf(flags []urfave.Flag) []flagRow {
 // commands, and of single commands.
 func koupsandboxFlags(w *translations) ([]table, error) {
 	app := cli.App()
-	commands := table{columns: []cell{{"Command", "命令"}, {"Description", "说明"}}}
+	var commands table
+	fields := cli.FlagFields()
 	subcommands := map[string][]string{} // names of the subcommands by the name of their parent
 	var list []flagRow
 	var visit func(parent string, all []*urfave.Command)
@@ -81,29 +82,37 @@ func koupsandboxFlags(w *translations) ([]table, error) {
 	list = addFlags(list, "", app.Flags)
 	tables := []table{commands}
 	for _, g := range groupFlags(list) {
-		t := table{title: g.title, columns: []cell{{"Flag", "选项"}, {"Default", "默认值"}}}
-		if g.mixed {
-			t.columns = append(t.columns, cell{"Commands", "命令"})
-		}
-		t.columns = append(t.columns, cell{"Meaning", "含义"})
+		t := table{title: g.title}
 		for _, f := range g.flags {
-			key := f.name
-			if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
-				key += " of " + f.commands[0]
-			}
 			shown := same("`" + f.shown + "`")
 			if f.env != "" {
 				shown = same(shown.en + " `$" + strings.ReplaceAll(f.env, ", ", "` `$") + "`")
 			}
-			row := []cell{shown, w.defaultCell(f.defaultText)}
-			if g.mixed {
-				row = append(row, same("`"+strings.Join(collapse(f.commands, subcommands), "`, `")+"`"))
+			key := f.name
+			if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
+				key += " of " + f.commands[0]
 			}
-			t.rows = append(t.rows, append(row, w.text("flags", key, f.usage)))
+			meaning := withDefault(w.text("flags", key, f.usage), w.defaultCell(f.defaultText))
+			if field := fields[f.name]; g.settings && field != "" {
+				meaning = same("`" + field + "`")
+			}
+			if g.mixed {
+				names := strings.Join(collapse(f.commands, subcommands), "`, `")
+				shown = cell{shown.en + " (`" + names + "`)", shown.zh + "（`" + strings.ReplaceAll(names, ", ", "、") + "`）"}
+			}
+			t.rows = append(t.rows, []cell{shown, meaning})
 		}
 		tables = append(tables, t)
 	}
 	return tables, nil
+}
+
+// withDefault appends the default value to a description.
+func withDefault(text, value cell) cell {
+	if value.en == "" {
+		return text
+	}
+	return cell{text.en + " (default: " + value.en + ")", text.zh + "（默认：" + value.zh + "）"}
 }
 
 // addFlags adds the flags of a command to a list. Identical flags of several commands share a row.
@@ -122,12 +131,13 @@ func addFlags(list []flagRow, command string, flags []urfave.Flag) []flagRow {
 
 // flagGroup is a set of flags that share a table.
 type flagGroup struct {
-	title cell
-	mixed bool // the flags have different commands, which the table lists
-	flags []flagRow
+	title    cell
+	mixed    bool // the flags have different commands, which the list names
+	settings bool // the list refers to the settings that the flags override
+	flags    []flagRow
 }
 
-// tableSize is the number of flags from which on a set of several commands has its own table.
+// tableSize is the minimum number of flags for which a set of several commands has its own list.
 const tableSize = 5
 
 // groupFlags groups flags by their commands, and sorts each group by name: first the flags of several commands, then
@@ -151,10 +161,12 @@ func groupFlags(list []flagRow) []flagGroup {
 		switch flags := sets[key]; {
 		case key == "":
 		case len(flags[0].commands) == 1:
-			single = append(single, flagGroup{title: cell{"Flags of " + key, key + " 的选项"}, flags: flags})
+			single = append(single, flagGroup{title: same(key), flags: flags})
 		case len(flags) >= tableSize:
-			shared = append(shared, flagGroup{title: cell{"Flags of " + key, strings.ReplaceAll(key, ", ", "、") + " 的选项"},
-				flags: flags})
+			shared = append(shared, flagGroup{
+				title:    cell{"Flags of " + key, strings.ReplaceAll(key, ", ", "、") + " 的选项"},
+				settings: slices.Contains(flags[0].commands, "up"), flags: flags,
+			})
 		default:
 			mixed.flags = append(mixed.flags, flags...)
 		}
@@ -186,28 +198,25 @@ func variables(env string) cell {
 
 // controllerFlags returns the variables of the module controller. The flag of a variable is shown if its name differs.
 func controllerFlags(w *translations) ([]table, error) {
-	t := table{columns: []cell{{"Variable", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
+	var t table
 	for _, f := range flagsOf(controller.New("").Flags) {
 		name, _, _ := strings.Cut(f.env, ", ")
 		shown := variables(f.env)
 		if f.name != "--"+strings.ToLower(strings.ReplaceAll(name, "_", "-")) {
-			shown = same(shown.en + " (`" + f.name + "`)")
+			shown = same(shown.en + " `" + f.name + "`")
 		}
-		t.rows = append(t.rows, []cell{shown, w.defaultCell(f.defaultText), w.text("controller", f.name, f.usage)})
+		t.rows = append(t.rows,
+			[]cell{shown, withDefault(w.text("controller", f.name, f.usage), w.defaultCell(f.defaultText))})
 	}
 	return []table{t}, nil
 }
 
 func fakebaseFlags(w *translations) ([]table, error) {
-	return programFlags(w, "fakebase", fakebase.New("", io.Discard, io.Discard)), nil
-}
-
-func programFlags(w *translations, section string, app *urfave.App) []table {
 	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
-	for _, f := range flagsOf(app.Flags) {
+	for _, f := range flagsOf(fakebase.New("", io.Discard, io.Discard).Flags) {
 		t.rows = append(t.rows,
 			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText),
-				w.text(section, f.name, f.usage)})
+				w.text("fakebase", f.name, f.usage)})
 	}
-	return []table{t}
+	return []table{t}, nil
 }
