@@ -74,7 +74,7 @@ type Spec struct {
 	// Durable makes etcd sync each write to disk, so that the data survives a crash of the machine. Default: false.
 	Durable bool `json:"durable,omitempty"`
 	// Env is the environment of the controllers and the bases, a DNS label. MQTT topics and Node labels contain it.
-	// Default: dev; with Broker.URL or the provider existing, a generated unique name.
+	// Default: dev; with an external broker or an existing cluster, a generated name.
 	Env string `json:"env,omitempty" check:"label"`
 	// Bases configures the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
@@ -107,7 +107,7 @@ type KindCluster struct {
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
 	Image string `json:"image,omitempty"`
-	// Version is the Kubernetes version, such as v1.36.3. Excludes Image. Default: the version of the node image.
+	// Version is the Kubernetes version, such as v1.36.3, instead of Image. Default: the version of the node image.
 	Version string `json:"version,omitempty"`
 }
 

@@ -61,13 +61,19 @@ func settings(w *translations) ([]table, error) {
 // page matches the path of an English page.
 var page = regexp.MustCompile(`docs/en/([a-z-]+/)([a-z0-9-]+)\.md`)
 
-// describe returns the description of a setting without its name and with links to pages.
+// sibling matches the Go name of another field in the description of a setting.
+var sibling = regexp.MustCompile(`([ ,])(Args|Command|Env|Files|Image|Port|WorkingDir)\b`)
+
+// describe returns the description of a setting without its name, with YAML names and with links to pages.
 func describe(name, text string) string {
 	text = withYAMLName(name, text)
 	if rest, found := strings.CutPrefix(text, "`"+name+"` "); found {
 		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "is the "), "is a ")
 		text = strings.ToUpper(rest[:1]) + rest[1:]
 	}
+	text = sibling.ReplaceAllStringFunc(text, func(found string) string {
+		return found[:1] + "`" + strings.ToLower(found[1:2]) + found[2:] + "`"
+	})
 	return page.ReplaceAllStringFunc(text, func(path string) string {
 		m := page.FindStringSubmatch(path)
 		return "[" + strings.ReplaceAll(m[2], "-", " ") + "](../" + m[1] + m[2] + ".md)"
