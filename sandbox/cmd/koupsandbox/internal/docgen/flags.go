@@ -179,7 +179,8 @@ func groupFlags(list []flagRow) []flagGroup {
 func collapse(commands []string, subcommands map[string][]string) (short []string) {
 	for _, name := range commands {
 		parent, _, nested := strings.Cut(name, " ")
-		if nested && !slices.ContainsFunc(subcommands[parent], func(s string) bool { return !slices.Contains(commands, s) }) {
+		missing := func(s string) bool { return !slices.Contains(commands, s) }
+		if nested && !slices.ContainsFunc(subcommands[parent], missing) {
 			name = parent
 		}
 		if !slices.Contains(short, name) {
