@@ -150,6 +150,15 @@ func settings() []setting {
 	}
 }
 
+// FlagFields returns the configuration field that each flag overrides, by the name of the flag with its dashes.
+func FlagFields() map[string]string {
+	fields := map[string]string{}
+	for _, s := range slices.Concat(sandboxSettings(), settings()) {
+		fields["--"+s.flag.Names()[0]] = s.field
+	}
+	return fields
+}
+
 func newConfigFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "config", Usage: "`FILE`: configuration file, kind: Sandbox",
 		Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_CONFIG"}}

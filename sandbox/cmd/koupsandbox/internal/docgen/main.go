@@ -30,7 +30,8 @@ type cell struct{ en, zh string }
 // same returns a cell with the same text in both languages.
 func same(text string) cell { return cell{text, text} }
 
-// table is a table of a documentation page. If the title is empty, the table has no heading.
+// table is a table of a documentation page. If the title is empty, the table has no heading. If there are no columns,
+// it is a list whose items have a term and a description.
 type table struct {
 	title   cell
 	columns []cell
@@ -197,6 +198,10 @@ func markdown(tables []table, language string) string {
 		}
 		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 	}
+	colon := ": "
+	if language == "zh" {
+		colon = "："
+	}
 	line := func(cells []cell) {
 		for _, c := range cells {
 			fmt.Fprintf(&b, "| %s ", in(c))
@@ -206,6 +211,13 @@ func markdown(tables []table, language string) string {
 	for _, t := range tables {
 		if t.title.en != "" {
 			fmt.Fprintf(&b, "## %s\n\n", in(t.title))
+		}
+		if len(t.columns) == 0 {
+			for _, row := range t.rows {
+				fmt.Fprintf(&b, "- %s%s%s\n", in(row[0]), colon, in(row[1]))
+			}
+			b.WriteString("\n")
+			continue
 		}
 		line(t.columns)
 		b.WriteString(strings.Repeat("|---", len(t.columns)) + "|\n")

@@ -34,7 +34,7 @@ func settings(w *translations) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
+	var t table
 	fields(s, "", func(path, name string, f *jsonschema.Schema) {
 		if path == "kind" || path == "apiVersion" || path == "metadata" || path == "spec" {
 			return
@@ -44,14 +44,43 @@ func settings(w *translations) ([]table, error) {
 			defaultText = m[1]
 			text = strings.Replace(text, m[0], " ", 1)
 		}
-		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText),
-				w.text("settings", path, withYAMLName(name, text))})
+		shown := same("`" + path + "`")
+		if len(f.Enum) > 0 || f.Minimum != "" {
+			v := values(f)
+			shown = cell{shown.en + " (" + v.en + ")", shown.zh + "（" + strings.ReplaceAll(v.zh, ", ", "、") + "）"}
+		}
+		meaning := w.text("settings", path, describe(name, text))
+		if d := w.defaultCell(defaultText); d.en != "" {
+			meaning = cell{meaning.en + " Default: " + d.en + ".", meaning.zh + "。默认：" + d.zh}
+		}
+		t.rows = append(t.rows, []cell{shown, meaning})
 	})
 	return []table{t}, nil
 }
 
-// fields calls a function for each field of a schema, including nested fields. It visits a parent before its fields.
+// page matches the path of an English page.
+var page = regexp.MustCompile(`docs/en/([a-z-]+/)([a-z0-9-]+)\.md`)
+
+// sibling matches the Go name of another field in the description of a setting.
+var sibling = regexp.MustCompile(`([ ,])(Args|Command|Env|Files|Image|Port|WorkingDir)\b`)
+
+// describe returns the description of a setting without its name, with YAML names and with links to pages.
+func describe(name, text string) string {
+	text = withYAMLName(name, text)
+	if rest, found := strings.CutPrefix(text, "`"+name+"` "); found {
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "is the "), "is a ")
+		text = strings.ToUpper(rest[:1]) + rest[1:]
+	}
+	text = sibling.ReplaceAllStringFunc(text, func(found string) string {
+		return found[:1] + "`" + strings.ToLower(found[1:2]) + found[2:] + "`"
+	})
+	return page.ReplaceAllStringFunc(text, func(path string) string {
+		m := page.FindStringSubmatch(path)
+		return "[" + strings.ReplaceAll(m[2], "-", " ") + "](../" + m[1] + m[2] + ".md)"
+	})
+}
+
+// fields visits all fields of a schema, including nested fields. It visits a parent before its fields.
 func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *jsonschema.Schema)) {
 	for name, p := range s.Properties.FromOldest() {
 		full := strings.TrimPrefix(path+"."+name, ".")
