@@ -23,15 +23,15 @@ import (
 // deployment is the name of the Deployment in the sample manifest.
 const deployment = "test-module-deployment"
 
-// Row is a row of the table in docs/en/reference/kubectl.md, which contains a command. If Verdict is "refused", the
-// command prints Sentence. If Waits is true, the command then runs until Ctrl-C.
+// Row is a command in docs/en/reference/kubectl.md: a row of the table, or a line of the block of commands that work as
+// usual. A command with the verdict "refused" prints Sentence; if Waits is true, it then runs until Ctrl-C.
 type Row struct {
 	Command, Verdict, Sentence string
 	Waits                      bool
 }
 
 var (
-	cells   = regexp.MustCompile("(?m)^\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|$")
+	cells   = regexp.MustCompile("(?m)^(?:(kubectl .+)|\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|)$")
 	quoted  = regexp.MustCompile("`([^`]+)`")
 	chinese = map[string]string{"可用": "works", "不同": "differs", "拒绝": "refused"}
 )
@@ -42,9 +42,9 @@ func rows(t *testing.T, language string) (list []Row) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", language, "reference", "kubectl.md"))
 	must(t, err)
 	for _, m := range cells.FindAllStringSubmatch(string(page), -1) {
-		r := Row{Command: m[1], Verdict: cmp.Or(chinese[m[2]], m[2])}
-		if sentence := quoted.FindStringSubmatch(m[3]); sentence != nil && r.Verdict == "refused" {
-			r.Sentence, r.Waits = sentence[1], strings.Contains(m[3], "Ctrl-C")
+		r := Row{Command: cmp.Or(m[1], m[2]), Verdict: cmp.Or(chinese[m[3]], m[3], "works")}
+		if sentence := quoted.FindStringSubmatch(m[4]); sentence != nil && r.Verdict == "refused" {
+			r.Sentence, r.Waits = sentence[1], strings.Contains(m[4], "Ctrl-C")
 		}
 		list = append(list, r)
 	}

@@ -119,6 +119,7 @@ func run() error {
 		"fault-codes":       faultCodes,
 		"error-codes":       errorCodes,
 		"why-reasons":       whyReasons,
+		"lint-rules":        lintRules,
 		"catalogue":         catalogue,
 		"steps":             stepKinds,
 	} {

@@ -9,8 +9,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
+
+// noAdvice is the suggestion of codes for which the Koupleless documentation has no advice. The tables omit it.
+const noAdvice, noAdviceZH = "investigate", "请排查"
 
 // errorCodes returns the tables of error codes. Their Chinese texts come from the code, not from translations.
 func errorCodes(*translations) ([]table, error) {
@@ -23,10 +27,13 @@ func errorCodes(*translations) ([]table, error) {
 				table{title: same(string(of)),
 					columns: []cell{{"Code", "错误码"}, {"Meaning", "含义"}, {"What to do", "处理"}}})
 		}
+		advice := cell{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}
+		if advice == (cell{noAdvice, noAdviceZH}) {
+			advice = cell{}
+		}
 		t := &tables[len(tables)-1]
 		t.rows = append(t.rows,
-			[]cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH},
-				{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
+			[]cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH}, advice})
 	}
 	return tables, nil
 }
@@ -40,7 +47,17 @@ func whyReasons(*translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// groups lists the groups of scenarios in the catalogue, in the order of the page.
+// lintRules returns the table of the rules of koupsandbox scenario lint.
+func lintRules(w *translations) ([]table, error) {
+	t := table{columns: []cell{{"Rule", "规则"}, {"Level", "级别"}, {"Requirement", "要求"}}}
+	for _, r := range lint.Rules() {
+		t.rows = append(t.rows,
+			[]cell{same("`" + r.ID + "`"), same(string(r.Level)), w.text("lintRules", r.ID, r.Title)})
+	}
+	return []table{t}, nil
+}
+
+// groups are the scenario groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
 
 // catalogue returns the tables of the scenarios in the repository.
