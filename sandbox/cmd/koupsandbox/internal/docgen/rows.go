@@ -42,12 +42,12 @@ func whyReasons(*translations) ([]table, error) {
 }
 
 // groups are the scenario groups of the catalogue in the order of the page.
-var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
+var groups = []string{"rollout", "peer", "base", "disturbance", "failure", "long"}
 
 // catalogue returns the tables of the scenarios in the repository.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
-	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
+	for _, dir := range []string{"scenarios", "scenarios/regressions", "scenarios/long"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
 		if err != nil {
 			return nil, err
@@ -84,10 +84,10 @@ func catalogue(w *translations) ([]table, error) {
 	var tables []table
 	for _, group := range groups {
 		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
-			"disturbance": "Disturbances", "failure": "Failures"}[group]
+			"disturbance": "Faults", "failure": "Failures", "long": "Long outages"}[group]
 		c := w.text("groups", group, title)
 		tables = append(tables,
-			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
+			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"Behaviour", "行为"}},
 				rows: rows[group]})
 		delete(rows, group)
 	}
