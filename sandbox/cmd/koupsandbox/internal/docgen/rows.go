@@ -77,7 +77,7 @@ func catalogue(w *translations) ([]table, error) {
 		if err != nil {
 			return nil, err
 		}
-		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
+		link := same(fmt.Sprintf("[`%s`](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group],
 			[]cell{link, w.text("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
