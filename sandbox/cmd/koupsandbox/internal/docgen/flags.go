@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -107,8 +108,21 @@ func controllerFlags(w *translations) ([]table, error) {
 	return programFlags(w, "controller", controller.New("")), nil
 }
 
+// fakebaseFlags returns the flags of fakebase. The page states how to form the names of the environment variables.
 func fakebaseFlags(w *translations) ([]table, error) {
-	return programFlags(w, "fakebase", fakebase.New("", io.Discard, io.Discard)), nil
+	t := table{}
+	for _, f := range flagsOf(fakebase.New("", io.Discard, io.Discard).Flags) {
+		variable := "FAKEBASE_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(f.name, "--"), "-", "_"))
+		if f.env != "" && f.env != variable {
+			return nil, fmt.Errorf("the environment variable of %s is %s, not %s", f.name, f.env, variable)
+		}
+		text := w.text("fakebase", f.name, f.usage)
+		if d := w.defaultCell(f.defaultText); d.en != "" {
+			text = cell{text.en + " (default: " + d.en + ")", text.zh + "（默认：" + d.zh + "）"}
+		}
+		t.rows = append(t.rows, []cell{same("`" + f.shown + "`"), text})
+	}
+	return []table{t}, nil
 }
 
 func programFlags(w *translations, section string, app *urfave.App) []table {

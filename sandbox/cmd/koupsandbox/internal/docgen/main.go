@@ -26,7 +26,8 @@ type cell struct{ en, zh string }
 // same returns a cell with the same text in both languages.
 func same(text string) cell { return cell{text, text} }
 
-// table is a table of a documentation page. If the title is empty, the table has no heading.
+// table is a table of a documentation page. If the title is empty, the table has no heading. If it has no columns, it
+// is a list, and each row has two cells: the item and its text.
 type table struct {
 	title   cell
 	columns []cell
@@ -181,22 +182,29 @@ func writePages(language string, sections map[string][]table) error {
 
 func markdown(tables []table, language string) string {
 	var b strings.Builder
-	in := func(c cell) string {
-		text := c.en
+	text := func(c cell) string {
 		if language == "zh" {
-			text = c.zh
+			return strings.Join(strings.Fields(c.zh), " ")
 		}
-		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+		return strings.Join(strings.Fields(c.en), " ")
 	}
 	line := func(cells []cell) {
 		for _, c := range cells {
-			fmt.Fprintf(&b, "| %s ", in(c))
+			fmt.Fprintf(&b, "| %s ", strings.ReplaceAll(text(c), "|", `\|`))
 		}
 		b.WriteString("|\n")
 	}
 	for _, t := range tables {
 		if t.title.en != "" {
-			fmt.Fprintf(&b, "## %s\n\n", in(t.title))
+			fmt.Fprintf(&b, "## %s\n\n", text(t.title))
+		}
+		if len(t.columns) == 0 {
+			colon := map[string]string{"en": ": ", "zh": "："}[language]
+			for _, row := range t.rows {
+				fmt.Fprintf(&b, "- %s%s%s\n", text(row[0]), colon, text(row[1]))
+			}
+			b.WriteString("\n")
+			continue
 		}
 		line(t.columns)
 		b.WriteString(strings.Repeat("|---", len(t.columns)) + "|\n")

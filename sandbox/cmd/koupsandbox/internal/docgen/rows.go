@@ -44,7 +44,7 @@ func whyReasons(*translations) ([]table, error) {
 // groups are the scenario groups of the catalogue in the order of the page.
 var groups = []string{"rollout", "peer", "base", "disturbance", "failure", "long"}
 
-// catalogue returns the tables of the scenarios in the repository.
+// catalogue returns a list of the scenarios in the repository for each group.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
 	for _, dir := range []string{"scenarios", "scenarios/regressions", "scenarios/long"} {
@@ -87,8 +87,7 @@ func catalogue(w *translations) ([]table, error) {
 			"disturbance": "Faults", "failure": "Failures", "long": "Long outages"}[group]
 		c := w.text("groups", group, title)
 		tables = append(tables,
-			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"Behaviour", "行为"}},
-				rows: rows[group]})
+			table{title: cell{c.en + " (`group=" + group + "`)", c.zh + "（`group=" + group + "`）"}, rows: rows[group]})
 		delete(rows, group)
 	}
 	for group := range rows {
