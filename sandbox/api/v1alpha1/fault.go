@@ -140,7 +140,7 @@ type Fault struct {
 type FaultMatch struct {
 	// Commands lists names of commands to a base, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the name and the version of the matching module.
+	// Biz and Version are the name and version of the matching module.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target base matches
