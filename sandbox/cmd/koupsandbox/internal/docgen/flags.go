@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -212,12 +213,16 @@ func controllerFlags(w *translations) ([]table, error) {
 	return []table{t}, nil
 }
 
+// fakebaseFlags returns the flags of fakebase. The page states how to form the names of the environment variables.
 func fakebaseFlags(w *translations) ([]table, error) {
-	t := table{columns: []cell{{"Flag", "选项"}, {"Environment", "环境变量"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
+	t := table{}
 	for _, f := range flagsOf(fakebase.New("", io.Discard, io.Discard).Flags) {
-		t.rows = append(t.rows,
-			[]cell{same("`" + f.shown + "`"), variables(f.env), w.defaultCell(f.defaultText),
-				w.text("fakebase", f.name, f.usage)})
+		variable := "FAKEBASE_" + strings.ToUpper(strings.ReplaceAll(strings.TrimPrefix(f.name, "--"), "-", "_"))
+		if f.env != "" && f.env != variable {
+			return nil, fmt.Errorf("the environment variable of %s is %s, not %s", f.name, f.env, variable)
+		}
+		t.rows = append(t.rows, []cell{same("`" + f.shown + "`"),
+			withDefault(w.text("fakebase", f.name, f.usage), w.defaultCell(f.defaultText))})
 	}
 	return []table{t}, nil
 }

@@ -192,30 +192,26 @@ func writePages(language string, sections map[string][]table) error {
 
 func markdown(tables []table, language string) string {
 	var b strings.Builder
-	in := func(c cell) string {
-		text := c.en
+	text := func(c cell) string {
 		if language == "zh" {
-			text = c.zh
+			return strings.Join(strings.Fields(c.zh), " ")
 		}
-		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
-	}
-	colon := ": "
-	if language == "zh" {
-		colon = "："
+		return strings.Join(strings.Fields(c.en), " ")
 	}
 	line := func(cells []cell) {
 		for _, c := range cells {
-			fmt.Fprintf(&b, "| %s ", in(c))
+			fmt.Fprintf(&b, "| %s ", strings.ReplaceAll(text(c), "|", `\|`))
 		}
 		b.WriteString("|\n")
 	}
 	for _, t := range tables {
 		if t.title.en != "" {
-			fmt.Fprintf(&b, "## %s\n\n", in(t.title))
+			fmt.Fprintf(&b, "## %s\n\n", text(t.title))
 		}
 		if len(t.columns) == 0 {
+			colon := map[string]string{"en": ": ", "zh": "："}[language]
 			for _, row := range t.rows {
-				fmt.Fprintf(&b, "- %s%s%s\n", in(row[0]), colon, in(row[1]))
+				fmt.Fprintf(&b, "- %s%s%s\n", text(row[0]), colon, text(row[1]))
 			}
 			b.WriteString("\n")
 			continue

@@ -58,12 +58,12 @@ func lintRules(w *translations) ([]table, error) {
 }
 
 // groups are the scenario groups of the catalogue in the order of the page.
-var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
+var groups = []string{"rollout", "peer", "base", "disturbance", "failure", "long"}
 
-// catalogue returns the tables of the scenarios in the repository.
+// catalogue returns a list of the scenarios in the repository for each group.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
-	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
+	for _, dir := range []string{"scenarios", "scenarios/regressions", "scenarios/long"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
 		if err != nil {
 			return nil, err
@@ -93,18 +93,17 @@ func catalogue(w *translations) ([]table, error) {
 		if err != nil {
 			return nil, err
 		}
-		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
+		link := same(fmt.Sprintf("[`%s`](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group],
 			[]cell{link, w.text("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table
 	for _, group := range groups {
 		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
-			"disturbance": "Disturbances", "failure": "Failures"}[group]
+			"disturbance": "Faults", "failure": "Failures", "long": "Long outages"}[group]
 		c := w.text("groups", group, title)
 		tables = append(tables,
-			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
-				rows: rows[group]})
+			table{title: cell{c.en + " (`group=" + group + "`)", c.zh + "（`group=" + group + "`）"}, rows: rows[group]})
 		delete(rows, group)
 	}
 	for group := range rows {

@@ -168,54 +168,91 @@ func stepKinds(w *translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// faultKinds returns the fault kinds by target.
+// faultKinds returns a list of fault kinds for each target.
 func faultKinds(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Target", "目标"}, {"Kind", "类型"}, {"What goes wrong", "现象"}}}
+	var tables []table
+	target := ""
 	for _, kind := range f.Properties.Value("kind").AnyOf {
 		name, isKind := kind.Const.(string)
 		if !isKind {
 			continue
 		}
-		key := name
-		if kind.Title != "base" {
-			key = kind.Title + "." + key
+		if kind.Title != target {
+			target = kind.Title
+			tables = append(tables, table{title: cell{"Kinds of the target " + target, "目标 " + target + " 的类型"}})
 		}
-		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.text("faultKinds", key, withYAMLName(name, text))
+		key := name
+		if target != "base" {
+			key = target + "." + key
+		}
+		text, state := strings.CutSuffix(strings.Join(strings.Fields(kind.Description), " "), " (state).")
+		c := w.text("faultKinds", key, strings.TrimSuffix(withFaultFields(withYAMLName(name, text)), "."))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
-		t.rows = append(t.rows, []cell{same("`" + kind.Title + "`"), same("`" + name + "`"), c})
+		t := &tables[len(tables)-1]
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), c})
 	}
-	return []table{t}, nil
+	return tables, nil
 }
 
+// faultField matches the Go names of fault fields in the texts of fault kinds and fault fields.
+var faultField = regexp.MustCompile(`\b(Match|Count|Code|Delay|Period|Skew|Restart|Min|Version)\b`)
+
+// withFaultFields replaces Go field names by YAML names.
+func withFaultFields(text string) string {
+	return faultField.ReplaceAllStringFunc(text, func(name string) string { return "`" + strings.ToLower(name) + "`" })
+}
+
+// zeroDefault matches a default that is the zero value. fieldIs matches the start of a comment, such as "Skip is the".
+var (
+	zeroDefault = regexp.MustCompile(` Default: (0|false|all of them)\.`)
+	fieldIs     = regexp.MustCompile("^`\\w+`( and `\\w+` are( the)?| is( the| a)?)? ")
+)
+
+// faultFields returns the list of the fields of a fault. A field that is described together with the field before it
+// has no item of its own.
 func faultFields(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Meaning", "含义"}}}
+	t := table{}
 	fields(f, "", func(path, name string, f *jsonschema.Schema) {
-		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.text("faultFields", path, withYAMLName(name, f.Description))})
+		if f.Description == "" {
+			row := t.rows[len(t.rows)-1]
+			row[0] = cell{row[0].en + ", `" + path + "`", row[0].zh + "、`" + path + "`"}
+			return
+		}
+		text := fieldIs.ReplaceAllString(withFaultFields(withYAMLName(name, f.Description)), "")
+		text = strings.TrimSuffix(zeroDefault.ReplaceAllString(text, ""), ".")
+		t.rows = append(t.rows, []cell{same("`" + path + "`"), w.text("faultFields", path, text)})
 	})
 	return []table{t}, nil
 }
 
+// faultCodes returns the codes of the fault kind error, in one row for each component.
 func faultCodes(*translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Code", "错误码"}}}
+	t := table{columns: []cell{{"Component", "组件"}, {"Codes", "错误码"}}}
+	before := ""
 	for _, a := range f.Properties.Value("code").AnyOf {
 		for _, code := range a.Enum {
-			t.rows = append(t.rows, []cell{same(fmt.Sprintf("`%v`", code))})
+			component, name, _ := strings.Cut(fmt.Sprint(code), ".")
+			if component != before {
+				before = component
+				t.rows = append(t.rows, []cell{same("`" + component + "`"), same("`" + name + "`")})
+				continue
+			}
+			row := t.rows[len(t.rows)-1]
+			row[1] = cell{row[1].en + ", `" + name + "`", row[1].zh + "、`" + name + "`"}
 		}
 	}
 	return []table{t}, nil
