@@ -77,7 +77,7 @@ func newPrinter(o Options) *printer {
 func (t *printer) printHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.printf("\nVersion 1.0.0 of the module \"stock\" is active on two groups of three bases, under requests.\n" +
+	t.printf("\nTwo groups of three bases run version 1.0.0 of the module \"stock\" and receive requests.\n" +
 		"Version 2.0.0 is released in two ways:\n\n")
 	if t.width == 0 {
 		return
