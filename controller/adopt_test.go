@@ -22,19 +22,19 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// nodeOf returns the Node that the controller of environment env creates for a base.
+// nodeOf returns the Node that a controller of environment env creates for base b.
 func nodeOf(env string, b base.Info) *corev1.Node {
 	return vnode.Settings{Env: env}.Node(base.Snapshot{Info: b}, 0, nil, metav1.Now().Time)
 }
 
-// as applies change to a Node and returns the Node.
+// as applies change to n and returns n.
 func as(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
 	change(n)
 	return n
 }
 
-// TestAdopt starts a controller with existing Nodes. The controller must adopt the bases of the Nodes that a
-// controller created. It must log every other Node once and ignore it.
+// TestAdopt starts a controller in a cluster with existing Nodes. The controller must adopt the base of each Node
+// that a module controller created. It must log every other Node once and ignore it.
 func TestAdopt(t *testing.T) {
 	overMQTT := base.Info{Identity: "m", Name: "base", Version: "1.0.0", Tunnel: tunnel.MQTT, IP: "198.18.0.1"}
 	overHTTP := base.Info{Identity: "h", Name: "base", Version: "1.0.0", Tunnel: tunnel.HTTP, IP: "198.18.0.2",

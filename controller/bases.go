@@ -144,7 +144,7 @@ func (l listener) Heartbeat(from tunnel.Origin, h arklet.Heartbeat) {
 	}
 }
 
-// accepts reports whether a message is accepted. If the message is not accepted, accepts records the rejection.
+// accepts reports whether the controller accepts a message of the given kind. It records each rejected message.
 func (l listener) accepts(from tunnel.Origin, kind string) bool {
 	reason, err := l.registry.Accept(from)
 	if reason != "" {
@@ -172,8 +172,8 @@ func (l listener) BizList(from tunnel.Origin, list []arklet.Biz) {
 	l.requests.HandleList(from.Identity)
 }
 
-// Answer implements tunnel.Handler. An answer for which no call waits arrived too late. In this case, the next module
-// list shows the result.
+// Answer implements tunnel.Handler. If no call waits for the answer, the answer arrived too late; the next module
+// list then shows the result.
 func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	if !l.accepts(from, "bizOperation") {
 		return
@@ -187,7 +187,7 @@ func (l listener) Answer(from tunnel.Origin, a arklet.Answer) {
 	}
 }
 
-// Unanswered implements tunnel.Handler. The base may have executed the unanswered operation.
+// Unanswered implements tunnel.Handler. The base may have executed the operation although it did not answer.
 func (l listener) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
 	l.logger.Debug("a base did not answer", "base", from.Identity, "command", r.Command, "err", err)
 	if !l.requests.HandleNoAnswer(from.Identity, r, err) && !r.Command.IsQuery() {
@@ -224,11 +224,11 @@ func (l listener) logFailedModules(identity string, failed map[string]arklet.Ans
 	}
 }
 
-// newLogLimiter returns the rate limiter for log lines about messages that a base sends without a request.
+// newLogLimiter returns the rate limiter for log lines about unsolicited messages from bases.
 func newLogLimiter() *rate.Limiter { return rate.NewLimiter(10, 500) }
 
-// limitedLevel returns the log level of a message that a base sends without a request: level within the rate limit,
-// debug above it.
+// limitedLevel returns the log level for an unsolicited message from a base: level if the rate limit allows the log
+// line, otherwise debug.
 func (c *Controller) limitedLevel(level slog.Level) slog.Level {
 	if c.logLimiter.Allow() {
 		return level

@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// unansweredTunnel is a tunnel that accepts commands, but whose bases do not answer.
+// unansweredTunnel is a tunnel that accepts commands and never delivers an answer.
 type unansweredTunnel struct{ sent chan arklet.Request }
 
 func (unansweredTunnel) Key() tunnel.Key { return tunnel.MQTT }
@@ -30,7 +30,8 @@ func (q unansweredTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Req
 	return nil
 }
 
-// newListener returns a listener of a controller that has no API server and one base over MQTT.
+// newListener returns the listener of a controller that has no API server and knows one base, which is connected over
+// MQTT.
 func newListener(t *testing.T, log *bytes.Buffer) (listener, unansweredTunnel) {
 	t.Helper()
 	c := &Controller{logger: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New(),
@@ -48,7 +49,7 @@ func newListener(t *testing.T, log *bytes.Buffer) (listener, unansweredTunnel) {
 	return l, q
 }
 
-// rejected returns the number of messages over HTTP that were rejected, for a message kind and a rejection reason.
+// rejected returns the number of rejected HTTP messages with the given message kind and rejection reason.
 func rejected(t *testing.T, c *Controller) map[string]string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -63,8 +64,9 @@ func rejected(t *testing.T, c *Controller) map[string]string {
 	return counts
 }
 
-// A client that can connect to the heartbeat port must not affect a base that is connected over MQTT. It must not
-// stop the base, answer requests for the base, or cancel its commands.
+// TestMessagesOverOtherTunnelChangeNothing checks that a client that can connect to the heartbeat port does not
+// affect a base that is connected over MQTT: it cannot report that the base has stopped, answer requests for the
+// base, or cancel the commands of the base.
 func TestMessagesOverOtherTunnelChangeNothing(t *testing.T) {
 	var log bytes.Buffer
 	l, q := newListener(t, &log)
@@ -154,7 +156,8 @@ func TestFailedBaselinesAreLoggedWithLimit(t *testing.T) {
 	}
 }
 
-// Connections that are closed because of a limit are counted. They are logged at most once per hour and address.
+// TestClosedConnectionsAreReported checks that connections that are closed because of a limit are counted, and logged
+// at most once per hour and address.
 func TestClosedConnectionsAreReported(t *testing.T) {
 	var log bytes.Buffer
 	l, _ := newListener(t, &log)

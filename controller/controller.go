@@ -61,13 +61,13 @@ type Controller struct {
 	reporter              *report.Reporter
 	moduleLog             *kubelet.EventLog
 	kubelet               *kubelet.Server                 // kubelet API; nil unless logs and exec are enabled
-	moduleView            *moduleview.Syncer              // nil unless Module objects are enabled
+	moduleView            *moduleview.Syncer              // nil if Module objects are disabled
 	workloads             informers.SharedInformerFactory // informers for Deployments and DaemonSets
-	baseline              *baseline.Selector              // nil unless baseline queries are answered
-	parts                 []func(context.Context) error   // Start functions of the optional components
+	baseline              *baseline.Selector              // nil if the controller does not answer baseline queries
+	parts                 []func(context.Context) error   // Start methods of the optional components
 	sweepRequested        chan struct{}                   // requests a sweep before the next interval
 	rejects               *rejections
-	modulesAtRegistration *utilcache.LRUExpireCache // baselines of bases without a heartbeat, by identity
+	modulesAtRegistration *utilcache.LRUExpireCache // baselines by identity of a base that has not sent a heartbeat
 	logLimiter            *rate.Limiter
 	reachability          apiReachability
 	networks              tunnel.Networks // networks in which a base may report any address
@@ -262,8 +262,8 @@ func (c *Controller) adopt() {
 	}
 }
 
-// isConnected reports whether a tunnel is connected. The HTTP tunnel counts as connected while it listens, because
-// bases open the connections for heartbeats.
+// isConnected reports whether a tunnel is connected. The HTTP tunnel is treated as connected while it listens,
+// because bases open the connections for heartbeats.
 func (c *Controller) isConnected(key tunnel.Key) bool {
 	switch {
 	case key == tunnel.MQTT && c.mqtt != nil:
@@ -275,7 +275,7 @@ func (c *Controller) isConnected(key tunnel.Key) bool {
 	}
 }
 
-// Errors that Ready returns.
+// Errors returned by Ready.
 var (
 	errNotSynced  = errors.New("the informers have not synchronized yet")
 	errNotStarted = errors.New("the tunnels have not started yet")

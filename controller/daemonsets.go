@@ -15,10 +15,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// warnAboutDaemonSets records an Event for each module DaemonSet whose Pod template does not tolerate the taint of
-// this environment. The toleration that the controller adds to Pods has no effect here: the DaemonSet controller
-// creates Pods only for Nodes whose taints the template tolerates. DaemonSets with the label of another environment
-// are ignored.
+// warnAboutDaemonSets records an Event for each module DaemonSet whose Pod template tolerates the taint of bases, but
+// not the environment taint. The toleration that the controller adds to Pods has no effect here: the DaemonSet
+// controller creates Pods only for Nodes whose taints the template tolerates. DaemonSets with the label of another
+// environment are ignored.
 func warnAboutDaemonSets(informer appsinformers.DaemonSetInformer, env string, recorder record.EventRecorder) error {
 	warn := func(d *appsv1.DaemonSet) {
 		if lacksEnv(d, env) {

@@ -95,7 +95,7 @@ func requiresActing(path string) bool {
 	return kind == "nodes" || kind == "pods"
 }
 
-// body is a response body whose Close cancels the timeout of the request.
+// body is a response body that cancels the timeout of the request when it is closed.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -26,7 +26,8 @@ func (a *recordingTunnel) Send(_ context.Context, _ tunnel.Address, r arklet.Req
 	return nil
 }
 
-// Operations must be sent only to served bases. Queries must be sent to all bases.
+// TestOperationsAreSentOnlyToServedBases checks that operations are sent only to served bases, and that queries are
+// sent to all bases.
 func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	commands := []arklet.Command{
 		arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz, arklet.CommandHealth,
@@ -53,8 +54,8 @@ func TestOperationsAreSentOnlyToServedBases(t *testing.T) {
 	}
 }
 
-// withoutStaleReads removes resourceVersion=0 from list requests, because such lists may be outdated. It does not
-// change other requests.
+// TestListsAreNotStale checks that withoutStaleReads removes resourceVersion=0 from list requests, which could
+// otherwise return outdated objects, and that it does not change other requests.
 func TestListsAreNotStale(t *testing.T) {
 	for asked, want := range map[string]string{
 		"/api/v1/pods?labelSelector=a%3Db&limit=500&resourceVersion=0":      "/api/v1/pods?labelSelector=a%3Db&limit=500",

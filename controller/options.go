@@ -47,8 +47,8 @@ type Options struct {
 	// VNodeWorkers is the number of modules that one base installs or uninstalls concurrently [VNODE_WORKER_NUM].
 	VNodeWorkers int
 
-	// Deployments enables the controller for peer Deployments, which sets their replicas, and the answers to baseline
-	// queries [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
+	// Deployments enables responses to baseline queries and the peer Deployment controller, which sets the replicas
+	// of peer Deployments [ENABLE_MODULE_DEPLOYMENT_CONTROLLER].
 	Deployments bool
 	// ModuleView enables creating a Module object for each container of a module Pod [ENABLE_MODULE_VIEW].
 	ModuleView bool
@@ -88,7 +88,8 @@ type Options struct {
 	// InstallTimeout and UninstallTimeout are the maximum durations of install and uninstall commands
 	// [INSTALL_TIMEOUT, UNINSTALL_TIMEOUT].
 	InstallTimeout, UninstallTimeout time.Duration
-	// InstallAttempts is the maximum number of failed attempts to install a module [INSTALL_ATTEMPTS].
+	// InstallAttempts is the number of failed attempts to install a module after which the controller reports that
+	// the retry limit is reached [INSTALL_ATTEMPTS]. The controller continues to retry after that.
 	InstallAttempts int
 	// Drain is how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay
 	// [MODULE_DRAIN].
@@ -135,16 +136,16 @@ type HTTPOptions struct {
 	// Token is the token that bases must send, as "Authorization: Bearer TOKEN" or as the first segment of the path;
 	// empty means none [HTTP_TUNNEL_TOKEN].
 	Token string
-	// Proxy is the URL (http) of an HTTP proxy that supports CONNECT; nil means none [HTTP_TUNNEL_PROXY]. Commands
-	// and module probes use the proxy, the probes for bases of both tunnels.
+	// Proxy is the http URL of an HTTP proxy that supports CONNECT; nil means none [HTTP_TUNNEL_PROXY]. The HTTP
+	// tunnel sends commands through the proxy. Module probes use the proxy for bases of both tunnels.
 	Proxy *url.URL
 }
 
 // KubeletOptions configure the kubelet API, which the API server calls for logs and exec.
 type KubeletOptions struct {
 	// Host is the address to listen on, and the InternalDNS address of Nodes [KUBELET_HOST]. The API server must be
-	// able to connect to this address. It must not prefer InternalIP (--kubelet-preferred-address-types), as it does
-	// by default with kubeadm. Required.
+	// able to connect to this address, and must not prefer InternalIP (--kubelet-preferred-address-types), which
+	// kubeadm configures by default. Required.
 	Host string
 	// Port is the port to listen on [KUBELET_PROXY_PORT]; 0 selects a free port.
 	Port int

@@ -79,7 +79,8 @@ func TestBrokerURL(t *testing.T) {
 	}
 }
 
-// Every duration in the options must have a default, and must be divided by the time scale.
+// TestTimeScaleDividesEveryDuration checks that every duration in the options has a default, and is divided by the
+// time scale.
 func TestTimeScaleDividesEveryDuration(t *testing.T) {
 	complete := func(o Options) Options {
 		o.Config, o.ClientID, o.MQTT = &rest.Config{}, "c", &MQTTOptions{Broker: "b"}

@@ -161,8 +161,8 @@ func (c *Controller) workloadsKnown(ctx context.Context) bool {
 		apps.DaemonSets().Informer().HasSynced)
 }
 
-// baselineFor returns the modules that a starting base must install. It waits for the list of workloads for at most
-// workloadsWait.
+// baselineFor returns the modules that a starting base must install. It blocks until the list of workloads is
+// available, for at most workloadsWait. If the list is not available then, it returns nil.
 func (c *Controller) baselineFor(b base.Info) []arklet.Module {
 	if c.baseline == nil {
 		return nil
@@ -206,8 +206,8 @@ const (
 	registrationPeriod = 10 * time.Minute
 )
 
-// recordBaseline passes the baseline sent to a base to the provider. If the base has not sent a heartbeat yet, this
-// happens with its first heartbeat.
+// recordBaseline records the baseline that was sent to a base. It passes the baseline to the provider if the base has
+// already sent a heartbeat. Otherwise, the first heartbeat of the base passes it.
 func (c *Controller) recordBaseline(identity string, modules []arklet.Module) {
 	c.modulesAtRegistration.Add(identity, modules, registrationPeriod)
 	if _, known := c.registry.Get(identity); known {
@@ -244,7 +244,7 @@ func (c *Controller) wireModuleView(config *rest.Config) error {
 	return nil
 }
 
-// records returns the history of a module version on the base of a Node.
+// records returns the history of a module version on the base of a Node; nil if the base does not list the version.
 func (c *Controller) records(nodeName, module, version string) []moduleview.Record {
 	b, ok := c.registry.Get(c.provider.Identity(nodeName))
 	if !ok {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A controller that is not connected to its broker must be ready. Bases over HTTP and a rollout of the controller
-// depend on its readiness. Only /tunnelz may return an error.
+// TestReadinessDoesNotDependOnBroker checks that a controller that is not connected to its broker is ready, because
+// bases over HTTP and a rollout of the controller depend on its readiness. Only /tunnelz may return an error.
 func TestReadinessDoesNotDependOnBroker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the port of the broker, which is not started yet
 	if err != nil {

@@ -65,7 +65,7 @@ func answer(check func() error) http.HandlerFunc {
 	}
 }
 
-// connections is the maximum number of connections to the health listener, and to the metrics listener.
+// connections is the maximum number of connections to each of the two listeners: for health checks and for metrics.
 const connections = 64
 
 const headerTimeout = 10 * time.Second

@@ -174,7 +174,7 @@ func (w *soak) hostileMQTT(ctx context.Context, m *messageGenerator, n int, sent
 	}
 }
 
-// hostileHTTP sends messages to the heartbeat port.
+// hostileHTTP posts invalid and forged messages to the heartbeat and baseline query paths of the heartbeat port.
 func (w *soak) hostileHTTP(ctx context.Context, m *messageGenerator) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

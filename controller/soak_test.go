@@ -56,9 +56,9 @@ const (
 	inFlight = 100
 )
 
-// A hostile base sends 50,000 messages (5,000 without -soak) for 1,000 identities, as fast as the controller reads
-// them. The controller must still receive the heartbeats of the other bases over both tunnels, and must not change
-// their Nodes.
+// TestSoakWithHostileBase runs a hostile base that sends 50,000 messages (5,000 without -soak) for 1,000 identities,
+// as fast as the controller reads them. The controller must still receive the heartbeats of the other bases over both
+// tunnels, and must not change their Nodes.
 func TestSoakWithHostileBase(t *testing.T) {
 	w := newSoak(t)
 	w.heartbeats(0)

@@ -42,14 +42,14 @@ type moduleInput struct {
 	unhealthy bool
 }
 
-// healthInput is the state of a base from which its health is computed (protocol 8.4).
+// healthInput is the state of a base from which its health is computed (protocol 8).
 type healthInput struct {
-	base      string // modules by name:version
+	base      string // identity (name:version) of the base itself
 	starting  bool   // the application or its static modules are still starting
 	failed    bool   // the base has failed to start
 	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // value of the option WithAllBizReadiness
-	faithful  bool   // apply the rules of the runtime's code (protocol 8.3)
+	faithful  bool   // apply the rules of the runtime's code (protocol 8)
 	orphaned  bool   // a module has failed to stop and was removed
 	modules   []moduleInput
 }
@@ -69,7 +69,8 @@ type baseHealth struct {
 	aggregateError              string        // error that replaces aggregateDetails; may be empty
 }
 
-// orphanError is the error of the aggregate component after a stop handler has thrown an exception (protocol 8).
+// orphanError is the error that the aggregate health component reports after the stop handler of a module has thrown
+// an exception (protocol 8).
 const orphanError = `java.lang.NullPointerException: Cannot invoke "com.alipay.sofa.ark.spi.model.Biz.getIdentity()" because "biz" is null`
 
 // computeHealth returns the health of a base. The health includes static and replayed modules while they start, and
@@ -185,7 +186,7 @@ func (l *incarnation) unhealthy(name, version string) bool {
 	return unhealthy
 }
 
-// The JSON documents of the actuator endpoints.
+// JSON documents that the actuator endpoints return.
 type (
 	statusDoc struct {
 		Status healthStatus `json:"status"`
@@ -227,7 +228,7 @@ func (l *incarnation) disk() diskSpace {
 }
 
 // serveHealth handles GET /actuator/health. The components have the names that the Koupleless documentation uses. On
-// a faithful base, they have the names that the runtime's code uses (protocol 8.1).
+// a faithful base, they have the names that the runtime's code uses (protocol 8).
 func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	l.b.mu.Lock()
 	h := l.healthLocked()

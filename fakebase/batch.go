@@ -20,8 +20,8 @@ type batchResponse struct {
 	byURL   map[string]clientResponse
 }
 
-// batchCommand executes batchInstallBiz (protocol 4.9), or installs a baseline, with the origin Replay (protocol
-// 3.6).
+// batchCommand executes batchInstallBiz (protocol 4.9). With the origin Replay, it installs a baseline instead
+// (protocol 3.6).
 func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) commandResult {
 	sub := subject{command: cmdBatch}
 	return l.handle(sub, func() commandResult {

@@ -21,7 +21,7 @@ import (
 // Fetch determines which jars a catalogue reads.
 type Fetch string
 
-// The values of Fetch. They apply to URLs that no Module of the catalogue has.
+// The values of Fetch. They apply to URLs that do not match the URL of any Module in the catalogue.
 const (
 	// FetchNever reads no jars: all modules are simulated. It is the default.
 	FetchNever Fetch = "never"

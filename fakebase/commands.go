@@ -289,7 +289,7 @@ var handlers = map[string]string{
 	cmdBatch: "BatchInstallBizHandler",
 }
 
-// nullPointer returns the exception of a handler that calls a method of a request that is null.
+// nullPointer returns the NullPointerException of a handler that calls a method on a null request.
 func nullPointer(handler, method string) *exception {
 	return &exception{
 		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, plain: true,

@@ -92,7 +92,8 @@ func (e *exception) String() string {
 	return e.class + ": " + e.detail
 }
 
-// message returns the message that protocol 6 writes as x in ISE(x).
+// message returns the text of the exception for the message of a response. Protocol 6 writes this text as x in
+// ISE(x).
 func (e *exception) message() string {
 	if e.plain {
 		return e.nullableDetail()
@@ -121,7 +122,8 @@ func (e *exception) nullableDetail() string {
 	return e.detail
 }
 
-// parseException parses the message of a fault, which has the format "class: text".
+// parseException converts the message of an error fault to an exception. A message of the form "class: text" sets the
+// exception class; see fault.Fault.Message.
 func parseException(code, text string) *exception {
 	class, detail, found := strings.Cut(text, ": ")
 	if found && strings.Contains(class, ".") && !strings.ContainsAny(class, " /") {

@@ -17,10 +17,10 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/observers"
 )
 
-// ErrStarted is the error of Start if the base has already been started. Start wraps it.
+// ErrStarted is wrapped by the error that Start returns if the base has already been started.
 var ErrStarted = errors.New("base has already been started")
 
-// ErrNotRunning is the error of Restart before Start is called and after Start has returned. Restart wraps it.
+// ErrNotRunning is wrapped by the error that Restart returns before Start is called and after Start has returned.
 var ErrNotRunning = errors.New("base is not running")
 
 // Base is a simulated base. Its methods may be called concurrently, before, during and after Start.

@@ -83,7 +83,7 @@ func (r *bizRequest) subject(command string) subject {
 }
 
 // validateInstall checks an install request in the same order as arklet. If the request has neither a name nor a
-// version, validateInstall sets the name and the version of the jar.
+// version, validateInstall fills in both from the jar.
 func (l *incarnation) validateInstall(req bizRequest) (bizRequest, *exception) {
 	switch {
 	case bool(req.Async) && blank(req.RequestID):
@@ -239,7 +239,7 @@ func (l *incarnation) pathTakenLocked(f resolvedModule) bool {
 }
 
 // repeatCode returns the error code for the installation of a biz that is already installed. The code depends on the
-// state of the biz (protocol 6, row 10).
+// state of the biz (protocol 6, row 10); it is empty if the state is not an error.
 func (l *incarnation) repeatCode(sub subject) string {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

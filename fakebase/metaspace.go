@@ -83,7 +83,7 @@ func newMetaspace(model Metaspace) metaspace {
 	return m
 }
 
-// fits reports whether size more bytes of metaspace are available.
+// fits reports whether size additional bytes of metaspace are available.
 func (m *metaspace) fits(size int64) bool {
 	return m.model.Max < 0 || m.used+size <= m.model.Max
 }

@@ -134,7 +134,7 @@ func (o *observer) compare(b *Base) string {
 type op struct {
 	Do           string
 	Biz, Version string
-	First        bool // install with the strategy uninstallThenInstall
+	First        bool // whether to install with the strategy uninstallThenInstall
 	Code         string
 	Fault        fault.Kind
 	Wait         time.Duration // time to wait after the operation

@@ -16,7 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/mqtt"
 )
 
-// TestBrokers connects a base to brokers over TCP, with and without TLS.
+// TestBrokers checks that a base can connect to brokers over TCP, with and without TLS, and that a wrong password is
+// refused.
 func TestBrokers(t *testing.T) {
 	certificates := httptest.NewTLSServer(nil)
 	defer certificates.Close()

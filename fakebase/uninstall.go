@@ -79,7 +79,7 @@ func (l *incarnation) isGuarded(id string, sub subject) bool {
 }
 
 // uninstallOthers uninstalls all installed versions of the biz, for the install strategy uninstallThenInstall. It
-// returns the first exception, and ignores other failures.
+// stops at the first exception and returns it, or nil if there was none. It ignores other failures.
 func (l *incarnation) uninstallOthers(sub subject) *exception {
 	l.b.mu.Lock()
 	versions := l.container.Versions(sub.biz)

@@ -10,7 +10,8 @@ const (
 	ConditionCurrent = "module.koupleless.io/current"
 )
 
-// Reasons of the other Node conditions. For a base without heartbeats, the reason is the type of its error code.
+// Reasons of the Node conditions other than Observed. If a base sends no heartbeats, the reason is the type of an
+// error code (package errcode).
 const (
 	// ReasonBaseActivated means that the base sends heartbeats.
 	ReasonBaseActivated = "BaseActivated"
@@ -21,7 +22,7 @@ const (
 // ConditionObserved is the type of a Node condition. It is False while missed heartbeats of the base are ignored.
 const ConditionObserved = "Observed"
 
-// Reasons of waiting containers, and of the conditions of their Pod. If a command failed, the reason is the type of
+// Reasons for waiting containers and for the conditions of their Pod. If a command failed, the reason is the type of
 // its error code (package errcode).
 const (
 	// ReasonContainerCreating means that the module is not installed yet.
@@ -29,7 +30,7 @@ const (
 	// ReasonResolved means that the base is installing the module.
 	ReasonResolved = "BizResolved"
 	// ReasonDeactivated means that a newer version on the same base deactivated the module. The Koupleless
-	// documentation defines this reason (Module Controller V2 document 5.2, batch update).
+	// documentation defines this reason (document 5.2 of Module Controller V2, section "batch update").
 	ReasonDeactivated = "BizDeactivate"
 	// ReasonNotActivated means that the base has installed the new version, but keeps it deactivated while the old
 	// version is active.
@@ -42,48 +43,50 @@ const (
 	ReasonContainersNotReady = "ContainersNotReady"
 )
 
-// Other reasons of Pod conditions.
+// Other reasons for Pod conditions.
 const (
 	// ReasonReadinessGates means that the containers of the Pod are ready, but its readiness gates are not.
 	ReasonReadinessGates = "ReadinessGatesNotReady"
-	// ReasonPodCompleted means that the Pod was deleted and its modules are uninstalled.
+	// ReasonPodCompleted means that the Pod was deleted and that its modules have been uninstalled.
 	ReasonPodCompleted = "PodCompleted"
 )
 
-// ReasonGone is the reason in lastState.terminated of a module that the controller installed again.
+// ReasonGone is the termination reason in lastState.terminated of the container of a module that the controller had
+// to install again.
 const ReasonGone = "BizGone"
 
-// Reasons of the condition ConditionCurrent. ReasonReplacing is another one.
+// Reasons of ConditionCurrent, in addition to ReasonReplacing.
 const (
 	// ReasonInstalled means that the module was installed for this Pod.
 	ReasonInstalled = "Installed"
 	// ReasonReplacedInPlace means that the module was uninstalled and installed again, because its image changed and
 	// its version did not.
 	ReasonReplacedInPlace = "ReplacedInPlace"
-	// ReasonUnchanged means that the module was already on the base.
+	// ReasonUnchanged means that the module was already on the base, so that it was not installed for this Pod.
 	ReasonUnchanged = "Unchanged"
 )
 
-// Reasons of the condition ConditionObserved if its status is False.
+// Reasons of ConditionObserved when its status is False.
 const (
-	// ReasonTunnelDown means that the controller has no connection to the base.
+	// ReasonTunnelDown means that the tunnel to the base is disconnected.
 	ReasonTunnelDown = "TunnelDown"
 	// ReasonControllerSuspended means that the controller process was suspended.
 	ReasonControllerSuspended = "ControllerSuspended"
-	// ReasonMassOutage means that the base is unreachable together with many others; see MassOutage. It is an error
-	// code from the Koupleless documentation, with its spelling.
+	// ReasonMassOutage means that many bases became unreachable at the same time; see the function MassOutage. The
+	// value is an error code from the Koupleless documentation and keeps the documented spelling.
 	ReasonMassOutage = "OverFiftyPercentBaseInstancesUnavaliable"
 )
 
 // Reasons of Events.
 const (
-	// ReasonReplaced means that a replacement that ReasonReplacing announced has ended.
+	// ReasonReplaced means that the replacement announced with ReasonReplacing has finished.
 	ReasonReplaced = "SameVersionReplaced"
 	// ReasonNotAModule means that a Pod on a base lacks the module label.
 	ReasonNotAModule = "NotAModule"
 	// ReasonUnsupported means that a Pod has fields that have no effect on a module.
 	ReasonUnsupported = "Unsupported"
-	// ReasonEnvironmentNotTolerated means that the Pod template of a DaemonSet tolerates no environment.
+	// ReasonEnvironmentNotTolerated means that the Pod template of a DaemonSet tolerates the taint of bases, but no
+	// environment taint.
 	ReasonEnvironmentNotTolerated = "EnvironmentNotTolerated"
 	// ReasonUnhealthy means that a probe failed or cannot be sent. The kubelet uses the same reason.
 	ReasonUnhealthy = "Unhealthy"
@@ -94,7 +97,7 @@ const (
 	ReasonForeignEnvironment = "ForeignEnvironment"
 	// ReasonWaitingForOtherController means that another controller serves the Node.
 	ReasonWaitingForOtherController = "WaitingForOtherController"
-	// ReasonSameNodeName means that the name of the Node belongs to a base with another identity.
+	// ReasonSameNodeName means that a base with another identity already uses the name of the Node.
 	ReasonSameNodeName = "SameNodeName"
 	// ReasonNodeOfNoBase means that a Node looks like the Node of a base, but no controller created it.
 	ReasonNodeOfNoBase = "NodeOfNoBase"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// nextAttempt is the text that NextAttempt puts before the time.
+// nextAttempt is the text that precedes the time in the result of NextAttempt.
 const nextAttempt = "the next one is at "
 
 // NextAttempt returns the prefix of a message that states when a failed command is retried. The caller appends ": "
@@ -15,8 +15,8 @@ func NextAttempt(failed int, next time.Time) string {
 	return fmt.Sprintf("attempt %d failed, %s%s", failed, nextAttempt, next.UTC().Format(time.RFC3339))
 }
 
-// CutNextAttempt removes the prefix that NextAttempt returns from a message. found reports whether the message has
-// the prefix.
+// CutNextAttempt removes the prefix that NextAttempt creates from message, and returns the time in the prefix. found
+// reports whether message has the prefix.
 func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 	head, rest, _ := strings.Cut(message, "Z: ")
 	_, at, _ := strings.Cut(head, nextAttempt)
@@ -46,7 +46,8 @@ type LogCommand struct {
 	Command, Event string
 }
 
-// ParseLogCommand parses a line of a module log. It returns false if the line is not about a command.
+// ParseLogCommand parses a line of a module log. It returns false if the line does not describe an event of a
+// command.
 func ParseLogCommand(line string) (LogCommand, bool) {
 	if len(line) <= len(LogTime) {
 		return LogCommand{}, false

@@ -18,8 +18,8 @@ const (
 	InstallTimeout = 5 * time.Minute
 	// UninstallTimeout is the maximum duration of an uninstall command (UNINSTALL_TIMEOUT).
 	UninstallTimeout = time.Minute
-	// Drain is how long the module of a deleted Pod that was Ready stays installed. After this time, it no longer
-	// receives requests and can be uninstalled (MODULE_DRAIN).
+	// Drain is how long the module of a deleted Pod that was Ready stays installed. After this time, the module no
+	// longer receives requests and can be uninstalled (MODULE_DRAIN).
 	Drain = 2 * time.Second
 	// ControllerLease is the duration of the Lease of a controller. If a controller does not renew its Lease for this
 	// time, other controllers take over its bases (LEASE_DURATION).
@@ -27,24 +27,26 @@ const (
 	// NodeLease is the duration of the Lease of a Node, the same as for a kubelet (NODE_LEASE_DURATION).
 	NodeLease = 40 * time.Second
 
-	// MassPercent is the minimum percentage of unreachable bases for a MassOutage (MASS_SILENCE_PERCENT).
+	// MassPercent is the minimum percentage of bases that must be unreachable for a mass outage
+	// (MASS_SILENCE_PERCENT); see MassOutage.
 	MassPercent = 50
-	// MassMinBases is the minimum number of all bases for a MassOutage. With fewer bases, no mass outage is assumed
-	// (MASS_SILENCE_MIN_BASES).
+	// MassMinBases is the minimum number of known bases, reachable or not, for a mass outage. With fewer bases, no
+	// mass outage is assumed (MASS_SILENCE_MIN_BASES).
 	MassMinBases = 3
-	// MassWindow is the time within which the bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
+	// MassWindow is the period within which all bases of a mass outage become unreachable (MASS_SILENCE_WINDOW).
 	MassWindow = time.Minute
 	// MassAtMost is the maximum duration of a mass outage (MASS_SILENCE_AT_MOST). After this time, missed heartbeats
 	// are no longer ignored.
 	MassAtMost = 30 * time.Minute
 )
 
-// Periods of the controller that no setting changes.
+// Durations that are not configurable.
 const (
 	// SweepInterval is the time between two sweeps. A sweep checks for missed heartbeats and sends the queries that
 	// are due.
 	SweepInterval = time.Second
-	// MinControllerLease is the minimum of ControllerLease after division by the time scale.
+	// MinControllerLease is the minimum duration of a controller Lease after ControllerLease has been divided by the
+	// time scale.
 	MinControllerLease = 4 * time.Second
 	// SwitchedReady is the maximum time for which a Pod stays Ready after its base has switched to a version that no
 	// Pod requests any more. This version answers the requests until a requested version is active.
@@ -52,14 +54,15 @@ const (
 )
 
 // ListedWithin returns the maximum time between two module list queries to a base. It is the sum of the list
-// interval, the tenth of the interval over which the queries to all bases are spread, and the sweep interval.
+// interval, a tenth of the list interval (which spreads the queries to different bases over time), and the sweep
+// interval.
 func ListedWithin(listInterval, sweep time.Duration) time.Duration {
 	return listInterval + listInterval/10 + sweep
 }
 
-// MassOutage reports whether so many of all bases are unreachable at the same time that the controller assumes a
-// network failure. In this case, the controller leaves their Nodes and Pods unchanged. percent is the minimum
-// percentage of unreachable bases, and minBases is the minimum number of all bases.
+// MassOutage reports whether so many bases are unreachable at the same time that the controller assumes a network
+// failure and leaves their Nodes and Pods unchanged. unreachable and all are numbers of bases. At least percent
+// percent of all bases must be unreachable, and all must be at least minBases.
 func MassOutage(unreachable, all, percent, minBases int) bool {
 	return percent >= 0 && all >= minBases && unreachable > 0 && unreachable*100 >= percent*all
 }

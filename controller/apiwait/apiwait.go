@@ -14,7 +14,7 @@ import (
 // retryInterval is the time between two attempts to start a watch.
 const retryInterval = time.Second
 
-// maxForbidden is the maximum number of retries of a resumed watch that the API server forbids.
+// maxForbidden is the maximum number of retries if the API server rejects a resumed watch as forbidden.
 const maxForbidden = 15
 
 // RetryWatches returns a transport that sends requests through next. It retries a watch every second until the API
@@ -46,7 +46,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// isResumed reports whether a watch request starts at the resource version of a list or of an earlier watch.
+// isResumed reports whether a watch request starts at a resource version from a list or from an earlier watch.
 func isResumed(r *http.Request) bool {
 	version := r.URL.Query().Get("resourceVersion")
 	return version != "" && version != "0"

@@ -20,9 +20,9 @@ func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 	reset := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for name, c := range map[string]struct {
 		method, url string
-		err         error         // error of the first attempts
+		err         error         // error that the server returns during the outage
 		outage      time.Duration // how long attempts fail with err
-		timeout     time.Duration // timeout of the request
+		timeout     time.Duration // timeout of the context of the request
 		want        error
 		took        time.Duration
 	}{
@@ -62,8 +62,8 @@ func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 	}
 }
 
-// A resumed watch that the API server forbids must be retried, because an API server that has just started may reject
-// requests that it allows later.
+// TestForbiddenWatchesAreRetriedIfResumed checks that a resumed watch is retried if the API server forbids it,
+// because an API server that has just started may reject requests that it allows later.
 func TestForbiddenWatchesAreRetriedIfResumed(t *testing.T) {
 	for name, c := range map[string]struct {
 		url      string

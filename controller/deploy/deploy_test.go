@@ -145,8 +145,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// The controller must have exactly the expected permissions. The comment of each expected permission names the
-// package that uses it.
+// TestPermissions checks that the controller has exactly the expected permissions. The comment of each expected
+// permission names the package that uses it.
 func TestPermissions(t *testing.T) {
 	want := map[string]string{
 		"nodes":                           "get list watch create update delete", // internal/vnode
@@ -206,7 +206,8 @@ func TestDeploymentSetsTheDocumentsVariables(t *testing.T) {
 	}
 }
 
-// The Secret must contain the credentials for the broker and the CA certificate for TLS.
+// TestDeploymentConnectsToBrokerOverTLS checks that the Secret contains the credentials for the broker and the CA
+// certificate for TLS.
 func TestDeploymentConnectsToBrokerOverTLS(t *testing.T) {
 	pod := typed(t, read(t, FS)["deployment.yaml"][0]).(*appsv1.Deployment).Spec.Template.Spec
 	got := map[string]string{}
@@ -234,7 +235,8 @@ func TestDeploymentConnectsToBrokerOverTLS(t *testing.T) {
 	}
 }
 
-// The NetworkPolicy must select the Pods of the Deployment and allow the ports of the Deployment.
+// TestNetworkPolicy checks that the NetworkPolicy selects the Pods of the Deployment and allows the ports of the
+// Deployment.
 func TestNetworkPolicy(t *testing.T) {
 	files := read(t, FS)
 	policy := typed(t, files["networkpolicy.yaml"][0]).(*networkingv1.NetworkPolicy)

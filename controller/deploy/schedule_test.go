@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// schedulingProblem returns the reason why the scheduler would not place a Pod on a Node. It is empty if the
+// schedulingProblem returns the reason why the scheduler would not place a Pod on a Node. The reason is empty if the
 // scheduler would place the Pod.
 func schedulingProblem(spec corev1.PodSpec, node *corev1.Node) string {
 	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(node)

@@ -78,7 +78,8 @@ const (
 		"OverFiftyPercentBaseInstancesUnavaliable"
 )
 
-// Failures with other sources. The document uses the source KubeAPIServer without listing it.
+// Failures with other sources. The error code tables of the Koupleless documentation use KubeAPIServer but do not
+// list it as a source.
 const (
 	KubeAPIServerGetBaseInstanceFailed          Code = "KubeAPIServer.GetBaseInstanceFailed"
 	OtherUpstreamInvalidParameter               Code = "OtherUpstream.InvalidParameter"

@@ -40,7 +40,7 @@ func Of(err error) Code {
 }
 
 // Message returns the text of an error for users: the outermost code, the message without suggestions, and the
-// suggestion for the innermost code. It accepts errors without a code. For nil, the text is empty.
+// suggestion for the innermost code. It accepts errors without a code. For a nil error, it returns the empty string.
 func Message(err error) string {
 	if err == nil {
 		return ""
@@ -66,7 +66,7 @@ func text(code Code, what, suggestion string) string {
 	return string(code) + ": " + what + "; " + suggestion
 }
 
-// what returns the error text without the outermost code and without suggestions.
+// what returns the text of err with all suggestions and the outermost code removed.
 func what(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -16,7 +16,7 @@ func TestError(t *testing.T) {
 		err     error
 		code    Code
 		message string
-		advice  Code // code whose suggestion ends the message
+		advice  Code // code whose suggestion must be at the end of the message
 	}{
 		{"nil", nil, "", "", ""},
 		{"no code", io.EOF, ModuleControllerUnknownError, "ModuleController.UnknownError: EOF",

@@ -26,8 +26,8 @@ type Info struct {
 // All returns the rows of all tables in document order. The caller owns the slice.
 func All() []Info { return slices.Clone(table[:]) }
 
-// Lookup returns the row for a code from the first table that contains the code. It searches the tables in the order
-// ModuleController, Arklet, KouplelessBoard.
+// Lookup returns the row for a code from the first table that contains the code, or false if no table does. It
+// searches the tables in the order ModuleController, Arklet, KouplelessBoard.
 func Lookup(code string) (Info, bool) {
 	for _, component := range [...]Component{ModuleController, Arklet, KouplelessBoard} {
 		if info, ok := LookupIn(component, code); ok {
@@ -37,7 +37,8 @@ func Lookup(code string) (Info, bool) {
 	return Info{}, false
 }
 
-// LookupIn returns the row for a code from the table of one component.
+// LookupIn returns the row for a code from the table of one component, or false if the table does not contain the
+// code.
 func LookupIn(component Component, code string) (Info, bool) {
 	i := slices.IndexFunc(table[:],
 		func(info Info) bool { return info.Component == component && string(info.Code) == code })

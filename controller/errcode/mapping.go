@@ -1,7 +1,8 @@
 package errcode
 
-// ForInstall converts the Arklet code of a failed install to a ModuleController code. It returns the same code if the
-// ModuleController table contains it, and InstallModuleFailed otherwise. For the zero Code, it returns the zero Code.
+// ForInstall converts the Arklet code of a failed install to a ModuleController code: the code with the same meaning
+// if the ModuleController table contains one, and InstallModuleFailed otherwise. For the zero Code, it returns the
+// zero Code.
 func ForInstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletInstallBizExecuting:

@@ -11,7 +11,7 @@ import (
 )
 
 // Prefix and OlderPrefix are the two label prefixes that the Koupleless documentation uses (principle document 6.6.2,
-// operations guide 5.1 and 5.2). The controller also accepts OlderPrefix in every label with Prefix.
+// operations guide 5.1 and 5.2). The controller also accepts every label that has Prefix with OlderPrefix instead.
 const (
 	Prefix      = "virtual-kubelet.koupleless.io/"
 	OlderPrefix = "module-controller.koupleless.io/"

@@ -21,8 +21,8 @@ var values = regexp.MustCompile(`=[^&;]*`)
 var badPort = regexp.MustCompile(`^[^\[@]*:\d*[^\d@][^@]*$`)
 
 // Text returns the text with the credentials of every URL in the text replaced by Mask: the user information, and the
-// values of query parameters and of the fragment. Redacting a text twice changes nothing. Text without a URL is
-// returned unchanged.
+// values of query parameters and of the fragment. Redacting the result again does not change it. Text without a URL
+// is returned unchanged.
 func Text(s string) string {
 	if !strings.Contains(s, "://") {
 		return s
@@ -30,8 +30,8 @@ func Text(s string) string {
 	return urls.ReplaceAllStringFunc(s, URL)
 }
 
-// URL returns a single URL with its credentials replaced by Mask. Unlike Text it treats the whole
-// string as the URL, spaces and quotes included. A string without "://" is returned unchanged.
+// URL returns a single URL with its credentials replaced by Mask. Unlike Text, URL treats the whole string as one
+// URL, including spaces and quotes. A string without "://" is returned unchanged.
 func URL(s string) string {
 	scheme, rest, found := strings.Cut(s, "://")
 	if !found {

@@ -61,7 +61,7 @@ func (w *walker) add(name, path string) {
 	w.found = append(w.found, Field{Name: name, Path: path, Why: Names[name]})
 }
 
-// addOnce adds a field, unless the field of the same name was already added for another element of the same list.
+// addOnce adds a field, unless a field of the same name has already been added for another element of the same list.
 func (w *walker) addOnce(name, path string) {
 	list := path
 	if i := strings.LastIndexByte(path, '['); i >= 0 {

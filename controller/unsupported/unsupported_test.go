@@ -145,7 +145,7 @@ func TestOfPod(t *testing.T) {
 	}
 }
 
-// The table must contain the type of each field whose parts are checked.
+// TestTableHasRuleForEachField checks that the table contains the type of each field whose parts are checked.
 func TestTableHasRuleForEachField(t *testing.T) {
 	// see walker.parts
 	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true}
@@ -195,7 +195,7 @@ func TestEveryNameIsReportedWithPathAndReason(t *testing.T) {
 	}
 }
 
-// Each name in Names must be in the first cell of a table row in the reference.
+// TestNamesAreDocumented checks that each name in Names is in the first cell of a table row in the reference.
 func TestNamesAreDocumented(t *testing.T) {
 	for _, file := range []string{"../../docs/en/reference/modules.md", "../../docs/zh/reference/modules.md"} {
 		text, err := os.ReadFile(file)

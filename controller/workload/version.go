@@ -157,8 +157,7 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value of a variable, from the last entry for this variable in container.Env whose index is less
-// than before.
+// lookup returns the value of the last entry named name in container.Env[:before].
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)

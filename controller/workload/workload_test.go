@@ -130,7 +130,7 @@ func TestCheck(t *testing.T) {
 		container corev1.Container
 		code      errcode.Code
 		cause     error
-		values    string // parts of the message, separated by |
+		values    string // parts of the expected error message, separated by |
 	}{
 		"valid":               {container("1.0.0", "file:///m/biz1.jar"), "", nil, ""},
 		"over HTTPS":          {container("1.0.0", "https://h/biz1.jar?x=1"), "", nil, ""},
@@ -165,8 +165,8 @@ func checkInvalid(t *testing.T, err error, code errcode.Code, cause error, value
 	}
 }
 
-// A string of the maximum length must be accepted, and a longer string rejected. Error messages must truncate long
-// strings.
+// TestStringLimits checks that a string of the maximum length is accepted and a longer string is rejected, and that
+// error messages truncate long strings.
 func TestStringLimits(t *testing.T) {
 	x := func(n int) string { return strings.Repeat("x", n) }
 	with := func(name, version, image string) corev1.Container {
@@ -240,7 +240,7 @@ func TestStringLimits(t *testing.T) {
 	}
 }
 
-// The version must be the value that the environment variable has in a container.
+// TestVersion checks that Version returns the value that the environment variable has in a running container.
 func TestVersion(t *testing.T) {
 	env := func(pairs ...string) (list []corev1.EnvVar) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -268,7 +268,7 @@ func TestVersion(t *testing.T) {
 		env    []corev1.EnvVar
 		want   string
 		cause  error
-		values string // parts of the message, separated by |
+		values string // parts of the expected error message, separated by |
 	}{
 		"the last duplicate is used": {env("BIZ_VERSION", "1", "BIZ_VERSION", "2"), "2", nil, ""},
 		"a reference": {env("R", "1.0.0", "BIZ_VERSION", "$(R)-SNAPSHOT"), "1.0.0-SNAPSHOT",
@@ -340,7 +340,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A version that combines the values of several ConfigMap keys must be resolved as a whole.
+// TestResolveReferences checks that a version that combines the values of several ConfigMap keys is resolved as a
+// whole.
 func TestResolveReferences(t *testing.T) {
 	fromMap := func(name, key string) corev1.EnvVar {
 		return corev1.EnvVar{Name: strings.ToUpper(key),
@@ -364,7 +365,8 @@ func TestResolveReferences(t *testing.T) {
 	}
 }
 
-// An optional reference to a ConfigMap key must override an earlier value only if the key exists.
+// TestResolveOptional checks that an optional reference to a ConfigMap key overrides an earlier value only if the key
+// exists.
 func TestResolveOptional(t *testing.T) {
 	from := func(optional bool) corev1.Container {
 		return corev1.Container{Name: "biz1", Env: []corev1.EnvVar{

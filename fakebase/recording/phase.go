@@ -34,7 +34,7 @@ const (
 type Phase struct {
 	// Event is the event that starts the phase.
 	Event Event `json:"event"`
-	// Seconds is the duration of the phase, including the duration of the requests of the previous phase. If the
+	// Seconds is the duration of the phase, including the time that the requests of the previous phase took. If the
 	// broker or the controller accepts connections, the phase of a Start event begins when the base sends its first
 	// packet or request.
 	Seconds int `json:"seconds"`

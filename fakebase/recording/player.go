@@ -211,7 +211,7 @@ func (p *Player) overMQTT(ctx context.Context, x Exchange, noAnswer bool) ([]Mes
 
 // Environment controls the environment of a base: the base process, and its broker or controller.
 type Environment interface {
-	// Apply makes an event happen.
+	// Apply applies an event to the base or its environment.
 	Apply(ctx context.Context, event Event) error
 	// Listens reports whether the broker or the controller accepts connections.
 	Listens() bool

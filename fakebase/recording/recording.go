@@ -99,7 +99,7 @@ type Exchange struct {
 	AwaitDownload bool   `json:"awaitDownload,omitempty"`
 	// Release lets waiting modules and hanging downloads continue before the request is sent.
 	Release bool `json:"release,omitempty"`
-	// Until is a text. The request is repeated until the response contains it.
+	// Until is the text that the response must contain. The request is repeated until the response contains it.
 	Until string `json:"until,omitempty"`
 	// Answer is the HTTP response. It is empty if NoAnswer is set.
 	Answer string `json:"answer,omitempty"`

@@ -90,7 +90,8 @@ func (m *mirror) notify(e fakebase.Event) {
 	m.watchers.Notify(e)
 }
 
-// reachableAddr returns the address at which other processes can reach a listener.
+// reachableAddr replaces an unspecified host in the address of a listener, so that other processes can connect to the
+// address. It returns an empty address unchanged.
 func (m *mirror) reachableAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

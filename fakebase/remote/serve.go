@@ -65,7 +65,8 @@ type server struct {
 	remove   func() // removes the base from the host
 }
 
-// handle registers do as the implementation of a method. The answer contains the number of messages that precede it.
+// handle registers the function do as the implementation of a method. The answer contains the number of messages that
+// precede it.
 func handle[In, Out any](mux *http.ServeMux, s *server, m method[In, Out], do func(In) (Out, error)) {
 	m.Handle(mux, func(_ context.Context, in In) (a rpc.OrderedAnswer[Out], err error) {
 		a.Answer, err = do(in)

@@ -16,7 +16,7 @@ type Client struct {
 	Transport http.RoundTripper
 	// Path is the URL path that precedes the method name. Default: none.
 	Path string
-	// Unreachable is the error that is wrapped by the error of a call without a response. Required.
+	// Unreachable is wrapped by the error that a call returns if it gets no response. Required.
 	Unreachable error
 }
 

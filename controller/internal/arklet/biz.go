@@ -69,7 +69,7 @@ type wireRecord struct {
 	Message    string `json:"message"`
 }
 
-// record converts a record from its wire format. It clears fields that exceed the limits. In that case, it returns an
+// record converts a state record from its wire format. It clears fields that exceed their limits, and returns an
 // error for one of these fields.
 func (r wireRecord) record() (Record, error) {
 	at, err := fromMillis("changeTime", r.ChangeTime)

@@ -69,7 +69,7 @@ func (a Answer) classifyUninstall() errcode.Code {
 	return errcode.ArkletUninstallBizFailed
 }
 
-// common returns the error code of an answer if the code does not depend on the command.
+// common returns the error code of an answer if the code does not depend on the command. Otherwise, it returns false.
 func (a Answer) common() (errcode.Code, bool) {
 	if a.Succeeded() {
 		return "", true
@@ -132,8 +132,8 @@ func (a Answer) exception() string {
 	return exception.FindString(strings.TrimPrefix(a.Message, internalError))
 }
 
-// throws reports whether the exception class head matches. If head is empty, throws reports whether the stack trace
-// matches.
+// throws reports whether kind matches head, an exception class. If head is empty, throws reports whether kind matches
+// the message or the stack trace.
 func (a Answer) throws(head string, kind *regexp.Regexp) bool {
 	if head != "" {
 		return kind.MatchString(head)

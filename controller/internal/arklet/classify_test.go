@@ -20,13 +20,13 @@ func thrown(cause, trace string) Answer {
 	}
 }
 
-// overHTTP returns the answer that a base sends over HTTP after the same exception.
+// overHTTP returns the answer that a base sends over HTTP after the exception that thrown describes.
 func overHTTP(cause, trace string) Answer {
 	a := thrown(cause, trace)
 	return Answer{Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: " + cause, DataMessage: a.DataMessage}
 }
 
-// classification is a test case: an answer with its error codes in the Arklet and ModuleController tables.
+// classification is a test case: an answer, and its expected error codes in the Arklet and ModuleController tables.
 type classification struct {
 	name       string
 	answer     Answer

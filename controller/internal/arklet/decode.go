@@ -154,8 +154,8 @@ func DecodeMetadata(data []byte) (Metadata, error) {
 	return m, nil
 }
 
-// checkIdentityAndNames checks an identity, which may be empty, and names. pairs contains a field name before each
-// name.
+// checkIdentityAndNames checks an identity, which may be empty, and any number of names. pairs alternates between
+// field names and values.
 func checkIdentityAndNames(identity string, pairs ...string) error {
 	if identity != "" {
 		if err := CheckIdentity(identity); err != nil {

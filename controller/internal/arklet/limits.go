@@ -48,7 +48,7 @@ func CheckIdentity(identity string) error {
 	return checkName("identity", identity, MaxIdentity)
 }
 
-// checkNames checks names. pairs contains a field name before each name.
+// checkNames checks names. pairs alternates between field names and values.
 func checkNames(pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		if err := checkName(pairs[i], pairs[i+1], MaxName); err != nil { //nolint:gosec // callers pass pairs

@@ -21,8 +21,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// For each message and field, a value that exceeds its limit must be rejected with ErrLimit, and a value at the limit
-// must be accepted.
+// TestLimits checks for each message and field that a value above its limit is rejected with ErrLimit, and that a
+// value at the limit is accepted.
 func TestLimits(t *testing.T) {
 	long, name := strings.Repeat("x", MaxName+1), strings.Repeat("x", MaxName)
 	decoders := map[string]func(string) error{
@@ -100,7 +100,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A text that is too long must be truncated and not rejected, because real bases send stack traces of any length.
+// TestTexts checks that a text that is too long is truncated and not rejected, because real bases send stack traces
+// of any length.
 func TestTexts(t *testing.T) {
 	frames := strings.Repeat("\tat com.example.Deep.call(Deep.java:1)\n", 1000)
 	for name, c := range map[string]struct{ text, want string }{
@@ -172,8 +173,8 @@ func TestMessageWithManyObjectsIsRejected(t *testing.T) {
 	}
 }
 
-// If a module list contains an invalid entry, the valid modules must still be returned, and the error must report the
-// invalid entry.
+// TestInvalidEntriesOfListsAreDropped checks that decoding a module list with an invalid entry returns the valid
+// modules, and an error that reports the invalid entry.
 func TestInvalidEntriesOfListsAreDropped(t *testing.T) {
 	long := strings.Repeat("9", MaxName+1)
 	good := `{"bizName":"good","bizVersion":"1","bizState":"ACTIVATED"}`

@@ -6,11 +6,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Accept returns the reason to ignore a message, or the empty string to accept it. Until a base is removed, Accept
-// requires that its messages arrive over the first tunnel of the base. Over HTTP, they must also come from the
-// address that the base reported. Otherwise, a client that knows the identity could report that the base has stopped,
-// or redirect its commands. A base can change its address with a client certificate, or after it has missed
-// heartbeats at the old address.
+// Accept returns the reason to ignore a message, or the empty string to accept it. Until a base is removed, its
+// messages must arrive over the tunnel that the base used first. Over HTTP, its messages must also come from the
+// address that the base reported. Otherwise, a client that knows the identity of the base could report that the base
+// has stopped, or redirect its commands. A base can change its address with a client certificate, or after it has
+// missed heartbeats at the old address.
 func (r *Registry) Accept(from tunnel.Origin) (tunnel.Rejection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,8 +38,7 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 
 // Recognizes reports whether a message is from the base. This is the case if it comes from the address of the base or
 // of the last heartbeat, or if its client has a certificate. An address in the message proves nothing, because
-// BASE_NETWORKS allows other addresses. If there is no source address to compare, as over MQTT, Recognizes returns
-// true.
+// BASE_NETWORKS allows other addresses. Recognizes returns true if the source address is unknown, as over MQTT.
 func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -62,7 +62,7 @@ type Snapshot struct {
 	ListReceivedAt time.Time
 }
 
-// Module returns a module from the last module list.
+// Module returns a module from the last module list, or false if the list does not contain it.
 func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	for _, m := range s.Versions(name) {
 		if m.Version == version {
@@ -72,8 +72,8 @@ func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	return arklet.Biz{}, false
 }
 
-// Versions returns all versions of a module in the last module list. The slice is shared, so the caller must not
-// change it.
+// Versions returns all versions of a module in the last module list; empty if there are none. The slice is shared, so
+// the caller must not change it.
 func (s Snapshot) Versions(name string) []arklet.Biz {
 	by := func(m arklet.Biz, name string) int { return strings.Compare(m.Name, name) }
 	from, _ := slices.BinarySearchFunc(s.Modules, name, by)
@@ -89,8 +89,8 @@ type record struct {
 	info     Info
 	liveness Liveness
 	owned    bool
-	// elsewhere is true while another controller serves the base. heardHere is true after this controller has
-	// received the first message from the base.
+	// elsewhere is true while another controller serves the base. heardHere becomes true when this controller
+	// receives its first message from the base.
 	elsewhere, heardHere bool
 
 	peer           string // peer address of the last heartbeat; empty if unknown
@@ -109,19 +109,19 @@ type record struct {
 	older      int       // number of consecutive module lists that were older than listedAt
 	olderAt    time.Time // when the first outdated module list arrived
 	listCount  uint64
-	nextListed chan struct{} // closed when the next module list is accepted; nil if no caller waits
+	nextListed chan struct{} // closed when the next module list is accepted; nil if no caller is waiting
 
 	nextHealth time.Time
 	nextList   time.Time
-	missed     bool // the missed heartbeat is already counted in the metrics
+	missed     bool // whether the missed heartbeat has already been counted in the metrics
 
 	observed          Observation
 	graceUntil        time.Time // heartbeats missed before this time are ignored
 	outageSince       time.Time // when the current mass outage began; zero if there is none
-	adopted           bool      // the base already had a Node when this controller started
+	adopted           bool      // whether the base already had a Node when this controller started
 	heartbeatRequired time.Time // when the Node was deleted; zero if the base has sent a message since then
 	outageUntil       time.Time // end of the last mass outage; heartbeats missed before it do not change the liveness
-	reconnecting      bool      // no message has arrived since the tunnel reconnected
+	reconnecting      bool      // whether no message has arrived since the tunnel reconnected
 }
 
 func (r *record) snapshot() Snapshot {
@@ -134,9 +134,9 @@ func (r *record) snapshot() Snapshot {
 	return s
 }
 
-// isObserved reports whether this controller evaluates missed heartbeats of the base. It ignores them if another
-// controller serves the base, because this other controller may be the only one that receives the heartbeats. Over
-// HTTP, a base sends each heartbeat to one controller. Over MQTT, the other controller may use another broker.
+// isObserved reports whether this controller evaluates missed heartbeats of the base. It ignores missed heartbeats
+// while another controller serves the base, because that controller may be the only one that receives the heartbeats.
+// Over HTTP, a base sends each heartbeat to one controller. Over MQTT, the other controller may use another broker.
 func (r *record) isObserved() bool {
 	return !r.elsewhere || !r.heartbeatRequired.IsZero() || r.info.Tunnel == tunnel.MQTT && r.heardHere
 }

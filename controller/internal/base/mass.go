@@ -40,9 +40,10 @@ type missingBase struct {
 	replaced   bool      // another base replaced this base
 }
 
-// massFailure returns the identities of the bases in a mass outage: at least Percent of all bases began to miss
-// heartbeats within Window. appeared contains the times when the other bases appeared. A missing base that was
-// replaced by one of the other bases, as in a rollout of bases, is not counted. massFailure sorts its arguments.
+// massFailure returns the identities of the bases that are in a mass outage, which requires that at least Percent of
+// all bases began to miss heartbeats within Window. appeared contains the times when the bases that are not in list
+// appeared. Bases in list that one of those bases has replaced, as in a rollout of bases, do not count. massFailure
+// sorts its arguments.
 func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all int,
 	margin time.Duration) map[string]bool {
 	if o.Percent < 0 || all < o.MinBases || len(list) == 0 {
@@ -96,9 +97,9 @@ func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, marg
 	return replaced
 }
 
-// budget limits the number of bases that are removed per minute. The zero value allows the full number of removals.
+// budget limits the number of bases that are removed per minute. In the zero value, no removals have been used.
 type budget struct {
-	spent float64 // number of recent removals, which decreases as time passes
+	spent float64 // number of recent removals; decreases over time
 	at    time.Time
 }
 

@@ -76,8 +76,8 @@ func TestMassFailure(t *testing.T) {
 	}
 }
 
-// massFailure must report a missing base if and only if some time window that contains the base has enough missing
-// bases.
+// TestMassFailureMatchesDefinition checks that massFailure returns a missing base if and only if some time window
+// that contains the base has enough missing bases.
 func TestMassFailureMatchesDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := MassOptions{Percent: rapid.IntRange(1, 100).Draw(t, "percent")}
@@ -136,7 +136,7 @@ func TestBudgetPerMinute(t *testing.T) {
 	}
 }
 
-// With a limit of 100 percent, the number of removals must not be limited.
+// TestBudgetOf100Percent checks that a limit of 100 percent does not limit the number of removals.
 func TestBudgetOf100Percent(t *testing.T) {
 	var b budget
 	for range 50 {
@@ -181,8 +181,8 @@ func TestMassOutageOfHalfOfTheBases(t *testing.T) {
 	w.wantKinds(t, "after DeadAfter", "d removed")
 }
 
-// All bases are replaced while the controller is stopped. After the restart, the controller must use the creation
-// times of the Nodes to find out which bases replaced the others.
+// TestBasesAreReplacedWhileControllerIsStopped replaces all bases while the controller is stopped. After the restart,
+// the controller must determine from the creation times of the Nodes which bases replaced the others.
 func TestBasesAreReplacedWhileControllerIsStopped(t *testing.T) {
 	w, _ := newWorldWithTunnel()
 	now := w.clock.Now()
@@ -216,9 +216,9 @@ func TestMassOutageEndsAfterMaxDuration(t *testing.T) {
 	}
 }
 
-// The test runs random schedules. No base may become unreachable or be removed during a mass outage, or if the
-// controller could not have received its messages for long enough. A base that misses heartbeats alone must be
-// removed.
+// TestNoBaseIsRemovedWhileUnobserved runs random schedules. No base may become unreachable or be removed during a
+// mass outage, or if the controller could not have received its messages for long enough. A base that is the only one
+// to miss heartbeats must be removed.
 func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "bases")]
@@ -275,8 +275,8 @@ func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	})
 }
 
-// within reports whether all missing bases began to miss heartbeats within one window, and recently enough for a mass
-// outage.
+// within reports whether all missing bases began to miss heartbeats within one window, and did so recently enough for
+// a mass outage.
 func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 	for _, id := range ids {
 		if d := missedFor[id]; d > 0 && (d > 25*time.Minute || (d-missedFor[of]).Abs() > 50*time.Second) {
@@ -305,8 +305,9 @@ func TestEventsOfMassOutage(t *testing.T) {
 	}
 }
 
-// While the controller may not act, it must not remove a base. When it may act again, the deletion limit applies.
-// Bases are removed only after the controller has read which controller serves them.
+// TestNoBaseIsRemovedWhileNotActing checks that the controller removes no base while it may not act. When it may act
+// again, the deletion limit applies, and bases are removed only after the controller has read which controller serves
+// them.
 func TestNoBaseIsRemovedWhileNotActing(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	w, _ := newWorldWithTunnel(ids...)

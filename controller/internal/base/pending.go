@@ -13,7 +13,7 @@ import (
 const answerDelay = 5 * time.Second
 
 // resendDelay is how long to wait for an answer over MQTT before querying a module list. The list shows whether the
-// base received the request. The delay is the heartbeat interval of a base (protocol 3.1).
+// base received the request. The delay is the heartbeat interval of a base (protocol 3.2).
 const resendDelay = 10 * time.Second
 
 // relistDelay is how long to wait before querying a second module list when the first one does not show the request.
@@ -21,7 +21,7 @@ const resendDelay = 10 * time.Second
 // handled the request.
 const relistDelay = time.Second
 
-// pending is a request that waits for its answer from the base.
+// pending is a request for which the base has not answered yet.
 type pending struct {
 	answer chan reply
 	resend chan struct{} // receives a value when the request must be resent
@@ -36,7 +36,8 @@ type pending struct {
 	missedLists int
 	resent      bool
 	before      arklet.State // state of the module in the last module list before the request; empty if not listed
-	doneSince   time.Time    // when module lists began to show the result of the request; zero if the last one does not
+	// time of the first module list that shows the result; zero if the latest module list does not show it
+	doneSince time.Time
 }
 
 // expect records a pending request. The caller must call forget when it stops waiting.

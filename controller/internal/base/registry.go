@@ -180,8 +180,8 @@ func (r *Registry) remove(identity string) (known bool) {
 	return known
 }
 
-// DisplayName returns the name of a base in messages: its host name, or its identity if it has no host name. If
-// another base has the same host name, the name contains both the host name and the identity.
+// DisplayName returns the name of a base for use in messages: its host name, or its identity if it has no host name.
+// If another base has the same host name, the result contains both the host name and the identity.
 func (r *Registry) DisplayName(identity string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -310,8 +310,8 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 // set back. Fewer outdated lists are treated as lists that arrived out of order.
 const acceptOlderAfter = 3
 
-// SetModules records a module list. If the list is older than the recorded list, SetModules changes nothing and
-// returns false.
+// SetModules records a module list. If the list is older than the recorded list, SetModules does not record it and
+// returns false; see acceptOlderAfter for the exception.
 func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	r.mu.Lock()
 	b, known := r.bases[from.Identity]
@@ -420,7 +420,7 @@ func (r *Registry) RequestModules(identity string) {
 	}
 }
 
-// Get returns the state of a base.
+// Get returns the state of a base, or false if the Registry does not contain the base.
 func (r *Registry) Get(identity string) (Snapshot, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

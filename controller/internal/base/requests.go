@@ -19,7 +19,7 @@ var (
 	// ErrNoAnswer means that the base did not answer in time. The state of the module is unknown until the next
 	// module list arrives.
 	ErrNoAnswer = errors.New("base did not answer in time")
-	// ErrResendDeclined means that a request was lost and the caller of Do declined to resend it.
+	// ErrResendDeclined means that a request was lost and that the callback of Do declined to resend it.
 	ErrResendDeclined = errors.New("the request was lost and is no longer needed")
 )
 
@@ -40,7 +40,7 @@ type RequestTracker struct {
 	listening map[queryKey]map[chan reply]struct{}
 }
 
-// reply is an answer or a health document, or the error that explains why neither will arrive.
+// reply is an answer or a health document, or the error that explains why no reply will arrive.
 type reply struct {
 	answer arklet.Answer
 	health arklet.Health
@@ -50,7 +50,7 @@ type reply struct {
 // commandKey identifies an install, uninstall or switch command on one base.
 type commandKey struct {
 	command arklet.Command
-	module  arklet.Module // without the jar URL
+	module  arklet.Module // module name and version, without the jar URL
 }
 
 func newCommandKey(c arklet.Command, m arklet.Module) commandKey {
@@ -86,7 +86,7 @@ func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Add
 	return nil
 }
 
-// DisplayName returns the name of a base in messages; see Registry.DisplayName.
+// DisplayName returns the name of a base for use in messages; see Registry.DisplayName.
 func (d *RequestTracker) DisplayName(identity string) string { return d.registry.DisplayName(identity) }
 
 // Query sends a query to a base. It does not wait for the answer.
@@ -108,8 +108,8 @@ func (d *RequestTracker) send(ctx context.Context, identity string, r arklet.Req
 // that there will be no answer, Do returns its error immediately, such as tunnel.ErrRefused. Only one Do at a time is
 // allowed for a command, base and module.
 //
-// Do calls again before it resends a request. If again returns false, the error is ErrResendDeclined. A nil again
-// always allows it.
+// The argument again is a callback that Do calls before it resends a request. If the callback returns false, Do does
+// not resend the request and returns ErrResendDeclined. If the callback is nil, Do may always resend.
 func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
 	error) {
 	q := newCommandKey(r.Command, r.Module)
@@ -284,7 +284,7 @@ func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.He
 	}
 }
 
-// resendList is the time without an answer after which a module list query is resent.
+// resendList is how long to wait for a module list before the query is sent again.
 const resendList = 2 * time.Second
 
 // Modules queries the modules of a base. It returns a snapshot whose module list is not older than notBefore, on the

@@ -94,8 +94,8 @@ func TestDo(t *testing.T) {
 	})
 }
 
-// FailPending must fail only the pending calls for one base, and FailTunnel only the pending calls for the bases of
-// one tunnel.
+// TestFailPendingAndFailTunnel checks that FailPending fails only the pending calls for one base, and FailTunnel only
+// the pending calls for the bases of one tunnel.
 func TestFailPendingAndFailTunnel(t *testing.T) {
 	install := func(name string) arklet.Request {
 		return arklet.Request{Command: arklet.CommandInstallBiz, Module: arklet.Module{Name: name, Version: "1"}}
@@ -265,7 +265,8 @@ func TestModulesWithoutAnswer(t *testing.T) {
 	})
 }
 
-// A request without an answer must succeed if module lists show its result for some seconds.
+// TestListShowsResultOfRequest checks that a request without an answer succeeds if module lists show its result for
+// some seconds.
 func TestListShowsResultOfRequest(t *testing.T) {
 	const installed, kept, going = arklet.StateActivated, arklet.StateDeactivated, arklet.StateResolved
 	for name, c := range map[string]struct {
@@ -333,7 +334,8 @@ func TestListShowsResultOfRequest(t *testing.T) {
 	}
 }
 
-// A delayed module list may be older than the request. Such a list must not cause a resend.
+// TestDelayedListDoesNotCauseResend checks that a module list that is older than the request, because it was delayed,
+// does not cause a resend.
 func TestDelayedListDoesNotCauseResend(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} { // clock of the base
 		synctest.Test(t, func(t *testing.T) {
@@ -368,8 +370,9 @@ func TestDelayedListDoesNotCauseResend(t *testing.T) {
 	}
 }
 
-// A lost request must be resent when module lists do not show it. It must not be resent while the base executes it.
-// If the base rejects the resent request because it is already executing the command, this answer must be ignored.
+// TestLostRequestIsResent checks that a lost request is resent if module lists do not show it, but not while the base
+// executes it. If the base rejects the resent request because it is already executing the command, this answer must
+// be ignored.
 func TestLostRequestIsResent(t *testing.T) {
 	const none, going = arklet.State(""), arklet.StateResolved
 	m := arklet.Module{Name: "biz1", Version: "1"}
@@ -388,8 +391,8 @@ func TestLostRequestIsResent(t *testing.T) {
 		tunnel  tunnel.Key
 		list    arklet.State                    // state of the module in the module lists
 		answers map[int][]arklet.Answer         // answers by number of the sent request, from 0
-		later   map[time.Duration]arklet.Answer // answers by time after the first request
-		mute    bool                            // sending fails after the first request was sent
+		later   map[time.Duration]arklet.Answer // answers by delay after the first request
+		mute    bool                            // whether sending fails after the first request
 		sent    []time.Duration
 		want    arklet.Answer // expected answer; zero means no answer within a minute
 	}{
@@ -454,7 +457,7 @@ func TestLostRequestIsResent(t *testing.T) {
 	}
 }
 
-// A request must not be resent if the caller declines it.
+// TestResendDeclined checks that a lost request is not resent if the callback of Do returns false.
 func TestResendDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry(Options{})
@@ -491,8 +494,8 @@ func TestResendDeclined(t *testing.T) {
 	})
 }
 
-// Two module lists must lack a request before the request is resent. The base may have made one of the lists before
-// it handled the request, and one list may be lost.
+// TestRequestIsResentAfterTwoLists checks that a request is resent only after two module lists do not show it. The
+// base may have made one of the lists before it handled the request, and a list may be lost.
 func TestRequestIsResentAfterTwoLists(t *testing.T) {
 	const lost = arklet.State("lost")
 	m := arklet.Module{Name: "biz1", Version: "1"}

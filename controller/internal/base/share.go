@@ -9,15 +9,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Defaults of the fields of Options.
+// Default values of Options.
 const (
 	DefaultMaxBases      = 20_000
 	DefaultMaxPerAddress = 1000
 )
 
 // maxBasesOfMachine is the maximum number of bases expected on one machine. An address with more bases may be the
-// address of a proxy, or of a client that invents bases. The missed heartbeats of bases from such an address are
-// evaluated separately; see group.
+// address of a proxy, or of a client that invents bases. The Registry evaluates the missed heartbeats of bases from
+// such an address separately; see group.
 const maxBasesOfMachine = 50
 
 // newBasesPeriod is the time in which MaxBases/2 new bases are accepted over MQTT after the initial burst. All

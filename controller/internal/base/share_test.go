@@ -52,7 +52,8 @@ func TestMaxBasesPerAddress(t *testing.T) {
 	}
 }
 
-// After a restart, the controller must count the bases of each address from the existing Nodes.
+// TestMaxBasesPerAddressAfterRestart checks that after a restart, the controller counts the bases of each address
+// from the existing Nodes.
 func TestMaxBasesPerAddressAfterRestart(t *testing.T) {
 	w := newWorld()
 	for i := range DefaultMaxPerAddress {
@@ -89,8 +90,9 @@ func TestRateOfNewBasesOverMQTT(t *testing.T) {
 	}
 }
 
-// A client invents bases that send heartbeats, or that stop sending them all at the same time. In both cases, the
-// detection of mass outages among the other bases must not change.
+// TestInventedBasesDoNotHideMassOutage simulates a client that invents bases. The invented bases keep sending
+// heartbeats, or all stop at the same time. In both cases, the detection of mass outages among the other bases must
+// not change.
 func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 	w := newWorld()
 	w.Sweep()
@@ -121,7 +123,8 @@ func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 	}
 }
 
-// Bases that a client invents must not increase the number of other bases that can be removed per minute.
+// TestInventedBasesDoNotIncreaseDeletionBudget checks that bases that a client invents do not increase the number of
+// other bases that can be removed per minute.
 func TestInventedBasesDoNotIncreaseDeletionBudget(t *testing.T) {
 	w := newWorld()
 	w.opts.Mass.Percent = -1
@@ -189,8 +192,8 @@ func TestOtherClientCannotEndBase(t *testing.T) {
 	}
 }
 
-// Two controllers receive heartbeats over HTTP, and each heartbeat reaches only one of them. The bases that one
-// controller serves must not become unreachable in the other controller.
+// TestBasesOfOtherControllerAreNotEvaluated runs two controllers that receive heartbeats over HTTP. Each heartbeat
+// reaches only one of them. The bases that one controller serves must not become unreachable in the other controller.
 func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 	for key, change := range map[tunnel.Key]func(id string) tunnel.Origin{
 		tunnel.HTTP: func(id string) tunnel.Origin { return from(id, "10.0.0.1") },
@@ -252,8 +255,8 @@ func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 	}
 }
 
-// A restarted controller waits until the Lease of its killed predecessor has expired. The grace period of the bases
-// must continue in the meantime.
+// TestGracePeriodContinuesAfterTakeover checks that the grace period of the bases continues while a restarted
+// controller waits for the Lease of its killed predecessor to expire.
 func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
 	w, _ := newWorldWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
@@ -268,7 +271,8 @@ func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
-// A base must be removed after its Node was deleted, even if another controller served the base.
+// TestBaseIsRemovedAfterNodeDeletion checks that a base is removed after its Node was deleted, even if another
+// controller served the base.
 func TestBaseIsRemovedAfterNodeDeletion(t *testing.T) {
 	w := newWorld()
 	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))

@@ -70,7 +70,8 @@ func (r *Registry) Sweep() SweepResult {
 	return found
 }
 
-// byTunnel groups the bases by tunnel. The result includes tunnels that had bases only in an earlier sweep.
+// byTunnel groups the bases by tunnel. The result also includes tunnels that have no bases any more, with an empty
+// list.
 func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 	m := make(map[tunnel.Key][]*record, 2)
 	for key := range r.health {
@@ -105,7 +106,7 @@ func (r *Registry) recordTunnelDown(bases []*record, s *tunnelHealth, now time.T
 	return changes
 }
 
-// extendForBacklog discards the missed heartbeats of the bases of a tunnel, because their messages arrive late.
+// extendForBacklog discards the missed heartbeats of the bases of a tunnel whose messages arrive late.
 func (r *Registry) extendForBacklog(bases []*record, now time.Time) {
 	for _, b := range bases {
 		if b.graceUntil.Before(now) {
@@ -265,8 +266,8 @@ func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 	return changes
 }
 
-// dueQueries appends the queries that are due. While messages arrive late, it omits health checks, because heartbeats
-// are sufficient to detect reachable bases.
+// dueQueries appends the due queries to probes and returns the result. If late is true, because messages arrive late,
+// it omits health checks: heartbeats are then sufficient to detect reachable bases.
 func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes []DueQuery) []DueQuery {
 	for _, b := range bases {
 		id := b.info.Identity

@@ -29,7 +29,8 @@ type Observation struct {
 	Since time.Time
 }
 
-// observe records an observation. It returns a change if the reason differs from the previous reason.
+// observe records an observation. If the reason differs from the previous one, observe returns a change; otherwise
+// nil.
 func (r *record) observe(o Observation) []Change {
 	if r.observed.Reason == o.Reason {
 		return nil
@@ -51,7 +52,8 @@ type ConnectivityEvent struct {
 	Missing, Bases int
 }
 
-// tunnelHealth is the connectivity of one tunnel. The zero value means a connected tunnel without delays.
+// tunnelHealth is the connectivity of one tunnel. The zero value means that the tunnel is connected and that its
+// messages are not delayed.
 type tunnelHealth struct{ down, late, mass episode }
 
 // episode is a period in which missed heartbeats are ignored.
@@ -87,7 +89,7 @@ const reportDelay = 5 * time.Second
 
 // suspendDetector detects that the process was suspended.
 type suspendDetector struct {
-	maxGap     time.Duration // maximum time between two checks
+	maxGap     time.Duration // maximum time between two checks that is not treated as a suspension
 	mono, wall time.Time
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// newWorldWithTunnel returns a world with bases that the controller serves, and a map that the test uses to
-// disconnect tunnels.
+// newWorldWithTunnel returns a world with the given bases, which are connected over MQTT and served by the
+// controller. The test sets down to disconnect tunnels.
 func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
 	down = map[tunnel.Key]bool{}
 	w = newWorld()
@@ -153,7 +153,8 @@ func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
 	}
 }
 
-// newDelayedWorld returns a world, and a flag that the test sets to delay messages.
+// newDelayedWorld returns a world with the given bases, which are connected over MQTT and served by the controller.
+// The test sets *behind to delay the MQTT messages.
 func newDelayedWorld(bases ...string) (w *world, behind *bool) {
 	w = newWorld()
 	behind = new(bool)

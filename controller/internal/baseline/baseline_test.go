@@ -36,7 +36,7 @@ func base() *corev1.Node {
 	}
 }
 
-// template returns a Pod template. modules contains the name and the version of each module in turn.
+// template returns a Pod template. modules alternates between module names and versions.
 func template(modules ...string) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"virtual-kubelet.koupleless.io/component": "module"}},
@@ -245,7 +245,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// For a cordoned base, Select must return the modules of a DaemonSet, but not the modules of a Deployment.
+// TestSelectForCordonedBase checks that for a cordoned base, Select returns the modules of a DaemonSet, but not the
+// modules of a Deployment.
 func TestSelectForCordonedBase(t *testing.T) {
 	o := Options{Env: "dev"}
 	o.Deployments, o.DaemonSets = listers(t,

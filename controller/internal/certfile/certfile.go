@@ -15,7 +15,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// File is a PEM file. Setting is the name of the setting that contains the path. It is used in error messages.
+// File is a PEM file at Path. Setting is the name of the setting that contains the path, for error messages.
 type File struct{ Setting, Path string }
 
 func (f File) read() ([]byte, error) {
@@ -64,8 +64,8 @@ func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, erro
 	return s, nil
 }
 
-// Config reads the files and returns the configuration for a new connection. If the files cannot be used, Config logs
-// the error once and returns the previous configuration.
+// Config reads the files and returns the configuration for a new connection. If the files cannot be used, Config
+// returns the previous configuration, and logs the error unless it was the last logged error.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()

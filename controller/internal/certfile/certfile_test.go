@@ -149,7 +149,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// After the files have changed, a listener must use the new files for the next connection.
+// TestServerUsesChangedFiles checks that after the files have changed, a listener uses the new files for the next
+// connection.
 func TestServerUsesChangedFiles(t *testing.T) {
 	s := secret{t, t.TempDir()}
 	first, second := newPair(t, "first"), newPair(t, "second")

@@ -83,7 +83,7 @@ func (r *Resolver) Run(ctx context.Context) { r.queue.Run(ctx) }
 
 // Value returns the value of a key in a ConfigMap. It does not block, and is safe for concurrent use. The error is
 // ErrPending, or an error with an error code. After an error, the Resolver reads the ConfigMap again with increasing
-// delays. It stops unless the value is requested again after each call of Options.Changed.
+// delays. The retries stop unless the value is requested again after each call of Options.Changed.
 func (r *Resolver) Value(name types.NamespacedName, key string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

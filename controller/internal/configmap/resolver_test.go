@@ -120,8 +120,8 @@ func TestValue(t *testing.T) {
 	})
 }
 
-// If a value is too long for a version, the resolver must keep only a prefix that is one byte longer than the
-// maximum.
+// TestLongValue checks that if a value is too long for a version, the Resolver keeps only a prefix that is one byte
+// longer than the maximum.
 func TestLongValue(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", strings.Repeat("9", 1<<20))
@@ -134,7 +134,7 @@ func TestLongValue(t *testing.T) {
 	})
 }
 
-// An invalid value must be read again until the user corrects it.
+// TestInvalidValueIsReadAgain checks that an invalid value is read again until the user corrects it.
 func TestInvalidValueIsReadAgain(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1 0")
@@ -147,7 +147,7 @@ func TestInvalidValueIsReadAgain(t *testing.T) {
 	})
 }
 
-// A ConfigMap must not be read again if none of its values is requested.
+// TestNoReadsWithoutRequests checks that a ConfigMap is not read again if none of its values is requested.
 func TestNoReadsWithoutRequests(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.applyConfigMap("versions", "1.0.0")
@@ -161,7 +161,8 @@ func TestNoReadsWithoutRequests(t *testing.T) {
 	})
 }
 
-// A missing ConfigMap must be read again with increasing delays, as long as its value is requested.
+// TestMissingConfigMap checks that a missing ConfigMap is read again with increasing delays, as long as its value is
+// requested.
 func TestMissingConfigMap(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.wantValue("before the read", "late", "biz1", "pending")
@@ -215,7 +216,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// If the cache is full, the least recently used ConfigMap must be evicted.
+// TestMaxConfigMaps checks that the least recently used ConfigMap is evicted if the cache is full.
 func TestMaxConfigMaps(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.resolver.o.Changed = func(types.NamespacedName) {}

@@ -19,14 +19,13 @@ import (
 
 // Limits are the connection limits of a listener.
 type Limits struct {
-	// Connections is the maximum number of open connections. If it exceeds a third of the maximum number of open
-	// files, that third is the maximum.
+	// Connections is the maximum number of open connections, capped at a third of the maximum number of open files.
 	Connections int
 	// Bytes is the maximum number of bytes that all connections together hold; see AddBytes. 0 disables the limit.
 	Bytes int
 	// OnEvict is called for each connection that is closed because a limit is exceeded. Its arguments are the address
-	// of the connection, and the number of connections and bytes that the address used before. It must not block. It
-	// may be nil.
+	// of the connection, and the number of connections and bytes of this address before the connection was closed.
+	// OnEvict must not block. It may be nil.
 	OnEvict func(address netip.Prefix, connections, bytes int)
 }
 
@@ -43,7 +42,7 @@ func NewListener(l net.Listener, limits Limits) net.Listener {
 }
 
 // Serve serves HTTP on a listener until ctx is done. Then it closes idle connections, waits for in-flight requests
-// for at most wait, and closes the remaining connections.
+// for at most the duration wait, and closes the remaining connections.
 func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.Duration) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
@@ -161,8 +160,8 @@ func (l *limitListener) add(c net.Conn) *conn {
 	return own
 }
 
-// evict closes the connection with the highest rank. If several connections have this rank, it closes the oldest of
-// them. The caller holds the lock.
+// evict closes the connection for which the function rank returns the highest value. If several connections have this
+// value, it closes the oldest of them. The caller holds the lock.
 func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	uses := map[netip.Prefix]usage{}
 	for _, c := range l.open {

@@ -28,7 +28,7 @@ func (p peers) Accept() (net.Conn, error) {
 func (peers) Close() error   { return nil }
 func (peers) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a fake connection from a remote address.
+// from is a fake connection whose remote address is the value of from.
 type from struct {
 	net.Conn
 	addr   string
@@ -79,8 +79,9 @@ func open(list []*from) (n int) {
 	return n
 }
 
-// If an address opens too many connections, the listener must close the oldest connections of this address. It must
-// not close connections of other addresses, regardless of their age.
+// TestListenerClosesConnectionsOfBusiestAddress checks that if an address opens too many connections, the listener
+// closes the oldest connections of this address. It must not close connections of other addresses, regardless of
+// their age.
 func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	const most = 100
 	h := newAcceptor(t, most)
@@ -103,7 +104,8 @@ func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	}
 }
 
-// If each address has one connection, the listener must close the oldest connection.
+// TestListenerClosesOldestConnection checks that the listener closes the oldest connection if each address has one
+// connection.
 func TestListenerClosesOldestConnection(t *testing.T) {
 	h := newAcceptor(t, 10)
 	var all []*from
@@ -116,7 +118,8 @@ func TestListenerClosesOldestConnection(t *testing.T) {
 	}
 }
 
-// Closed and exempt connections must not be counted. Exempt connections must stay open.
+// TestClosedAndExemptConnectionsDoNotCount checks that closed and exempt connections do not count toward the limit,
+// and that exempt connections stay open.
 func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
 	h := newAcceptor(t, 2)
 	_, first := h.connect("192.0.2.1:1")
@@ -145,8 +148,8 @@ func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// When all connections together hold too many bytes, the listener must close the largest connection of the address
-// that holds the most bytes. It must not close connections of other addresses.
+// TestHeldBytesAreLimited checks that when all connections together hold too many bytes, the listener closes the
+// largest connection of the address that holds the most bytes, and no connections of other addresses.
 func TestHeldBytesAreLimited(t *testing.T) {
 	var evicted []string
 	h := newAcceptorWith(t, Limits{Connections: 100, Bytes: 1000,
@@ -194,8 +197,8 @@ func TestHeldBytesAreLimited(t *testing.T) {
 	AddBytes(&from{}, 1) // not a limited connection
 }
 
-// If a peer sends too many bytes, its connection must be closed, but not the connections of other peers. The bytes of
-// a connection are counted until the connection is closed.
+// TestReadsAreLimited checks that if a peer sends too many bytes, its connection is closed, but not the connections
+// of other peers. The bytes of a connection count until the connection is closed.
 func TestReadsAreLimited(t *testing.T) {
 	var evicted []string
 	dialed := map[string]*from{}

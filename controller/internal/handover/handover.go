@@ -12,7 +12,7 @@ import (
 type Pod struct {
 	// Key identifies the Pod to the caller.
 	Key string
-	// IsReady is the current readiness in the API server. Ready is the desired readiness.
+	// IsReady is true if the Pod is Ready in the API server. Ready is true if the Pod should be Ready.
 	IsReady, Ready bool
 	// Superseded is true if the Pod becomes Not Ready only because a newer Pod replaces it.
 	Superseded bool
@@ -35,9 +35,9 @@ type Pod struct {
 const SupersedeDelay = time.Second
 
 // Admit returns the Pods whose status may be written now, and the delay before Admit must be called again for the
-// other Pods; 0 means after the next change. While a Pod of another version is Ready, a Pod must not become Ready if
-// it is outdated, or if its version is not active in the module list of the base. A superseded Pod stays Ready for
-// SupersedeDelay.
+// other Pods; 0 means that Admit need not be called before the next change. While a Pod of another version is Ready,
+// a Pod must not become Ready if it is outdated, or if its version is not active in the module list of the base. A
+// superseded Pod stays Ready for SupersedeDelay.
 func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {

@@ -53,7 +53,7 @@ type history struct {
 
 type numbered struct {
 	LogEntry
-	number uint64 // increases across all modules
+	number uint64 // number of the entry; increases across all modules
 	added  time.Time
 }
 
@@ -95,7 +95,7 @@ func (l *EventLog) add(h *history, e LogEntry) {
 	l.grow(h, grown)
 }
 
-// grow changes the recorded size of the log of a module. It then removes other modules until the EventLog does not
+// grow adds by to the recorded size of the log of a module. It then removes other modules until the EventLog does not
 // exceed its maximum size. The caller holds the lock.
 func (l *EventLog) grow(h *history, by int) {
 	h.size += by
@@ -119,8 +119,8 @@ func (s share) has(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns entries that describe the current state of a module, for a Pod without earlier entries. The result
-// is empty if the module list of the base does not contain the module.
+// present returns entries that describe the current state of a module, for a Pod that has no log entries yet. The
+// result is empty if the module list of the base does not contain the module.
 func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +138,8 @@ func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and have a higher number than the given one, in the
-// order in which they were added. It also returns the number of the last entry of the module.
+// since returns the entries of a module that belong to a Pod and whose numbers are higher than number, in the order
+// in which they were added. last is the number of the last returned entry, or number if there is none.
 func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

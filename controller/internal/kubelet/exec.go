@@ -14,7 +14,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Exit statuses of commands, with the same values as in shells.
+// Exit statuses of commands, as in shells.
 const (
 	exitFailed   = 1
 	exitUsage    = 2

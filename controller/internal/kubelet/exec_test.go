@@ -71,10 +71,10 @@ func TestExec(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name           string
-		pod            string // default pod-0
+		pod            string // Pod name; default pod-0
 		command        []string
 		bases          fakeBases
-		stdout, stderr string // stderr must be one line that contains these texts, separated by |
+		stdout, stderr string // texts, separated by |, that the only line of stderr must contain
 		status         int
 	}{
 		{name: "help", command: []string{"help"}, stdout: help},
@@ -233,7 +233,7 @@ type terminal struct {
 	done   chan int
 }
 
-// noSize is a terminal size queue whose only size is zero.
+// noSize is a terminal size queue that returns one size of zero and then ends.
 type noSize struct{ told bool }
 
 // Next implements remotecommand.TerminalSizeQueue.

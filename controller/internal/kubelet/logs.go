@@ -119,7 +119,8 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 // followInterval is the time between two reads of the EventLog while logs are followed.
 const followInterval = 200 * time.Millisecond
 
-// follow writes text and then new entries, until ctx is done, the reader is closed, or the Pod is deleted.
+// follow writes text, and then new entries as they are added. It blocks until ctx is done, the reader is closed, or
+// the Pod is deleted.
 func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()

@@ -89,7 +89,7 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 	}
 }
 
-// A client follows the logs of a module over TLS. It must receive new entries until the server stops.
+// TestFollow follows the logs of a module over TLS. The client must receive new entries until the server stops.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
@@ -151,8 +151,8 @@ func TestFollowEndsWithPod(t *testing.T) {
 	}
 }
 
-// The log of a Pod must contain the history of its own modules since the Pod was assigned to the base. It must not
-// contain entries of earlier Pods.
+// TestLogsOfOnePod checks that the log of a Pod contains the history of its own modules since the Pod was assigned to
+// the base, but no entries of earlier Pods.
 func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := &fakePods{pods: map[string]*corev1.Pod{}}, NewEventLog()
@@ -203,8 +203,8 @@ func TestLogsOfOnePod(t *testing.T) {
 	})
 }
 
-// The log must not show a state before the command that caused the state, although bases report times only in
-// milliseconds.
+// TestStatesFollowCommands checks that the log does not show a state before the command that caused the state,
+// although bases report times only in milliseconds.
 func TestStatesFollowCommands(t *testing.T) {
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///m/biz1.jar"}
 	sent := noon.Add(225 * time.Millisecond).Add(900 * time.Microsecond)

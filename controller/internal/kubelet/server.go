@@ -57,8 +57,8 @@ type Options struct {
 	// ClientCAFile is a PEM file with the CA certificates that verify the client certificates of callers, such as the
 	// --kubelet-client-certificate of the API server. It is read again when it changes. Required.
 	ClientCAFile string
-	// Reviews checks whether the user of a client certificate has permission for the verb get or create on
-	// nodes/proxy. If it is nil, the server admits every client with a valid certificate.
+	// Reviews creates the SubjectAccessReviews that check whether the user of a client certificate has permission for
+	// the verb get or create on nodes/proxy. If it is nil, the server admits every client with a valid certificate.
 	Reviews  authorizationv1.SubjectAccessReviewInterface
 	Pods     pods      // required
 	Bases    bases     // required
@@ -155,8 +155,8 @@ const (
 	noAttach = "kubectl attach is not supported for modules; use kubectl logs -f to follow the states of " +
 		"the module, or " +
 		"kubectl exec -it POD -- ark to query the base"
-	// Bases report their own address. With port forwarding, a malicious base could therefore direct users to any host
-	// on the network of the controller.
+	// Port forwarding would be unsafe, because bases report their own addresses: a malicious base could direct users
+	// to any host on the network of the controller.
 	noPortForward = "port forwarding to bases is not supported, because bases report their own address; " +
 		"send requests " +
 		"from within the cluster, or through the gateway of a sandbox (koupsandbox status shows its address)"

@@ -46,7 +46,7 @@ func TestClientCertificates(t *testing.T) {
 		time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
 		client rest.TLSClientConfig
-		status int // 0 means that the TLS handshake fails
+		status int // expected HTTP status; 0 means that the TLS handshake must fail
 	}{
 		"a certificate of the authority": {w.authority.client("kube-apiserver"), 200},
 		"no certificate":                 {rest.TLSClientConfig{Insecure: true}, 401},

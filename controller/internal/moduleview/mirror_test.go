@@ -65,7 +65,8 @@ func TestDesiredModule(t *testing.T) {
 	}
 }
 
-// The Module object must show a version from a ConfigMap after the version is installed.
+// TestDesiredModuleHasInstalledVersion checks that the Module object shows a version from a ConfigMap after the
+// version is installed.
 func TestDesiredModuleHasInstalledVersion(t *testing.T) {
 	for id, want := range map[string]string{"": "", "arklet://198.18.0.1:biz1:3.0.0": "3.0.0"} {
 		pod := modulePod(corev1.ContainerStatus{Name: "biz1", ContainerID: id})

@@ -28,7 +28,7 @@ import (
 
 // pods is the cache of all module Pods in the cluster. vpod.Informer implements it.
 type pods interface {
-	// Observe registers changed, which is called for every event of a module Pod.
+	// Observe registers a callback that is called for every event of a module Pod.
 	Observe(changed func(*corev1.Pod)) error
 	Get(name types.NamespacedName) (*corev1.Pod, bool)
 	PodsOnNode(nodeName string) []*corev1.Pod
@@ -38,7 +38,7 @@ type pods interface {
 // Options configure a Syncer. All fields are required.
 type Options struct {
 	Client dynamic.Interface
-	// Pods are the module Pods in the cluster. The caller starts the watch of the Pods.
+	// Pods is the cache of the module Pods in the cluster. The caller starts the watch that fills the cache.
 	Pods pods
 	// Nodes lists the Nodes of bases. A label of each Node contains the host name of the base.
 	Nodes corelisters.NodeLister
@@ -67,7 +67,7 @@ type Syncer struct {
 	queue   *work.Queue[types.NamespacedName]
 	modules cache.SharedIndexInformer // informer of *Module objects
 	limit   *rate.Limiter
-	missing sync.Once // logs only once that the CustomResourceDefinition is missing
+	missing sync.Once // ensures that a missing CustomResourceDefinition is logged only once
 }
 
 // New returns a Syncer. It does not read or write objects before Start is called.

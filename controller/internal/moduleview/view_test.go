@@ -172,7 +172,8 @@ func (w *fixture) module(name string) *Module {
 var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
 	State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 
-// When a rollout is complete, the Module objects of its Pods must be up to date.
+// TestReadyModuleIsWrittenImmediately checks that the Module objects of a rollout are up to date when the rollout is
+// complete.
 func TestReadyModuleIsWrittenImmediately(t *testing.T) {
 	runTest(t, nil, func(w *fixture) {
 		w.advance() // the caches are synced
@@ -336,7 +337,8 @@ func TestMissingDefinitionIsLoggedOnce(t *testing.T) {
 	})
 }
 
-// The schema in the CustomResourceDefinition must have the same fields as the type Module.
+// TestDefinitionMatchesModule checks that the schema in the CustomResourceDefinition has the same fields as the type
+// Module.
 func TestDefinitionMatchesModule(t *testing.T) {
 	objects, err := deploy.Objects()
 	if err != nil {

@@ -89,7 +89,7 @@ func toTheSecond(records []Record) []Record {
 	return out
 }
 
-// keepForeignMetadata copies the labels, annotations and finalizers that other clients have set from have to want.
+// keepForeignMetadata copies from have to want the labels, annotations and finalizers that other clients have set.
 func keepForeignMetadata(want, have *Module) {
 	others := maps.Clone(have.Labels)
 	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {

@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// recheckCordoned is the delay before the bases are counted again while a cordoned base is counted because of its
-// Pod. The delay is needed because the deletion of a Pod does not trigger a count.
+// recheckCordoned is the delay before the bases are counted again if the count includes a cordoned base because of
+// its Pod. The delay is needed because the deletion of a Pod does not trigger a new count.
 const recheckCordoned = 10 * time.Second
 
 // bases counts the bases that match the Pods of a Deployment.
@@ -29,8 +29,8 @@ type bases struct {
 // replicas returns the number of replicas that a Deployment should have, and the delay before replicas must be called
 // again if nothing changes; 0 means that another call is not necessary. have is the current number of replicas.
 //
-// The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than grace,
-// and cordoned bases with a Pod of the current template, prevent a reduction of the replicas.
+// The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than the
+// grace period, and cordoned bases with a Pod of the current template, prevent a reduction of the replicas.
 func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want int32, again time.Duration) {
 	var ready, kept int32
 	later := func(d time.Duration) {
@@ -88,7 +88,7 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// contains reports whether the slice have contains all elements of the slice all.
+// contains reports whether the map have contains all entries of the map all.
 func contains(have, all map[string]string) bool {
 	return labels.SelectorFromSet(all).Matches(labels.Set(have))
 }

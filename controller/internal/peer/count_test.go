@@ -87,7 +87,7 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// A cordoned base must be counted if it has a Pod that was created from the current template.
+// TestRuns checks that a cordoned base is counted if it has a Pod that was created from the current template.
 func TestRuns(t *testing.T) {
 	d := peerDeployment("peer")
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}

@@ -61,7 +61,7 @@ type Options struct {
 type ReplicaChange struct {
 	Namespace, Name string
 	From, To        int32
-	Err             error // has an error code; nil after a success. Failed changes are retried
+	Err             error // error with an error code; nil after a success; failed changes are retried
 }
 
 const (

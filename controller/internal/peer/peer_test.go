@@ -282,8 +282,8 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 	})
 }
 
-// Another client changes the replicas after each patch. The controller must still send at most one patch per debounce
-// interval.
+// TestConflictingClientCausesFewPatches runs another client that changes the replicas after each patch. The
+// controller must still send at most one patch per debounce interval.
 func TestConflictingClientCausesFewPatches(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))
@@ -321,7 +321,8 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 	})
 }
 
-// A leader that cannot renew its Lease must stop. The other controller must take over after the Lease has expired.
+// TestLeaderStopsWithoutLease checks that a leader that cannot renew its Lease stops, and that the other controller
+// takes over after the Lease has expired.
 func TestLeaderStopsWithoutLease(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.create(peerDeployment("peer"))

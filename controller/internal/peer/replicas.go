@@ -135,8 +135,8 @@ func (t *term) enqueueAll() error {
 	return nil
 }
 
-// reconcile sets the replicas of a Deployment. It returns the delay before the next call; 0 means after the next
-// change.
+// reconcile sets the replicas of a Deployment. It returns the delay before the next call; 0 means that no call is
+// needed until the next change.
 func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if key == all {
 		return 0, t.enqueueAll()

@@ -63,9 +63,9 @@ func (p *planner) replacementDrain(w arklet.Module) (left time.Duration, drained
 	return left, left <= 0
 }
 
-// drainLeft returns how long Pods that became Not Ready at notReady may still receive requests. This is the duration
-// drain, and at least half of Input.Drain after the Pods were removed from the endpoints. The endpoints are ignored
-// after until.
+// drainLeft returns how long Pods that became Not Ready at notReady may still receive requests. They may receive
+// requests for the duration drain after notReady, and for at least half of Input.Drain after they were removed from
+// the endpoints. After until, the endpoints are ignored.
 func (p *planner) drainLeft(notReady time.Time, drain time.Duration, e Endpoints, until time.Time) time.Duration {
 	left := notReady.Add(drain).Sub(p.Now)
 	if p.Drain <= 0 || !p.Now.Before(until) {

@@ -10,9 +10,9 @@ import (
 )
 
 // Memory is the part of the state of a module on a base that is not in the module list. Next returns an updated
-// Memory. The caller adds the results of commands and probes to it.
+// Memory, to which the caller adds the results of commands and probes.
 type Memory struct {
-	// Installed contains the versions that were installed for Pods. The controller does not uninstall other versions.
+	// Installed contains the versions that were installed for Pods. The controller uninstalls only these versions.
 	Installed map[string]InstalledVersion
 	// Failed contains the last failure of each command.
 	Failed map[Attempt]Failure
@@ -40,16 +40,16 @@ type InstalledVersion struct {
 	// InDoubtUntil is the time until which the base may still be executing an unanswered install. It is zero if a
 	// module list has shown the result.
 	InDoubtUntil time.Time
-	// ExpectedUntil is the time until which a version of the base's baseline stays installed although no Pod requests
-	// it yet.
+	// ExpectedUntil is the time until which a version from the baseline of the base stays installed although no Pod
+	// requests the version yet.
 	ExpectedUntil time.Time
 	// RequestedBy is the UID of the Pod that requested the version before the Pod spec was changed; empty if there is
 	// no such Pod.
 	RequestedBy types.UID
 
 	// UnwantedSince is the time when the last Pod stopped requesting the version. IdleSince is the time since which
-	// the version also no longer has to wait for its successor. InactiveSince is the time when the base stopped
-	// sending requests to the version. Each time is zero if its condition is not met.
+	// the version is unwanted and does not have to wait for its successor. InactiveSince is the time when the base
+	// stopped sending requests to the version. Each time is zero while its condition is not met.
 	UnwantedSince, IdleSince, InactiveSince time.Time
 }
 
@@ -86,7 +86,8 @@ type Failure struct {
 	FreeMetaspace int64
 }
 
-// Update calls change with the record of a version. It does nothing if the version was not installed for a Pod.
+// Update calls change with the record of a version, and stores the changed record. It does nothing if the version was
+// not installed for a Pod.
 func (m Memory) Update(version string, change func(*InstalledVersion)) {
 	if i, known := m.Installed[version]; known {
 		change(&i)

@@ -29,8 +29,8 @@ type Input struct {
 	Memory Memory
 	// ReplacedEndpoints are the endpoints of the Pods whose version is in Memory.Replacing.
 	ReplacedEndpoints Endpoints
-	CanSwitch         bool // the tunnel supports switchBiz
-	KeepSameVersion   bool // disables replacing the jar of a version
+	CanSwitch         bool // whether the tunnel supports switchBiz
+	KeepSameVersion   bool // whether replacing the jar of a version is disabled
 	// Drain is how long a Pod may still receive requests after it became Not Ready. 0 or less means no drain.
 	Drain time.Duration
 	// EndpointLag is how long the endpoints of Services may still be outdated; 0 means that they are up to date.
@@ -63,8 +63,8 @@ const (
 	DoInstall              // install Action.Module
 	DoSwitch               // switch to Action.Module
 	DoUninstall            // uninstall Action.Module
-	// The action uninstalls Action.Conflicting, which is deactivated, and then Action.Module. Next then reinstalls
-	// Conflicting.
+	// UninstallConflicting uninstalls Action.Conflicting, which is deactivated, and then Action.Module. After this
+	// action, Next reinstalls Action.Conflicting.
 	UninstallConflicting
 	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
 	RequestList          // request the module list of the base, and wait for it
@@ -75,7 +75,8 @@ type Action struct {
 	Kind        ActionKind
 	Module      arklet.Module
 	Conflicting arklet.Module
-	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means after the next change.
+	// Wait is the delay before the next call of Next if Kind is NoAction; 0 means that no call is needed before the
+	// next change.
 	Wait time.Duration
 	// NeedsList is true if the base is installing the module, so a module list must be requested before the next call
 	// of Next.
@@ -140,7 +141,7 @@ func Next(in Input) Decision {
 	return Decision{action, p.Memory, replaces}
 }
 
-// updateMemory updates the memory from the module list of the base and the Pods.
+// updateMemory updates Memory to match the module list of the base and the modules that Pods request.
 func (p *planner) updateMemory() {
 	for _, m := range p.Requested {
 		_, listed := p.Listed[m.Version]
@@ -290,7 +291,7 @@ func (p *planner) retryDelay(w arklet.Module) time.Duration {
 
 // installActivates reports whether a fresh install activates a deactivated version. This is the case if the base has
 // switched away from the version, or if no other version is active. In other cases, the base does not activate new
-// versions (protocol 5.3, mode 3), and the controller would reinstall the version repeatedly.
+// versions (protocol 5.3), and the controller would reinstall the version repeatedly.
 func (p *planner) installActivates(biz arklet.Biz) bool {
 	return biz.Latest.Reason == arklet.ReasonSwitched || !p.isOtherActive(biz.Version)
 }
@@ -425,10 +426,10 @@ func (p *planner) newerRequested(serving string) bool {
 		p.Memory.Failed[InstallAttempt(p.Wanted[0])].Err == nil
 }
 
-// deactivatedSuccessor returns a requested version that the base keeps deactivated because the given version, which
-// must be uninstalled, is active. Over MQTT, only a fresh install activates this successor. The successor is
-// uninstalled while the given version is still active. Therefore, the base lacks an active version only for the
-// duration of one install.
+// deactivatedSuccessor returns a requested version, if there is one, that the base keeps deactivated because the
+// given version, which must be uninstalled, is active. Over MQTT, only a fresh install activates this successor. The
+// successor is uninstalled while the given version is still active. Therefore, the base lacks an active version only
+// for the duration of one install.
 func (p *planner) deactivatedSuccessor(biz arklet.Biz) (arklet.Module, bool) {
 	if p.CanSwitch || biz.State != arklet.StateActivated || p.isOtherActive(biz.Version) {
 		return arklet.Module{}, false

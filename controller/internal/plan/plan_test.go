@@ -15,7 +15,7 @@ import (
 )
 
 // model simulates a module on a base, and the Pods that request the module. It executes the actions that Next
-// returns. The base installed the version "static" by itself.
+// returns. Version "static" is preinstalled on the base.
 type model struct {
 	t    *rapid.T
 	mode mode
@@ -27,7 +27,7 @@ type model struct {
 	memory         Memory
 	listed         map[string]arklet.Biz
 	installedJars  map[string]string    // jar URLs by version
-	failInstalls   map[string]bool      // versions and jar URLs whose installs fail
+	failInstalls   map[string]bool      // versions whose uninstall fails
 	failUninstalls map[string]bool      // versions whose uninstalls fail
 	inactiveSince  map[string]time.Time // when the base stopped sending requests to a version
 	tick           time.Duration        // counter that makes the times of records distinct
@@ -249,9 +249,9 @@ func (m *model) execute(s Input, action Action) {
 	}
 }
 
-// The test generates random Pods, failures and restarts. The base must always have an active version while a
-// requested version can be installed. At the end, the version of the newest Pod must be active, and no unwanted
-// version may remain.
+// TestRandomActions runs random sequences of Pod changes, failures and restarts. The base must always have an active
+// version while a requested version can be installed. At the end, the version of the newest Pod must be active, and
+// no unwanted version may remain.
 func TestRandomActions(t *testing.T) {
 	for range 20 { // each checks 100 sequences
 		rapid.Check(t, checkPlan)
@@ -354,9 +354,9 @@ func (m *model) checkFinalState() {
 	}
 }
 
-// The grace period of the active version has ended, and its successor must be reinstalled from another jar. The
-// controller has just started, so the installed jar of the successor may still process requests. The active version
-// must stay until this jar is drained.
+// TestActiveVersionStaysWhileSuccessorIsDrained plans an uninstall of an active version whose grace period has ended,
+// while its successor must be reinstalled from another jar. The controller has just started, so the installed jar of
+// the successor may still process requests. The active version must stay until this jar is drained.
 func TestActiveVersionStaysWhileSuccessorIsDrained(t *testing.T) {
 	now := time.Now()
 	s := Input{
@@ -386,8 +386,8 @@ func TestActiveVersionStaysWhileSuccessorIsDrained(t *testing.T) {
 	}
 }
 
-// An active version must not be uninstalled while the endpoints are outdated, because the version may still receive
-// requests.
+// TestActiveVersionStaysWhileEndpointsAreOutOfDate checks that an active version is not uninstalled while the
+// endpoints are outdated, because the version may still receive requests.
 func TestActiveVersionStaysWhileEndpointsAreOutOfDate(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -411,16 +411,17 @@ func TestActiveVersionStaysWhileEndpointsAreOutOfDate(t *testing.T) {
 	}
 }
 
-// On a base that keeps all versions active, the version that was activated last receives the requests. If this
-// version was activated when its Pod was already terminating, it must be uninstalled immediately. If it was activated
-// before the requested version, or if its Pod was Ready, it must be drained first.
+// TestExtraActiveVersionIsNotDrained simulates a base that keeps all versions active, so that the version that was
+// activated last receives the requests. If this version was activated when its Pod was already terminating, it must
+// be uninstalled immediately. If it was activated before the requested version, or if its Pod was Ready, it must be
+// drained first.
 func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 	now := time.Now()
 	wanted, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
 		wasReady bool
-		after    time.Duration // activation time relative to the requested version
+		after    time.Duration // activation time of the tested version relative to the requested version
 		state    arklet.State  // state of the requested version
 		wants    []arklet.Module
 		want     Action
@@ -454,13 +455,14 @@ func TestExtraActiveVersionIsNotDrained(t *testing.T) {
 	}
 }
 
-// All Pods of a base are deleted. The active version was activated when its own Pod was already terminating. It still
-// receives the requests that are sent to the Pod of the previous version, so it must be drained.
+// TestActiveVersionIsDrainedOfRequestsToOtherPods deletes all Pods of a base. The active version was activated when
+// its own Pod was already terminating. It still receives the requests that are sent to the Pod of the previous
+// version, so it must be drained.
 func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 	now := time.Now()
 	uninstall := Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "2"}}
 	for name, c := range map[string]struct {
-		wasReady bool // the Pod of version 1 was Ready
+		wasReady bool // whether the Pod of version 1 was Ready
 		since    time.Duration
 		state    arklet.State // state of version 2
 		want     Action
@@ -487,15 +489,15 @@ func TestActiveVersionIsDrainedOfRequestsToOtherPods(t *testing.T) {
 	}
 }
 
-// On a base that keeps all versions active, the version that receives the requests must not be uninstalled before the
-// newest requested version is active, even after its drain. If the newest version has failed, the version must be
-// uninstalled.
+// TestActiveVersionWaitsForTheNewestVersion simulates a base that keeps all versions active. The version that
+// receives the requests must not be uninstalled before the newest requested version is active, even after its drain.
+// If the newest version has failed, the version must be uninstalled.
 func TestActiveVersionWaitsForTheNewestVersion(t *testing.T) {
 	now := time.Now()
 	serves, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "3"}
 	for name, c := range map[string]struct {
 		failed map[Attempt]Failure
-		after  time.Duration // activation time relative to the older requested version
+		after  time.Duration // activation time of the tested version relative to the older requested version
 		want   ActionKind
 	}{
 		"newest version is being installed": {nil, time.Second, NoAction},
@@ -526,8 +528,8 @@ func TestActiveVersionWaitsForTheNewestVersion(t *testing.T) {
 	}
 }
 
-// The drain of a version must begin when another version starts to receive the requests, even if Next is not called
-// in between.
+// TestDrainBeginsWhenAnotherVersionReceivesRequests checks that the drain of a version begins when another version
+// starts to receive the requests, even if Next is not called in between.
 func TestDrainBeginsWhenAnotherVersionReceivesRequests(t *testing.T) {
 	for _, state := range []arklet.State{arklet.StateUnresolved, arklet.StateResolved} {
 		t.Run(string(state), func(t *testing.T) { testDrainStart(t, state) })
@@ -564,8 +566,8 @@ func testDrainStart(t *testing.T, installing arklet.State) {
 	}
 }
 
-// An uninstall has failed. Next must remove this failure if the base has the requested jar, because the base may have
-// restarted and installed the jar as part of its baseline.
+// TestFailureIsRemovedWhenTheModuleIsActive checks that Next removes the failure of an uninstall if the base has the
+// requested jar, because the base may have restarted and installed the jar as part of its baseline.
 func TestFailureIsRemovedWhenTheModuleIsActive(t *testing.T) {
 	w := arklet.Module{Name: "m", Version: "1", URL: "new"}
 	for jar, forgotten := range map[string]bool{"new": true, "old": false} {

@@ -60,14 +60,14 @@ type moduleState struct {
 	Module
 	serving   servedVersion
 	ready     bool
-	installed bool // the requested module is installed, whether or not it is active
+	installed bool // whether the requested module is installed, active or not
 	// wasReady is true if the container was Ready with the installed jar. installedForPod is true if the installed
 	// jar was installed for this Pod, even if the Pod now requests another jar.
 	wasReady, installedForPod bool
 }
 
-// evaluate decides whether a container is Ready. was is its previous status; nil if there is none. reachable reports
-// whether the base is reachable.
+// evaluate decides whether a container is Ready. was is the previous status of the container; nil if there is none.
+// reachable reports whether the base is reachable.
 //
 // A container is Ready if three conditions are met: the base lists the requested version as active, no newer Pod has
 // replaced the Pod, and the probes of the container succeed. A Pod whose spec was changed stays Ready with its

@@ -170,7 +170,7 @@ func containerStatus(m moduleState, was *corev1.ContainerStatus, ip string, now 
 	return c
 }
 
-// waiting returns the reason and the message of the waiting state for a module that is not ready.
+// waiting returns the waiting state, with reason and message, for the container of a module that is not ready.
 func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	state := func(reason, message string) *corev1.ContainerStateWaiting {
 		return &corev1.ContainerStateWaiting{Reason: reason, Message: message}

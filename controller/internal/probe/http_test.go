@@ -23,7 +23,7 @@ func TestAddress(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod, node metav1.ObjectMeta
 		probe     corev1.HTTPGetAction
-		want, err string // result; an error must contain the texts in err, separated by |
+		want, err string // expected result; an error must contain the texts in err, which are separated by |
 	}{
 		"port of the probe": {probe: port, want: "10.0.0.1:8080"},
 		"named port": {probe: corev1.HTTPGetAction{Port: intstr.FromString("web")},
@@ -78,7 +78,7 @@ func TestWithContextPath(t *testing.T) {
 	}
 }
 
-// A probe must connect to its base with Options.Dial, which may connect through a proxy.
+// TestDial checks that a probe connects to its base with Options.Dial, which may connect through a proxy.
 func TestDial(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
@@ -96,8 +96,8 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// The prober must send the same requests as the kubelet. It must follow redirects to the same host, but not to other
-// hosts.
+// TestRequest checks that the prober sends the same requests as the kubelet, and that it follows redirects to the
+// same host, but not to other hosts.
 func TestRequest(t *testing.T) {
 	var seen []string
 	mux := http.NewServeMux()

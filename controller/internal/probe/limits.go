@@ -16,7 +16,7 @@ const (
 	concurrency = 256
 	// baseConcurrency is the maximum number of concurrent probe requests to one base.
 	baseConcurrency = 4
-	// slowAfter is the duration from which a probe request is treated as slow.
+	// slowAfter is the minimum duration of a probe request that is treated as slow.
 	slowAfter = time.Second
 )
 
@@ -24,7 +24,7 @@ const (
 // the limit, so that unresponsive modules do not delay the probes of other modules.
 type limits struct {
 	all, slow *semaphore.Weighted
-	users     int // number of workers that share these limits
+	users     int // number of workers that use these limits
 }
 
 func newLimits(n int) *limits {

@@ -20,8 +20,8 @@ func withLongTimeout(p *corev1.Probe) {
 	p.TimeoutSeconds, p.PeriodSeconds, p.FailureThreshold = 100_000, 1, 1
 }
 
-// Slow probes must use at most half of the limit, so that other probes are sent when they are due. The test checks
-// this for probes of the same base, and for many bases that do not respond.
+// TestSlowProbesUseHalfOfTheLimit checks that slow probes use at most half of the limit, so that other probes are
+// sent when they are due. It tests probes of the same base, and probes of many bases that do not respond.
 func TestSlowProbesUseHalfOfTheLimit(t *testing.T) {
 	for bases, count := range map[int]int{1: 20, 10: 2} {
 		t.Run(fmt.Sprint(bases), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestSlowProbesUseHalfOfTheLimit(t *testing.T) {
 	}
 }
 
-// A timeout longer than MaxTimeout must be reduced to MaxTimeout.
+// TestMaxTimeout checks that a timeout longer than MaxTimeout is reduced to MaxTimeout.
 func TestMaxTimeout(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(-1)
@@ -66,8 +66,8 @@ func TestMaxTimeout(t *testing.T) {
 	})
 }
 
-// A connection must be closed when its probe ends: at the timeout, and after Forget. This is necessary because
-// http.Transport does not cancel a dial or a TLS handshake when the request ends.
+// TestConnectionsAreClosedWithTheirProbes checks that a connection is closed when its probe ends: at the timeout, and
+// after Forget. http.Transport alone does not cancel a dial or a TLS handshake when the request ends.
 func TestConnectionsAreClosedWithTheirProbes(t *testing.T) {
 	for name, end := range map[string]func(*Prober){
 		"timeout": func(*Prober) { time.Sleep(MaxTimeout) },

@@ -29,7 +29,7 @@ const (
 	Liveness  Kind = "liveness"
 )
 
-// Target is a container whose probes are sent.
+// Target is a container to probe.
 type Target struct {
 	Pod       types.UID
 	Container string

@@ -25,11 +25,11 @@ type fixture struct {
 	began  time.Time
 
 	mu        sync.Mutex
-	answer    func(*http.Request) int // HTTP status of the response; 0 refuses the connection, -1 does not respond
+	answer    func(*http.Request) int // HTTP status of the response; 0: connection refused, -1: no response
 	requests  []string                // time and URL of each request
 	results   []string
 	active    int
-	maxActive int // maximum of active
+	maxActive int // highest value of active so far
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -91,7 +91,7 @@ func (w *fixture) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// facts returns the parts of a message that are compared: the status, the address and the error of net/http.
+// facts returns the parts of a message to compare: the status, the address and the error of net/http.
 func facts(message string) string { return strings.Join(factsPattern.FindAllString(message, -1), " ") }
 
 var factsPattern = regexp.MustCompile(`\b[1-5]\d\d\b|http://[^" ]+|"/[^"]*"|` +
@@ -201,7 +201,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// After the liveness probe of a module has failed, the module must not be probed until it has restarted.
+// TestLiveness checks that a module whose liveness probe has failed is not probed again until it has restarted.
 func TestLiveness(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		liveness := func(t *Target) { t.Liveness = httpGet("/live") }
@@ -227,8 +227,8 @@ func TestLiveness(t *testing.T) {
 	})
 }
 
-// Modules that were Ready before the controller started must stay ready until a probe fails. Their first probes must
-// be spread over a period.
+// TestControllerRestart checks that modules that were Ready before the controller started stay ready until a probe
+// fails, and that their first probes are spread over a period.
 func TestControllerRestart(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(503)
@@ -254,7 +254,7 @@ func TestControllerRestart(t *testing.T) {
 	})
 }
 
-// The number of concurrent probe requests must be limited, both in total and for each base.
+// TestConcurrency checks that the number of concurrent probe requests is limited, both in total and for each base.
 func TestConcurrency(t *testing.T) {
 	for bases, most := range map[int]int{20: 8, 1: baseConcurrency} {
 		runTest(t, func(w *fixture) {
@@ -273,7 +273,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// If a response takes longer than a period, only the probes that were due in the meantime may be skipped.
+// TestSlowResponses checks that if a response takes longer than a period, only the probes that were due in the
+// meantime are skipped.
 func TestSlowResponses(t *testing.T) {
 	runTest(t, func(w *fixture) {
 		w.respondWith(-1)

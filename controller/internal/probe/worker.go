@@ -18,15 +18,15 @@ type worker struct {
 	spec   corev1.Probe
 	base   *limits
 	cancel context.CancelFunc // cancels the in-flight request; nil before the first request
-	slow   bool               // the last request was slow
+	slow   bool               // whether the last request was slow
 
 	due time.Time // when the next request is due
 
 	healthy       bool
 	message       string
-	lastSucceeded bool // the last request succeeded
+	lastSucceeded bool // whether the last request succeeded
 	streak        int  // number of consecutive requests with the same result as the last one
-	onHold        bool // waits for a restart of the module after its liveness probe has failed
+	onHold        bool // whether the probe waits for a restart of the module, because its liveness probe failed
 }
 
 // newWorker returns a worker. Before the first request, a liveness probe is healthy, and a readiness probe is not
@@ -44,7 +44,7 @@ func newWorker(k key, t Target, spec corev1.Probe, now time.Time) *worker {
 	return w
 }
 
-// period returns the period of the probe. The API server has set the defaults of all settings.
+// period returns the period of the probe. The field is always set, because the API server has applied the default.
 func (w *worker) period() time.Duration {
 	return time.Duration(cmp.Or(w.spec.PeriodSeconds, 10)) * time.Second
 }

@@ -18,7 +18,8 @@ import (
 
 const (
 	attemptTimeout = 5 * time.Second
-	// attempts is the maximum number of attempts to send a message. The delay between attempts grows from firstDelay.
+	// attempts is the maximum number of attempts to send a message. The delay between attempts starts at firstDelay
+	// and increases.
 	attempts   = 4
 	firstDelay = time.Second
 	// perMinute is the maximum number of messages per minute. If a hook sends more messages, DingTalk blocks the

@@ -19,10 +19,10 @@ type Event struct {
 	// Scene is the operation that failed, for example vpod_deploy. Event is the failed step of the operation, for
 	// example ContainerStart.
 	Scene, Event string
-	Result       string // for example FAILED
+	Result       string // result of the operation, for example FAILED
 	// Code is the error code. The suggestion for the code is added to the message, if there is one.
 	Code     errcode.Code
-	Message  string // truncated by arklet.Text
+	Message  string // text for the user; body truncates it with arklet.Text
 	TimeUsed time.Duration
 	// Labels identify the affected objects, such as the Pod, the Node and the module.
 	Labels map[string]string

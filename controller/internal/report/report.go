@@ -31,7 +31,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Counters count the messages to all hooks.
+// Counters count messages and events. Each counter covers all hooks of a Reporter.
 type Counters struct {
 	// Sent counts accepted messages. Failed counts messages for which all attempts failed. Dropped counts events that
 	// did not fit into the queue, or that were still queued when the Reporter stopped.

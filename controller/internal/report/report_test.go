@@ -153,8 +153,7 @@ func (w *fixture) wantCounts(sent, failed, dropped float64) {
 	}
 }
 
-// wantLog checks the number of log lines. It also checks that the log contains the texts, and that it does not
-// contain the token.
+// wantLog checks the number of log lines, and that the log contains the texts and does not contain the token.
 func (w *fixture) wantLog(lines int, texts ...string) {
 	w.t.Helper()
 	log := w.log.String()
@@ -275,8 +274,8 @@ func TestRetrySucceeds(t *testing.T) {
 	})
 }
 
-// A hook that does not respond and a hook that refuses connections must not block other hooks or the caller of
-// Report.
+// TestUnavailableHooksDoNotBlockOthers checks that neither a hook that does not respond nor a hook that refuses
+// connections blocks other hooks or the caller of Report.
 func TestUnavailableHooksDoNotBlockOthers(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -21,7 +21,7 @@ import (
 // robot is the DingTalk robot of a hook.
 type robot struct {
 	address url.URL
-	secret  string   // secret that signs messages; empty means that messages are not signed
+	secret  string   // key that signs the messages; empty if messages are not signed
 	hidden  []string // confidential parts of the URL, the longest first
 }
 
@@ -56,8 +56,8 @@ const (
 	minPathTokenLength = 16
 )
 
-// url returns the URL for a message that is sent at the time now. If the hook has a secret, the URL is signed. The
-// signature is valid for an hour (DingTalk, "custom robot, security settings").
+// url returns the URL for a message that is sent at the time now. If the hook has a secret, the URL contains a
+// signature, which is valid for an hour (DingTalk, "custom robot, security settings").
 func (r robot) url(now time.Time) string {
 	if r.secret == "" {
 		return r.address.String()
@@ -72,8 +72,8 @@ func (r robot) url(now time.Time) string {
 	return address.String()
 }
 
-// hide replaces the confidential parts of the URL in a text with an ellipsis. It is needed because a robot may repeat
-// them in its responses.
+// hide replaces the confidential parts of the URL in a text with an ellipsis. A robot may repeat these parts in its
+// responses.
 func (r robot) hide(text string) string {
 	for _, token := range r.hidden {
 		text = strings.ReplaceAll(text, token, "…")

@@ -24,7 +24,7 @@ import (
 func TestParseHooks(t *testing.T) {
 	tests := []struct {
 		value string
-		http  bool // http URLs are allowed
+		http  bool // whether http URLs are allowed
 		want  []string
 		cause error
 		nth   string // position of the invalid URL
@@ -56,7 +56,7 @@ func TestParseHooks(t *testing.T) {
 	}
 }
 
-// If a hook has a secret, each attempt must be signed with its own timestamp.
+// TestMessagesAreSigned checks that if a hook has a secret, each attempt is signed with its own timestamp.
 func TestMessagesAreSigned(t *testing.T) {
 	var got []url.Values
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +102,8 @@ func TestMessagesAreSigned(t *testing.T) {
 	}
 }
 
-// Redirects must not be followed, because the token would be sent to another host.
+// TestRedirectsAreNotFollowed checks that redirects are not followed, because following one would send the token to
+// another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		var requests, other atomic.Int64
@@ -126,7 +127,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// For every response of a robot and every error, the log must not contain secrets.
+// TestLogContainsNoSecrets checks that the log contains no secrets, for every response of a robot and every error.
 func TestLogContainsNoSecrets(t *testing.T) {
 	const path, token, password, sign = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
 	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" +
@@ -172,7 +173,8 @@ func TestLogContainsNoSecrets(t *testing.T) {
 	}
 }
 
-// Texts from bases must be escaped, so that they stay plain text in their list item.
+// TestTextsFromBasesAreEscaped checks that texts from bases are escaped, so that they stay plain text in their list
+// item.
 func TestTextsFromBasesAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"installBiz of m:1.0.0 on base \"b-1\": 93 %": "installBiz of m:1.0.0 on base \"b-1\": 93 %",

@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Over MQTT, the address of a base must be checked only against the networks.
+// TestCheckUnproven checks that over MQTT, the address of a base is compared only with the networks.
 func TestCheckUnproven(t *testing.T) {
 	for _, c := range []struct{ networks, named, want string }{
 		{"", "10.1.2.3", "10.1.2.3"},

@@ -40,7 +40,7 @@ type ControllerLease struct {
 	renewed       time.Time
 	wall          time.Time // wall-clock time of renewed; on some machines the monotonic clock stops during sleep
 	epoch         int       // number of times that this controller started acting
-	observedEpoch int       // epoch at the last call of observe
+	observedEpoch int       // value of epoch at the last call of observe
 	lease         *coordinationv1.Lease
 	process       *process // this process; nil before the first renewal
 	rival         rival
@@ -55,8 +55,8 @@ type peerLease struct {
 	changed  time.Time
 	duration time.Duration
 	tunnels  []string
-	released bool // the Lease was deleted
-	renews   bool // the Lease has changed since this controller first read it
+	released bool // whether the Lease was deleted
+	renews   bool // whether the Lease has changed since this controller first read it
 	read     time.Time
 }
 
@@ -113,7 +113,7 @@ func (m *ControllerLease) observe() (acting, began bool) {
 	return m.isValid(), began
 }
 
-// connectedTunnels returns the connected tunnels. They are listed in the Lease of this controller.
+// connectedTunnels returns the names of the connected tunnels, separated by commas, for the Lease of this controller.
 func (m *ControllerLease) connectedTunnels() string {
 	var up []string
 	for _, key := range m.opts.Tunnels {
@@ -173,7 +173,7 @@ func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, 
 
 // isHeldByRival reports whether another process with the same CLIENT_ID holds the Lease of this controller. If so, it
 // makes this controller stop acting, because only the holder serves bases. This controller can take the Lease after
-// the other process has ended, or after it has not renewed the Lease for the Lease duration.
+// the other process has ended, or has not renewed the Lease for the Lease duration.
 func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()

@@ -99,9 +99,9 @@ func labelValue(s string) string {
 	return strings.Trim(strings.Trim(safe, "-._")+"-"+hash(s), "-")
 }
 
-// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with "base-",
-// otherwise "base." and the host name. Bases report their host names. Without the prefix, a base could report a role
-// that the cluster uses, such as ingress.
+// roleOf returns the role label of a Node for the host name of its base: the host name if it begins with "base-", and
+// otherwise the host name with the prefix "base.". Bases report their host names. Without the prefix, a base could
+// report a role that the cluster uses, such as ingress.
 func roleOf(host string) string {
 	if strings.HasPrefix(host, labels.Role+"-") {
 		return labels.RolePrefix + host
@@ -119,7 +119,8 @@ func staleRole(want map[string]string) func(key, value string) bool {
 // Labels returns the labels of a base's Node. The labels are also used to select baselines.
 //
 // They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
-// kube-proxy, select their Nodes by kubernetes.io/os=linux, and would create a Pod on each base that never starts.
+// kube-proxy, select their Nodes by kubernetes.io/os=linux, so they would create a Pod that never starts on each
+// base.
 func (s Settings) Labels(b base.Info) map[string]string {
 	name := Name(b.Identity)
 	host := cmp.Or(b.HostName, name)
@@ -159,8 +160,8 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory in bytes that the Pods on it request. before is the
-// existing Node, or nil. now is the transition time of the conditions that differ from those of before.
+// Node converts a base into its Node. requested is the memory in bytes that the Pods on the Node request. before is
+// the existing Node, or nil. now is the transition time of the conditions that differ from those of before.
 func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -339,7 +340,8 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 }
 
 // Check returns an error if a module controller cannot have created the Node. Any client with permission to write
-// Nodes can create Nodes with these labels. The returned info omits an address that overMQTT does not allow.
+// Nodes can create Nodes with these labels. networks contains the networks in which bases may report addresses. For
+// an address that is not allowed, Check returns an error over HTTP; over MQTT, the returned info omits the address.
 func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info, error) {
 	if err := arklet.CheckIdentity(info.Identity); err != nil {
 		return info, err

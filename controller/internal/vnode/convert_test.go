@@ -73,8 +73,8 @@ func TestLabelsTaintsAndAddresses(t *testing.T) {
 	}
 }
 
-// The API server prefers some address types for kubelets (by default Hostname, then InternalDNS). A Node must not
-// have an address of these types that its base has reported.
+// TestAddresses checks that a Node has no address that its base has reported among the address types that the API
+// server prefers for kubelets (by default Hostname, then InternalDNS).
 func TestAddresses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in   Settings
@@ -95,7 +95,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// A base reports its own host name. The role label of its Node must not become a role that other components use.
+// TestRoles checks that the role label of a Node, which contains the host name that the base reports, never becomes a
+// role that other components use.
 func TestRoles(t *testing.T) {
 	for host, want := range map[string][]string{
 		"base-1":                  {"node-role.kubernetes.io/base-1"},

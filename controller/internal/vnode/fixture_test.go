@@ -43,7 +43,7 @@ type fixture struct {
 	events []string      // calls of OnOwned, OnLost and OnNodeDeleted: owned, lost, gone
 	notes  *record.FakeRecorder
 	cut    atomic.Bool // the controller has no connection to the API
-	down   atomic.Bool // the tunnel is down
+	down   atomic.Bool // whether the tunnel is down
 
 	// current install record, and the install record passed to OnOwned
 	installRecord, restored string
@@ -131,7 +131,7 @@ func newFixture(t *testing.T, opts Options, api *fake.Clientset) *fixture {
 	return newFixtureAt(t, opts, api, true)
 }
 
-// newFixtureAt returns a fixture with one controller. ended is the result of the check whether another process has
+// newFixtureAt returns a fixture with one controller. ended is the result of checking whether another process has
 // ended.
 func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *fixture {
 	t.Helper()

@@ -8,8 +8,8 @@ import (
 
 const guardInterval = 200 * time.Millisecond
 
-// guard stops serving all bases as soon as this controller may not act, until ctx is done. It does no I/O, because
-// I/O could delay it.
+// guard stops serving all bases as soon as this controller may no longer act. It blocks until ctx is done. It does no
+// I/O, because I/O could delay it.
 func (r *Reconciler) guard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()

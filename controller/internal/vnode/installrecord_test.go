@@ -51,8 +51,8 @@ func (s *fixture) forget(t *testing.T) {
 	}
 }
 
-// The clock of the controller, or of the controller that wrote the Lease, changes by a month. The Lease of an
-// unreachable base must be retained for the same time as without the change.
+// TestLeaseIsRetainedWhenClockChanges changes the clock of the controller, or of the controller that wrote the Lease,
+// by a month. The Lease of an unreachable base must be retained for the same time as without the change.
 func TestLeaseIsRetainedWhenClockChanges(t *testing.T) {
 	for name, by := range map[string]time.Duration{"forward": 30 * 24 * time.Hour, "back": -30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +83,8 @@ func TestLeaseIsRetainedWhenClockChanges(t *testing.T) {
 	}
 }
 
-// The install record of an unreachable base must stay in the journal after a restart of the controller, even if the
-// clock has changed.
+// TestJournalIsRetainedWhenClockChanges checks that the install record of an unreachable base stays in the journal
+// after a restart of the controller, even if the clock has changed.
 func TestJournalIsRetainedWhenClockChanges(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -109,8 +109,8 @@ func TestLeaseOfEndedBaseIsDeleted(t *testing.T) {
 	s.wantKept(t, "when the base is gone", "no lease")
 }
 
-// The controller that served the base has stopped, and other controllers remove the unreachable base. They must keep
-// the install record that the first controller wrote.
+// TestLeaseOfUnreachableBaseOfOtherControllerIsRetained stops the controller that served the base. Other controllers
+// then remove the unreachable base. They must keep the install record that the first controller wrote.
 func TestLeaseOfUnreachableBaseOfOtherControllerIsRetained(t *testing.T) {
 	first, second := pair(t)
 	first.installRecord = "biz1"

@@ -30,16 +30,16 @@ const (
 	batchDelay = 3 * time.Second
 )
 
-// baseEntries contains the install records of one base and where they are saved.
+// baseEntries contains the install records of one base and tracks where they are saved.
 type baseEntries struct {
 	saved     installRecord // newest record that is known to be saved
-	lastStamp int64         // At of the newest record, whether or not the record is saved
+	lastStamp int64         // field At of the newest record, even if the record is not saved
 	journaled installRecord // record that the journal contains; its At is 0 if there is none
 	// time when this controller stopped serving the base; the next controller needs the record
 	orphan time.Time
-	// minimum At that the Lease of the Node must reach, because the journal is full; 0 if there is none
+	// while the journal is full: At of the record that the Lease of the Node must contain; otherwise 0
 	onLease int64
-	waiting []chan struct{} // closed when the Lease of the Node has reached onLease
+	waiting []chan struct{} // closed when the Lease of the Node contains the record of onLease or a newer one
 }
 
 // journal saves the changed install records of all bases of a controller in one Lease, so that one write saves the
@@ -147,7 +147,7 @@ func (j *journal) wake() {
 	}
 }
 
-// recordSaved sets the record that is known to be saved of a base that this controller starts serving.
+// recordSaved sets the saved record of a base when this controller starts serving the base.
 func (j *journal) recordSaved(identity string, r installRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,7 +198,7 @@ func (j *journal) stopServing(identity string) {
 	}
 }
 
-// dropBase removes a base whose Node Lease was deleted from the journal.
+// dropBase removes from the journal a base whose Node Lease was deleted.
 func (j *journal) dropBase(identity string) {
 	j.mu.Lock()
 	if p := j.bases[identity]; p != nil {

@@ -138,7 +138,8 @@ func TestRecordsOfManyBasesAreOneWrite(t *testing.T) {
 	s.wantWrites(t, "and no others", "update leases")
 }
 
-// If no caller waits for a changed record, the journal must be written after a delay, not immediately.
+// TestChangedRecordIsWrittenAfterDelay checks that if no caller waits for a changed record, the journal is written
+// after a delay, not immediately.
 func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
@@ -155,8 +156,8 @@ func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	}
 }
 
-// The controller is killed after it has saved a record. The next controller, with the same or another CLIENT_ID, must
-// read the saved record.
+// TestSavedRecordOutlivesController kills the controller after it has saved a record. The next controller, with the
+// same or another CLIENT_ID, must read the saved record.
 func TestSavedRecordOutlivesController(t *testing.T) {
 	for name, next := range map[string]Options{
 		"the same again": {Holder: "me"}, "another one": {Holder: "you"},
@@ -186,7 +187,8 @@ func TestSavedRecordOutlivesController(t *testing.T) {
 	}
 }
 
-// The record that was written last must be used, even if the clock of the controller that wrote it is behind.
+// TestNewestRecordIsUsed checks that the record that was written last is used, even if the clock of the controller
+// that wrote it is behind.
 func TestNewestRecordIsUsed(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -218,7 +220,8 @@ func TestNewestRecordIsUsed(t *testing.T) {
 	}
 }
 
-// The first write of the next controller must not remove journal records that this controller has not read yet.
+// TestRecordsOfEarlierRunStay restarts a controller. The first write of the restarted controller must not remove
+// journal records of the earlier run that it has not read yet.
 func TestRecordsOfEarlierRunStay(t *testing.T) {
 	api := newAPI()
 	first := newFixture(t, Options{Holder: "me"}, api)
@@ -245,8 +248,8 @@ func TestRecordsOfEarlierRunStay(t *testing.T) {
 	}
 }
 
-// Records that do not fit in the journal must be written to the Leases of Nodes before the calls that wait for them
-// return.
+// TestFullJournal checks that records that do not fit in the journal are written to the Leases of Nodes before the
+// calls that wait for these records return.
 func TestFullJournal(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	bases := s.serveAll(t, 40)
@@ -274,8 +277,8 @@ func TestFullJournal(t *testing.T) {
 	}
 }
 
-// Calls must not return before the API server has confirmed the write. A record whose write failed must not be
-// treated as saved, although the API server may have written it.
+// TestUnconfirmedWriteIsNotSaved checks that calls do not return before the API server has confirmed the write. A
+// record whose write failed must not be treated as saved, although the API server may have written it.
 func TestUnconfirmedWriteIsNotSaved(t *testing.T) {
 	api := newAPI()
 	s := newServing(t, api)
@@ -340,7 +343,8 @@ func TestJournalIsNotWrittenWhileNotActing(t *testing.T) {
 	}
 }
 
-// The record of a base must be removed from the journal when the base reports that it is shutting down.
+// TestJournalRemovesEndedBase checks that the record of a base is removed from the journal when the base reports that
+// it is shutting down.
 func TestJournalRemovesEndedBase(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
@@ -387,7 +391,8 @@ func TestUnusedJournalsAreDeleted(t *testing.T) {
 	}
 }
 
-// A controller must delete its journal when it stops, unless it cannot write the Leases of the Nodes.
+// TestJournalIsDeletedOnStop checks that a controller deletes its journal when it stops, unless it cannot write the
+// Leases of the Nodes.
 func TestJournalIsDeletedOnStop(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)

@@ -144,10 +144,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	return nil
 }
 
-// withForeign returns the desired status want, with the parts of the current status have that other components have
-// written. A kubelet does the same. These parts are resources that the controller does not report (such as extended
-// resources), conditions that it does not write (such as the conditions of node-problem-detector), and all other
-// fields.
+// withForeign returns the desired status want, extended by the parts of the current status have that other components
+// have written. A kubelet does the same. These parts are resources that the controller does not report (such as
+// extended resources), conditions that it does not write (such as the conditions of node-problem-detector), and all
+// other fields.
 func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	s := *have.DeepCopy()
 	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints,
@@ -160,8 +160,8 @@ func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
 	return s
 }
 
-// memoryInterval is the minimum time between two writes of a Node if only its allocatable memory has changed. Each
-// install changes it.
+// memoryInterval is the minimum time between two writes of a Node if only its allocatable memory has changed. The
+// interval limits the writes, because each install changes the allocatable memory.
 const memoryInterval = 30 * time.Second
 
 // withMemory returns a copy of a Node with the memory resources of another Node.

@@ -15,7 +15,7 @@ import (
 
 var errConflict = errors.New("the Node was changed by another client")
 
-// ownership is the result of the check which controller may serve the base of a Node.
+// ownership is the result of checking which controller may serve the base of a Node.
 type ownership int
 
 const (

@@ -87,7 +87,8 @@ func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 	}
 }
 
-// A controller that cannot renew its Lease must stop acting before another controller may take over its bases.
+// TestControllerStopsActingBeforeLeaseExpires checks that a controller that cannot renew its Lease stops acting
+// before another controller may take over its bases.
 func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
@@ -111,7 +112,8 @@ func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	}
 }
 
-// A base stops while this controller may not act. The controller must remove the base once it may act again.
+// TestBaseThatStopsWhileNotActingIsRemoved stops a base while this controller may not act. The controller must remove
+// the base once it may act again.
 func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	for name, goes := range map[string]func(*fixture){
 		"misses heartbeats": func(*fixture) {},
@@ -145,8 +147,8 @@ func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 	}
 }
 
-// The Lease duration must be counted from the start of the renewal, because other controllers may observe the renewed
-// Lease that early.
+// TestLeaseIsValidFromStartOfRenewal checks that the Lease duration is counted from the start of the renewal, because
+// other controllers may observe the renewed Lease that early.
 func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 	api := newAPI()
 	s := newFixture(t, Options{Holder: "me"}, api)
@@ -163,7 +165,8 @@ func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 	}
 }
 
-// A Lease must be treated as valid while it keeps changing, regardless of the clock of the other controller.
+// TestClockOfOtherControllerIsIgnored checks that a Lease is treated as valid while it keeps changing, regardless of
+// the clock of the other controller.
 func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 	first, second := pair(t)
 	stamp := func(s *fixture, at time.Time) {
@@ -190,8 +193,8 @@ func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 	}
 }
 
-// The Lease watch may be late. A controller must therefore read the Lease of another controller before it takes over
-// the bases of that controller.
+// TestLateWatchDoesNotCauseTakeover checks that a controller reads the Lease of another controller before it takes
+// over the bases of that controller, because the Lease watch may be late.
 func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
 	for range 20 { // the second controller does not observe the renewals
@@ -208,8 +211,8 @@ func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 	}
 }
 
-// The other controller restarts, so a watch event with its new Lease arrives before the older NotFound response to a
-// read. The NotFound response must not cause a takeover.
+// TestLateResponseDoesNotCauseTakeover restarts the other controller, so that a watch event with its new Lease
+// arrives before the older NotFound response to a read. The NotFound response must not cause a takeover.
 func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
 	first, second := pair(t)
 	again := first.ownLease.lease.DeepCopy()
@@ -246,8 +249,9 @@ func TestStoppedControllerReleasesItsBases(t *testing.T) {
 	}
 }
 
-// With one replica, the next controller starts after the previous one has stopped and released its Lease. It has
-// never observed that Lease, and must take over the bases without waiting.
+// TestLaterControllerTakesReleasedBasesImmediately simulates a rollout with one replica: the next controller starts
+// after the previous one has stopped and released its Lease. The next controller has never observed that Lease, and
+// must take over the bases without waiting.
 func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 	first, _ := pair(t)
 	if err := first.ownLease.release(t.Context()); err != nil {
@@ -261,7 +265,8 @@ func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 	}
 }
 
-// The controller may stop during a renewal, whose result is then unknown. It must release its Lease nevertheless.
+// TestControllerReleasesLeaseAfterFailedRenewal stops the controller during a renewal, whose result is then unknown.
+// The controller must release its Lease nevertheless.
 func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 	first, _ := pair(t)
 	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -280,8 +285,9 @@ func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 	}
 }
 
-// A rollout starts the next controller before it stops the previous one, and both have the same CLIENT_ID. The
-// previous controller must not delete the Lease of the next one.
+// TestStoppedControllerKeepsLeaseOfSuccessor simulates a rollout that starts the next controller before it stops the
+// previous one. Both controllers have the same CLIENT_ID. The previous controller must not delete the Lease of the
+// next one.
 func TestStoppedControllerKeepsLeaseOfSuccessor(t *testing.T) {
 	first, _ := pair(t)
 	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
@@ -401,8 +407,8 @@ func TestBasesOfRunningControllerAreNotTakenOver(t *testing.T) {
 	}
 }
 
-// The Lease of a killed controller must be observed for the whole Lease duration before a takeover, regardless of its
-// renew time.
+// TestLeaseIsObservedForItsDuration checks that the Lease of a killed controller is observed for the whole Lease
+// duration before a takeover, regardless of its renew time.
 func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -430,7 +436,7 @@ func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	}
 }
 
-// A Lease with a duration of many years must expire after MaxLease.
+// TestLeaseWithInvalidDurationExpires checks that a Lease with a duration of many years expires after MaxLease.
 func TestLeaseWithInvalidDurationExpires(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	killed := newFixture(t, Options{Holder: "killed", Clock: clock}, api)
@@ -464,7 +470,8 @@ func TestLeaseWithInvalidDurationExpires(t *testing.T) {
 	}
 }
 
-// If a user deletes a Node, only the controller that serves the base must delete the Pods of the Node.
+// TestNodeOfOtherControllerIsDeleted checks that if a user deletes a Node, only the controller that serves the base
+// deletes the Pods of the Node.
 func TestNodeOfOtherControllerIsDeleted(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first := newFixture(t, Options{Holder: "first", Clock: clock}, api)
@@ -505,8 +512,9 @@ func TestNodeOfOtherEnvironmentIsNotChanged(t *testing.T) {
 	s.wantEvent(t, "ForeignEnvironment", `"dev"`, `"prod"`)
 }
 
-// Two controllers in different environments can have the same CLIENT_ID by mistake. Neither controller may take over
-// the Nodes of the other controller while that controller is running.
+// TestSameClientIDInOtherEnvironmentKeepsNodes runs two controllers in different environments that have the same
+// CLIENT_ID by mistake. Neither controller may take over the Nodes of the other controller while that controller is
+// running.
 func TestSameClientIDInOtherEnvironmentKeepsNodes(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "me", Clock: clock}, api)
@@ -556,8 +564,8 @@ func TestControllerKeepsNodesAfterChangeOfEnvironment(t *testing.T) {
 	}
 }
 
-// A user deletes a Node whose Lease is still valid. Until the Lease expires, only the controller of the Node's
-// environment may create the Node again.
+// TestLeaseOfOtherEnvironmentPreventsNode deletes a Node whose Lease is still valid, as a user would. Until the Lease
+// expires, only the controller of the Node's environment may create the Node again.
 func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	theirs := newFixture(t, Options{Settings: Settings{Env: "prod"}, Holder: "theirs", Clock: clock}, api)
@@ -583,8 +591,8 @@ func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	}
 }
 
-// Two base identities can result in the same Node name, because the hash in Node names has only 32 bits. The two
-// bases must not share one Node.
+// TestTwoIdentitiesDoNotShareNode checks that two bases do not share one Node if their identities result in the same
+// Node name. This can happen because the hash in Node names has only 32 bits.
 func TestTwoIdentitiesDoNotShareNode(t *testing.T) {
 	taken := Name("a b")
 	other := strings.TrimPrefix(taken, namePrefix)
@@ -688,8 +696,8 @@ func TestNodeThatUpstreamServesIsNotChanged(t *testing.T) {
 	}
 }
 
-// If ModuleController V2 and this controller have both created a Node for the base, the Node of ModuleController V2
-// must be deleted with its Pods.
+// TestSecondNodeOfUpstreamIsDeleted checks that if ModuleController V2 and this controller have both created a Node
+// for the base, the Node of ModuleController V2 is deleted with its Pods.
 func TestSecondNodeOfUpstreamIsDeleted(t *testing.T) {
 	node, lease := olderNode(noon)
 	on := func(name, nodeName string) *corev1.Pod {

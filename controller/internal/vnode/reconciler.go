@@ -130,17 +130,17 @@ type state struct {
 
 	lease     *coordinationv1.Lease // the Lease of the Node as last written; nil if unknown
 	leaseDue  time.Time
-	leaseless bool // neither a Node nor a Lease existed right before this controller created the Node
+	leaseless bool // whether neither a Node nor a Lease existed right before this controller created the Node
 
 	observed          observedLease
 	reportedOwnership ownership // last ownership that was reported
 
-	hadNode        bool // the base had a Node at the last check
-	cleanupPending bool // the Node was deleted, and this controller must delete its Pods and its Lease
+	hadNode        bool // whether the base had a Node at the last check
+	cleanupPending bool // whether the Node was deleted and this controller must delete its Pods and its Lease
 
 	// install record as read when this controller started serving the base, or as last written to the Lease
 	installRecord string
-	timedOut      bool // the base was removed because of missed heartbeats; guarded by Reconciler.mu
+	timedOut      bool // whether the base was removed because of missed heartbeats; guarded by Reconciler.mu
 }
 
 func (s *state) setNode(n *corev1.Node) { s.node, s.hadNode = n, true }
@@ -240,7 +240,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 }
 
 // reconcile updates the Node and the Lease of a base, and returns the delay before the next reconciliation; 0 means
-// after the next change.
+// that none is needed before the next change.
 func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Duration, error) {
 	b, known := r.registry.Get(identity)
 	s := r.state(identity)
@@ -446,7 +446,8 @@ func (r *Reconciler) removeState(identity string, s *state) {
 	delete(r.states, identity)
 }
 
-// ifUnchanged returns delete options that delete an object only in its known version.
+// ifUnchanged returns delete options with preconditions: the API server deletes the object only if it still has the
+// UID and the resource version of o.
 func ifUnchanged(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}

@@ -78,8 +78,8 @@ func TestNodeAndLeaseOfNewBase(t *testing.T) {
 	s.wantWrites(t, "when the metaspace is nearly full, at once", "update nodes/status")
 }
 
-// The status of a Node contains resources and conditions of other components. The controller must keep them, without
-// additional writes.
+// TestStatusOfOtherComponentsIsKept checks that the controller keeps the resources and conditions that other
+// components have written to the status of a Node, without additional writes.
 func TestStatusOfOtherComponentsIsKept(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)
@@ -114,7 +114,8 @@ func TestStatusOfOtherComponentsIsKept(t *testing.T) {
 	}
 }
 
-// The API server adds a not-ready taint to each new Node. The controller must remove this taint if the base is Ready.
+// TestNewNodeHasNoNotReadyTaint checks that the controller removes the not-ready taint, which the API server adds to
+// each new Node, if the base is Ready.
 func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	api := newAPI()
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
@@ -141,7 +142,8 @@ func TestNewNodeHasNoNotReadyTaint(t *testing.T) {
 	s.wantWrites(t, "when another client adds the taint later")
 }
 
-// The Lease of a Node must be valid for the configured time, and be renewed after half of this time.
+// TestNodeLeaseDuration checks that the Lease of a Node is valid for the configured time, and is renewed after half
+// of this time.
 func TestNodeLeaseDuration(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", NodeLease: 2 * time.Minute}, newAPI())
 	s.heartbeat()
@@ -156,8 +158,8 @@ func TestNodeLeaseDuration(t *testing.T) {
 	}
 }
 
-// More Nodes wait for a write than can be written concurrently. Lease renewals must have priority over updates of
-// memory.
+// TestLeasesHavePriorityOverMemory queues more writes of Nodes than can run concurrently. Lease renewals must have
+// priority over updates of memory.
 func TestLeasesHavePriorityOverMemory(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	grow := func() {
@@ -211,7 +213,8 @@ func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 	}
 }
 
-// If the deletion of the Pods of a removed base fails, the controller must repeat the deletion.
+// TestPodDeletionIsRepeatedAfterError checks that the controller repeats the deletion of the Pods of a removed base
+// after a failure.
 func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	s := newServing(t, newAPI())
 	pass(t, 60*time.Second, s)
@@ -226,8 +229,8 @@ func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	}
 }
 
-// While the tunnel is down, the Node must stay Ready, its Lease must be renewed, and exactly one Event must be
-// recorded.
+// TestBaseIsNotObservedWhileTunnelIsDown checks that while the tunnel is down, the Node stays Ready, its Lease is
+// renewed, and exactly one Event is recorded.
 func TestBaseIsNotObservedWhileTunnelIsDown(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.writes()
@@ -272,7 +275,8 @@ func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// A user deletes the Node between a read and a write of the controller. The controller must create the Node again.
+// TestNodeDeletedBeforeWriteIsCreatedAgain deletes the Node between a read and a write of the controller, as a user
+// could. The controller must create the Node again.
 func TestNodeDeletedBeforeWriteIsCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.sync(t)
@@ -306,8 +310,8 @@ func TestPodsAreDeletedIfNodeWasDeletedBefore(t *testing.T) {
 	}
 }
 
-// A user deletes the Node of an unreachable base before the controller does. The controller must not create the Node
-// again.
+// TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain deletes the Node of an unreachable base before the controller
+// does, as a user could. The controller must not create the Node again.
 func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.deleteNode(t)
@@ -322,8 +326,8 @@ func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	}
 }
 
-// A user deletes the Node after the controller has listed the Nodes, but before it reconciles the base. The
-// controller must create the Node again.
+// TestNodeDeletedDuringStartIsCreatedAgain deletes the Node after the controller has listed the Nodes, but before it
+// reconciles the base. The controller must create the Node again.
 func TestNodeDeletedDuringStartIsCreatedAgain(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
@@ -352,8 +356,8 @@ func TestRemovedTaintsAreAddedAgain(t *testing.T) {
 	}
 }
 
-// A base can change its host name. The role label with the old host name must be removed, and role labels that other
-// clients have added must stay.
+// TestRoleOfOldHostNameIsRemoved changes the host name of a base. The role label with the old host name must be
+// removed, and role labels that other clients have added must stay.
 func TestRoleOfOldHostNameIsRemoved(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me"}, newAPI())
 	setHostName := func(host string) {
@@ -391,7 +395,8 @@ func TestRoleOfOldHostNameIsRemoved(t *testing.T) {
 	}
 }
 
-// The controller must not delete a Node that has replaced the known Node, or that another controller has taken over.
+// TestOnlyKnownNodeIsDeleted checks that the controller does not delete a Node that has replaced the known Node, or
+// that another controller has taken over.
 func TestOnlyKnownNodeIsDeleted(t *testing.T) {
 	s := newServing(t, newAPI())
 	n := s.liveNode(t)

@@ -99,8 +99,9 @@ func (r *Reconciler) foreignLeaseRemaining(ctx context.Context, s *state) (time.
 	return left, nil
 }
 
-// removeOlderNode deletes the Node of ModuleController V2 for a base that has a Node of this controller, and the Pods
-// on it. Their workloads create new Pods. It returns the delay before the next check, or 0 if no check is needed.
+// removeOlderNode deletes the Node that ModuleController V2 created for a base, if the base also has a Node of this
+// controller. It also deletes the Pods on the old Node, whose workloads then create new Pods. It returns the delay
+// before the next check, or 0 if no check is needed.
 func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *state) (time.Duration, error) {
 	n := r.olderNode(identity)
 	if n == nil || n.Name == s.nodeName {
@@ -132,7 +133,7 @@ func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *st
 	return 0, nil
 }
 
-// reportOwnership logs and records in an Event why a base is not served, whenever the reason changes.
+// reportOwnership logs why a base is not served and records the reason in an Event, each time the reason changes.
 func (r *Reconciler) reportOwnership(s *state, why ownership) {
 	if s.reportedOwnership == why {
 		return

@@ -10,7 +10,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// The API server refuses to delete one Pod. The other Pods of the module must be deleted nevertheless.
+// TestRefusedDeletionDoesNotBlockOtherPods checks that if the API server refuses to delete one Pod, the other Pods of
+// the module are deleted nevertheless.
 func TestRefusedDeletionDoesNotBlockOtherPods(t *testing.T) {
 	names := []string{"p1", "p2", "p3"}
 	for _, stays := range names { // each position in the order of the Pods

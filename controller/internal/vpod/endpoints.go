@@ -25,7 +25,7 @@ type endpoints struct {
 	notify   func(slotKey)
 	lists    *work.Queue[namespaceKey]
 	logger   *slog.Logger
-	denied   sync.Once // logs once that listing EndpointSlices is forbidden
+	denied   sync.Once // ensures that missing permission to list EndpointSlices is logged only once
 
 	mu         sync.Mutex
 	namespaces map[namespaceKey]*namespaceEndpoints

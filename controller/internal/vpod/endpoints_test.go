@@ -58,8 +58,8 @@ func newServingFixture(t *testing.T) (*fixture, *corev1.Pod) {
 
 var ready = discoveryv1.EndpointConditions{Ready: ptr.To(true)}
 
-// Kubernetes may update endpoints late. The module of a deleted Pod must stay installed while a Service still sends
-// requests to the Pod.
+// TestDrainFollowsEndpoints checks that the module of a deleted Pod stays installed while a Service still sends
+// requests to the Pod, because Kubernetes may update endpoints late.
 func TestDrainFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	notReady := discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
@@ -101,8 +101,9 @@ func TestDrainFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// The jar of a version must be replaced only when no Service sends requests to the Pods of the version any more:
-// neither to a Pod that is changed in place, nor to an older Pod if a newer Pod requests the other jar.
+// TestReplacementFollowsEndpoints checks that the jar of a version is replaced only when no Service sends requests to
+// the Pods of the version any more: neither to a Pod that is changed in place, nor to an older Pod if a newer Pod
+// requests the other jar.
 func TestReplacementFollowsEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, replace := range map[string]func(*fixture){
@@ -133,8 +134,8 @@ func TestReplacementFollowsEndpoints(t *testing.T) {
 	}
 }
 
-// One list of EndpointSlices must serve all Pods of a namespace. Without permission to list EndpointSlices, the drain
-// must have a fixed duration.
+// TestEndpointsAreListedOncePerNamespace checks that one list of EndpointSlices serves all Pods of a namespace.
+// Without permission to list EndpointSlices, the drain must have a fixed duration.
 func TestEndpointsAreListedOncePerNamespace(t *testing.T) {
 	t.Parallel()
 	for _, forbidden := range []bool{false, true} {

@@ -66,7 +66,8 @@ type fakeBase struct {
 	// ignoreAll makes the base ignore all commands. ignore is a single command that the base ignores.
 	ignoreAll bool
 	ignore    arklet.Command
-	// listsEndCommands makes module lists complete lost commands, as in the complete controller.
+	// listsEndCommands makes a module list complete the pending commands whose results it shows, as in the real
+	// controller.
 	listsEndCommands bool
 	urls             map[string]string // jars of the last installs by name:version
 }
@@ -228,9 +229,9 @@ type fixture struct {
 	events *record.FakeRecorder
 	base   *fakeBase
 	serial int
-	owners []metav1.OwnerReference // owners of the Pods that create adds
+	owners []metav1.OwnerReference // owner references of the Pods that fixture.create adds
 
-	refuseWrites atomic.Bool // makes the API server reject writes of Pod status
+	refuseWrites atomic.Bool // whether the API server rejects writes of Pod status
 }
 
 func newFixture(t *testing.T, opts Options) *fixture {

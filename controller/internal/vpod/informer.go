@@ -65,7 +65,7 @@ func (ws podWatches) find(index, value string) (pods []*corev1.Pod) {
 	return pods
 }
 
-// Get returns a Pod from the cache, and false if the cache does not contain the Pod.
+// Get returns a Pod from the cache, or false if the cache does not contain the Pod.
 func (ws podWatches) Get(name types.NamespacedName) (*corev1.Pod, bool) {
 	for _, w := range ws {
 		if o, ok, _ := w.GetIndexer().GetByKey(name.String()); ok { // an in-memory indexer returns no error

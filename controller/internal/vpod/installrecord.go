@@ -59,7 +59,7 @@ func (p *Provider) InstallRecord(identity string) string {
 }
 
 // restoreInstallRecord reads the install record of a base. An earlier controller may have sent an install command
-// before it stopped. The base may still execute this command until inDoubt.
+// before it stopped. Until the time inDoubt, the base may still execute this command.
 func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt time.Time) error {
 	if installRecord == "" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// A module that cannot be installed must not delay the deletion of its Pod, and must not cause an uninstall of other
-// versions.
+// TestInvalidModules checks that a module that cannot be installed neither delays the deletion of its Pod nor causes
+// an uninstall of other versions.
 func TestInvalidModules(t *testing.T) {
 	noURL := func(name, version string) corev1.Container {
 		c := container(name, version)
@@ -80,8 +80,8 @@ func TestInvalidModules(t *testing.T) {
 		})
 }
 
-// A Pod with fields that have no effect on a module must get one Event. A controller that takes over the base must
-// not repeat the Event.
+// TestFieldsWithoutEffect checks that a Pod with fields that have no effect on a module gets one Event. A controller
+// that takes over the base must not repeat the Event.
 func TestFieldsWithoutEffect(t *testing.T) {
 	runTest(t, "reported by one controller only", Options{}, func(t *testing.T, w *fixture) {
 		c := container("biz1", "1")

@@ -25,8 +25,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/unsupported"
 )
 
-// The API server deletes a Pod in two steps: it sets a grace period of 0, and then removes the Pod. If the client
-// stops after the first step, the Pod stays until the next controller deletes it again.
+// TestInterruptedDeletionIsRepeated interrupts the deletion of a Pod. The API server deletes a Pod in two steps: it
+// sets a grace period of 0, and then removes the Pod. If the client stops after the first step, the next controller
+// must delete the Pod again.
 func TestInterruptedDeletionIsRepeated(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.create("p", container("biz1", "1"))
@@ -45,8 +46,8 @@ func TestInterruptedDeletionIsRepeated(t *testing.T) {
 	})
 }
 
-// The API server sends an event before it removes a Pod that was deleted without a grace period. The controller must
-// not delete the Pod a second time.
+// TestPodIsNotDeletedTwice checks that the controller does not delete a Pod a second time when it receives the event
+// that the API server sends before it removes a Pod that was deleted without a grace period.
 func TestPodIsNotDeletedTwice(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p", container("biz1", "1"))
@@ -63,7 +64,8 @@ func TestPodIsNotDeletedTwice(t *testing.T) {
 	})
 }
 
-// A module list must update the Pod status immediately, even while a command is in progress.
+// TestReadinessFollowsTheModuleList checks that a module list updates the Pod status immediately, even while a
+// command is in progress.
 func TestReadinessFollowsTheModuleList(t *testing.T) {
 	runTest(t, "module uninstalled by another client, and installs not answered", Options{},
 		func(_ *testing.T, w *fixture) {
@@ -118,8 +120,8 @@ func TestReadinessFollowsTheModuleList(t *testing.T) {
 	})
 }
 
-// The node lifecycle controller marks a Pod Not Ready. The controller must set the Pod Ready again, as the kubelet
-// does.
+// TestReadinessIsCorrectedAfterForeignWrite checks that the controller sets a Pod Ready again after the node
+// lifecycle controller has marked it Not Ready, as the kubelet does.
 func TestReadinessIsCorrectedAfterForeignWrite(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -142,8 +144,8 @@ func TestReadinessIsCorrectedAfterForeignWrite(t *testing.T) {
 	})
 }
 
-// A Pod is deleted while the controller writes its status as Ready. The module of the Pod must be drained
-// nevertheless.
+// TestDeletionDuringStatusWrite deletes a Pod while the controller writes its status as Ready. The module of the Pod
+// must be drained nevertheless.
 func TestDeletionDuringStatusWrite(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -188,7 +190,9 @@ func TestDeletionDuringStatusWrite(t *testing.T) {
 	})
 }
 
-// A StatefulSet recreates a Pod under the same name, immediately or later, possibly while a command is in progress.
+// TestPodIsRecreatedWithTheSameName checks that a Pod that a StatefulSet recreates under the same name becomes Ready,
+// and that the base then has exactly the requested version. The Pod is recreated immediately or later, possibly while
+// a command is in progress.
 func TestPodIsRecreatedWithTheSameName(t *testing.T) {
 	for _, key := range []string{"mqtt", "http"} {
 		for _, gap := range []time.Duration{0, 2 * time.Second} {
@@ -225,8 +229,9 @@ func TestPodIsRecreatedWithTheSameName(t *testing.T) {
 	}
 }
 
-// A new Pod must become Ready only after the base has sent a module list that is newer than the Pod and contains the
-// module. An older list is not sufficient, because the base may have restarted since then.
+// TestNewPodNeedsANewModuleList checks that a new Pod becomes Ready only after the base has sent a module list that
+// is newer than the Pod and contains the module. An older list is not sufficient, because the base may have restarted
+// since then.
 func TestNewPodNeedsANewModuleList(t *testing.T) {
 	runTest(t, "module lost, and not reported yet", Options{}, func(_ *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = 3 * time.Second })
@@ -304,8 +309,8 @@ func (w *fixture) currentCondition(name string) string {
 	return fmt.Sprintf("%s %s %s", c.Status, c.Reason, p.Status.ContainerStatuses[0].ImageID)
 }
 
-// A changed image of a Pod must replace the jar of its module (Module Controller V2 document 5.1), even if the
-// version stays the same.
+// TestImageChangeWithoutVersionChange checks that a changed image of a Pod replaces the jar of its module (Module
+// Controller V2 document 5.1), even if the version stays the same.
 func TestImageChangeWithoutVersionChange(t *testing.T) {
 	runTest(t, "changed in place: drained, uninstalled, installed again", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", containerWithJar("1", "first"))
@@ -407,7 +412,8 @@ func TestImageChangeWithoutVersionChange(t *testing.T) {
 	})
 }
 
-// The image changes faster than the base can install the jars. In the end, the base must have the last jar.
+// TestImageChangesDuringInstalls changes the image faster than the base can install the jars. In the end, the base
+// must have the last jar.
 func TestImageChangesDuringInstalls(t *testing.T) {
 	runTest(t, "several changes during one install", Options{}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = 2 * time.Second })
@@ -447,7 +453,8 @@ func TestImageChangesDuringInstalls(t *testing.T) {
 	})
 }
 
-// The replace permit must be released if the jar was installed but the answer of the base was lost.
+// TestReplacePermitIsReleasedWithoutAnAnswer checks that the replace permit is released if the jar was installed but
+// the answer of the base was lost.
 func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 	runTest(t, "connection lost", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", containerWithJar("1", "v0"))
@@ -470,8 +477,8 @@ func TestReplacePermitIsReleasedWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// During a replacement, a Pod of another namespace is bound to the base, or the Pod is force-deleted. The replace
-// permit must be released nevertheless.
+// TestReplacePermitIsReleasedWhenPodsChange checks that the replace permit is released even if, during the
+// replacement, a Pod from another namespace is bound to the base or the replaced Pod is force-deleted.
 func TestReplacePermitIsReleasedWhenPodsChange(t *testing.T) {
 	for name, then := range map[string]func(w *fixture){
 		"Pod of another namespace added": func(w *fixture) {
@@ -753,7 +760,7 @@ func TestPodWithFinalizer(t *testing.T) {
 	})
 }
 
-// RequestedMemory must follow the rules of the scheduler.
+// TestRequestedMemory checks that RequestedMemory computes the memory of Pods by the rules of the scheduler.
 func TestRequestedMemory(t *testing.T) {
 	memory := func(mi int64) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{
@@ -794,7 +801,8 @@ func TestRequestedMemory(t *testing.T) {
 	}
 }
 
-// A Pod on a base without the module label must be reported, and it must be possible to delete the Pod.
+// TestUnmanagedPod checks that a Pod that is on a base but lacks the module label is reported, and that the Pod can
+// be deleted.
 func TestUnmanagedPod(t *testing.T) {
 	runTest(t, "bound to a base", Options{}, func(t *testing.T, w *fixture) {
 		stray := &corev1.Pod{
@@ -822,8 +830,8 @@ func TestUnmanagedPod(t *testing.T) {
 	})
 }
 
-// kubectl debug adds a container to the Pod, and waits until the container is running or terminated. The controller
-// must report the container as terminated. The module must stay Ready.
+// TestKubectlDebugIsRefused simulates kubectl debug, which adds a container to the Pod and waits until the container
+// is running or terminated. The controller must report the container as terminated. The module must stay Ready.
 func TestKubectlDebugIsRefused(t *testing.T) {
 	runTest(t, "container added", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
@@ -844,8 +852,9 @@ func TestKubectlDebugIsRefused(t *testing.T) {
 	})
 }
 
-// An install must be in the saved install record before the install command is sent. Otherwise, if the controller
-// stops and the Pod is deleted, no controller would uninstall the module.
+// TestInstallRecordIsSavedBeforeTheInstall checks that an install is in the saved install record before the install
+// command is sent. Otherwise, if the controller stops and the Pod is deleted, no controller would uninstall the
+// module.
 func TestInstallRecordIsSavedBeforeTheInstall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *fixture

@@ -22,8 +22,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// While other status writes are queued, the controller must wait longer before it writes a status that only shows an
-// install in progress.
+// TestAcceptDelayUnderLoad checks that the controller waits longer before it writes a status that only shows an
+// install in progress, if other status writes are queued.
 func TestAcceptDelayUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := Options{TimeScale: 1, Logger: slog.New(slog.DiscardHandler)}
@@ -45,8 +45,8 @@ func TestAcceptDelayUnderLoad(t *testing.T) {
 	})
 }
 
-// A Pod is deleted while its module slot waits for the command limit. The Pod must be removed immediately, and its
-// module must not be installed.
+// TestOutdatedActionIsNotExecuted deletes a Pod while its module slot waits for the command limit. The Pod must be
+// removed immediately, and its module must not be installed.
 func TestOutdatedActionIsNotExecuted(t *testing.T) {
 	runTest(t, "", Options{Workers: 1}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = time.Minute })
@@ -102,8 +102,9 @@ func injectAPIFaults(w *fixture, share float64) *atomic.Int64 {
 	return &n
 }
 
-// The API server rejects one request in ten or loses its response. Every Pod must reach the expected state
-// nevertheless. Afterwards, no work and no Pods may remain in memory.
+// TestOverloadedAPIServer runs the controller with an API server that rejects one request in ten or loses its
+// response. Every Pod must reach the expected state nevertheless. Afterwards, no work and no Pods may remain in
+// memory.
 func TestOverloadedAPIServer(t *testing.T) {
 	runTest(t, "", Options{AddTolerationFor: "dev"}, func(t *testing.T, w *fixture) {
 		w.advance(time.Minute)

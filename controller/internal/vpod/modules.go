@@ -17,13 +17,13 @@ import (
 type module struct {
 	arklet.Module
 	invalid error // reason why the module cannot be installed, with an error code; nil if it can be installed
-	pending bool  // the ConfigMap that contains the version is still being read
+	pending bool  // whether the ConfigMap that contains the version is still being read
 	preStop time.Duration
 }
 
 func (m module) installable() bool { return m.invalid == nil && !m.pending }
 
-// modulesOf returns the modules of a Pod. It calls value to read a key of a ConfigMap.
+// modulesOf returns the modules of a Pod. It calls the function value to read a key of a ConfigMap.
 func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string, error)) []module {
 	containers, _ := workload.Modules(pod.Spec)
 	modules := make([]module, 0, len(containers))

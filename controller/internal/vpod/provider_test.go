@@ -213,7 +213,8 @@ func (w *fixture) nextEvent() string {
 	}
 }
 
-// Logs, Events and status messages must not contain the credentials in a jar URL.
+// TestCredentialsOfJarURLsAreMasked checks that logs, Events and status messages do not contain the credentials in a
+// jar URL.
 func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))

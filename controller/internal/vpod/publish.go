@@ -22,7 +22,7 @@ import (
 const maxConcurrentWrites = 32
 
 // publish deletes the finished Pods of a module slot, and writes the status of the other Pods. It does not wait for
-// the base. It returns the delay before the next call; 0 means after the next change.
+// the base. It returns the delay before the next call; 0 means that no call is needed before the next change.
 func (p *Provider) publish(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	b, known := p.registry.Get(key.identity)
@@ -122,7 +122,7 @@ func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snap
 	return wait.d, nil
 }
 
-// minDelay is the minimum of several delays. Its zero value means that there is no delay.
+// minDelay computes the minimum of several delays. The zero value has received no delays yet.
 type minDelay struct{ d time.Duration }
 
 func (s *minDelay) add(d time.Duration) {
@@ -406,8 +406,8 @@ func (h *openHandovers) end(key handoverKey) {
 }
 
 // readyOnOtherNode reports whether a module has a Ready Pod on another Node without a handover in progress. If it
-// returns true and start is set, it also starts the handover key. The caller must then end this handover with
-// openHandovers.end.
+// returns true and start is set, it also records that the handover key has started. The caller must then end this
+// handover with openHandovers.end.
 func (p *Provider) readyOnOtherNode(key handoverKey, start bool) bool {
 	p.handovers.mu.Lock()
 	defer p.handovers.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 )
 
 // reconcile plans and executes actions for a module slot until no action is left. It returns the delay before the
-// next reconciliation of the slot; 0 means after the next change.
+// next reconciliation of the slot; 0 means that none is needed before the next change.
 func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, error) {
 	served := p.servedBase(key.identity)
 	if served == nil {
@@ -217,8 +217,8 @@ func markFinished(snapshots []podSnapshot, in plan.Input, m plan.Memory) (more b
 	return more
 }
 
-// execute executes one action. The module list of the base then shows the result, and the store contains the
-// failures.
+// execute executes one action. When it returns, the module list of the base shows the result, and the store contains
+// any failures.
 func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, action plan.Action) (err error) {
 	if action.Kind == plan.DoUninstall || action.Kind == plan.UninstallConflicting {
 		p.publishers.Add(key)

@@ -16,7 +16,8 @@ const replaceTimeout = 30 * time.Second
 
 // acquireReplacePermit acquires the permit to replace the jar of a module, and reports whether the module slot has
 // the permit. Only one base at a time has the permit for a module. served reports whether other bases process the
-// requests during the replacement. If no other base does, the slot gets the permit only after timeout.
+// requests during the replacement. If no other base does, the slot gets the permit only after it has waited for the
+// duration timeout.
 func (s *store) acquireReplacePermit(key slotKey, module string, served bool, timeout time.Duration) (ok bool) {
 	s.change(func() {
 		maps.DeleteFunc(s.replacePermits,

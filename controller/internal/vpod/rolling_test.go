@@ -234,8 +234,9 @@ func TestRollingUpdate(t *testing.T) {
 		})
 }
 
-// A third release starts during the second one, so the base activates a version that no Pod requests any more. The
-// oldest Pod must stay Ready until the newest one is Ready, because the active version processes the requests.
+// TestReleaseDuringAnotherRelease starts a third release during the second one, so that the base activates a version
+// that no Pod requests any more. The oldest Pod must stay Ready until the newest one is Ready, because the active
+// version processes the requests.
 func TestReleaseDuringAnotherRelease(t *testing.T) {
 	startSecondRelease := func(w *fixture, after time.Duration) {
 		w.base.change(func(b *fakeBase) { b.mode, b.delay = activateNew, time.Second })
@@ -333,8 +334,8 @@ func TestReleaseDuringAnotherRelease(t *testing.T) {
 		})
 }
 
-// For a moment, no Pod requests the version that is being installed. When a Pod requests it again, the controller
-// must not send a second install command while the install is in progress.
+// TestInstallIsRequestedAgain checks that the controller does not send a second install command if, for a moment, no
+// Pod requests the version that is being installed.
 func TestInstallIsRequestedAgain(t *testing.T) {
 	runTest(t, "", Options{}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.mode = activateNew })

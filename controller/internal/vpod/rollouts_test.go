@@ -45,8 +45,8 @@ func (w *fixture) bind(name string) {
 	w.update(pod)
 }
 
-// With maxUnavailable, a Deployment deletes old Pods before their bases have new Pods. An old module must stay
-// installed until the new Pod on its base is Ready.
+// TestModuleStaysUntilSuccessorIsReady checks that an old module stays installed until the new Pod on its base is
+// Ready. With maxUnavailable, a Deployment deletes old Pods before their bases have new Pods.
 func TestModuleStaysUntilSuccessorIsReady(t *testing.T) {
 	const (
 		drained = api.Drain + 2*time.Second // includes the uninstall

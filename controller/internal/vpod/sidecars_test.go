@@ -28,8 +28,8 @@ func showContainers(p *corev1.Pod) (list []string) {
 	return list
 }
 
-// A Pod has containers that are not modules. They must not keep the Pod from being Ready, and kubectl must show n/n
-// in its column READY.
+// TestSidecars creates a Pod with containers that are not modules. These containers must not keep the Pod from being
+// Ready, and kubectl must show n/n in its column READY.
 func TestSidecars(t *testing.T) {
 	agent := corev1.Container{Name: "agent", Image: "registry.example/agent:1.4"}
 	runTest(t, "with a module", Options{}, func(t *testing.T, w *fixture) {

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// A Pod must be Not Ready while its base reports a module state other than ACTIVATED, even if the base answers no
-// commands.
+// TestReportedStates checks that a Pod is Not Ready while its base reports a module state other than ACTIVATED, even
+// if the base answers no commands.
 func TestReportedStates(t *testing.T) {
 	for state, want := range map[arklet.State]string{
 		arklet.StateResolved: "waiting", arklet.StateDeactivated: "waiting", arklet.StateBroken: "waiting",

@@ -79,7 +79,8 @@ func refuseVerb(w *fixture, verb string, refused func() bool) {
 	})
 }
 
-// When another controller takes over a base, all work of this controller for the base must stop immediately.
+// TestStopServingEndsAllWork checks that when another controller takes over a base, all work of this controller for
+// the base stops immediately.
 func TestStopServingEndsAllWork(t *testing.T) {
 	lost := func(name string, opts Options, f func(t *testing.T, w *fixture)) {
 		for _, key := range []tunnel.Key{tunnel.MQTT, tunnel.HTTP} {
@@ -172,7 +173,8 @@ func TestStopServingEndsAllWork(t *testing.T) {
 	})
 }
 
-// The controller stops serving a base just before it sends a command or starts a probe. It must then do neither.
+// TestStopServingBeforeWorkBegins stops serving a base just before the controller sends a command or starts a probe.
+// The controller must then do neither.
 func TestStopServingBeforeWorkBegins(t *testing.T) {
 	var w *fixture
 	armed := false
@@ -210,7 +212,8 @@ func TestStopServingBeforeWorkBegins(t *testing.T) {
 		})
 }
 
-// The replace permit of a base must be released when the controller stops serving the base or the base is removed.
+// TestReplacePermitIsReleasedWithTheBase checks that the replace permit of a base is released when the controller
+// stops serving the base or the base is removed.
 func TestReplacePermitIsReleasedWithTheBase(t *testing.T) {
 	for name, leave := range map[string]func(w *fixture){
 		"not served any more": func(w *fixture) { w.StopServing("a", "vnode.a") },
@@ -242,7 +245,8 @@ func TestReplacePermitIsReleasedWithTheBase(t *testing.T) {
 	}
 }
 
-// A controller that takes over a base during an install must continue the install immediately.
+// TestNextControllerContinues checks that a controller that takes over a base during an install continues the install
+// immediately.
 func TestNextControllerContinues(t *testing.T) {
 	runTest(t, "", Options{}, func(_ *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) { b.delay = time.Minute })

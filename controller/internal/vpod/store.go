@@ -44,7 +44,7 @@ type podRecord struct {
 	// requests to the Pod. endpointsServing is the start of the last list in which a Service sends requests to the
 	// Pod. The zero value means that there is no such list.
 	endpointsDrained, endpointsServing time.Time
-	wasReady                           bool // the Pod was Ready at least once, as far as this controller knows
+	wasReady                           bool // whether the Pod was Ready at least once, as far as this controller knows
 	lastWrite                          lastWrite
 }
 
@@ -439,7 +439,8 @@ func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (
 }
 
 // recordInstall records an install before the command is sent. If the base does not answer, it may still install the
-// version until inDoubt. It returns the previous record of the version, and false if the slot no longer exists.
+// version until the time inDoubt. recordInstall returns the previous record of the version, and false if the slot no
+// longer exists.
 func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (before plan.InstalledVersion, ok bool) {
 	s.change(func() {
 		l := s.slot(key)

@@ -12,8 +12,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// A controller that starts during a rollout receives Pods that were created in the same second in any order. It must
-// find the newer Pod by the status and the annotations of the Pods.
+// TestOrderOfPodsOfTheSameSecond simulates a controller that starts during a rollout and receives Pods that were
+// created in the same second in any order. The controller must determine the newer Pod from the status and the
+// annotations of the Pods.
 func TestOrderOfPodsOfTheSameSecond(t *testing.T) {
 	created := metav1.NewTime(time.Date(2024, 7, 18, 0, 0, 0, 0, time.UTC))
 	pod := func(name string, ready corev1.ConditionStatus, reason, cost string) *corev1.Pod {

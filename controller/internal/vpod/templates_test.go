@@ -30,8 +30,8 @@ func (w *fixture) startRollout(m mode) {
 	w.advance(2 * time.Second)
 }
 
-// A rollback starts while the base has Pods of both versions. The older Pod, whose version the DaemonSet requests
-// again, must become Ready.
+// TestRollback starts a rollback while the base has Pods of both versions. The older Pod, whose version the DaemonSet
+// requests again, must become Ready.
 func TestRollback(t *testing.T) {
 	for name, m := range map[string]mode{"activate.new.module": activateNew, "several versions active": activateMulti} {
 		runTest(t, name, Options{Drain: -1}, func(t *testing.T, w *fixture) {
@@ -49,7 +49,8 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A rollback on a slow base: the newer Pod must stay Ready until the version of the older Pod is active.
+// TestRollbackWithSlowBase starts a rollback on a slow base. The newer Pod must stay Ready until the version of the
+// older Pod is active.
 func TestRollbackWithSlowBase(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.createPodElsewhere()
@@ -64,8 +65,8 @@ func TestRollbackWithSlowBase(t *testing.T) {
 	})
 }
 
-// A rollback starts during an install, so the base switches to a version that is no longer requested. The old Pod
-// must stay Ready in the meantime, and the new Pod must not become Ready.
+// TestRollbackDuringInstall starts a rollback during an install, so that the base switches to a version that is no
+// longer requested. The old Pod must stay Ready in the meantime, and the new Pod must not become Ready.
 func TestRollbackDuringInstall(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.applyDaemonSet("1")
@@ -84,7 +85,8 @@ func TestRollbackDuringInstall(t *testing.T) {
 	})
 }
 
-// An outdated Pod must become Ready although a Pod of another workload with the same version is Ready.
+// TestOutdatedPodWithTheSameVersion checks that an outdated Pod becomes Ready although a Pod of another workload with
+// the same version is Ready.
 func TestOutdatedPodWithTheSameVersion(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.create("other", container("biz1", "1"))
@@ -97,8 +99,8 @@ func TestOutdatedPodWithTheSameVersion(t *testing.T) {
 	})
 }
 
-// After a rollback, the rollout continues while the old Pod is being written Ready. The planned writes are then out
-// of date. The old Pod must become Not Ready before the new Pod becomes Ready.
+// TestRolloutContinuesAfterRollback continues a rollout after a rollback, while the old Pod is being written Ready.
+// The planned writes are then out of date. The old Pod must become Not Ready before the new Pod becomes Ready.
 func TestRolloutContinuesAfterRollback(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(t *testing.T, w *fixture) {
 		w.createPodElsewhere()
@@ -141,8 +143,8 @@ func TestRolloutContinuesAfterRollback(t *testing.T) {
 	})
 }
 
-// During a rollout, a Pod of the old version is deleted and recreated. This Pod is the newest one, but must not serve
-// requests.
+// TestRecreatedOutdatedPod deletes and recreates a Pod of the old version during a rollout. The recreated Pod is the
+// newest one, but must not serve requests.
 func TestRecreatedOutdatedPod(t *testing.T) {
 	runTest(t, "", Options{Drain: -1}, func(_ *testing.T, w *fixture) {
 		w.startRollout(activateNew)
@@ -153,7 +155,8 @@ func TestRecreatedOutdatedPod(t *testing.T) {
 	})
 }
 
-// Up-to-date Pods of a workload must sort after its outdated Pods. All other Pods must sort by creation time.
+// TestOrderOfPods checks that the up-to-date Pods of a workload sort after its outdated Pods, and that all other Pods
+// sort by creation time.
 func TestOrderOfPods(t *testing.T) {
 	outdated := map[string]bool{}
 	s := newStore(func(p *corev1.Pod) bool { return outdated[p.Name] })

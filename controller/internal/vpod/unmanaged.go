@@ -13,9 +13,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// newUnmanagedWatch returns a watch of the unmanaged Pods: Pods on bases that do not have the module label. Such Pods
-// tolerate the taints of bases, or set spec.nodeName. No kubelet runs or deletes them. The watch selects Pods that
-// are bound and Pending, a state that Pods on other Nodes leave quickly.
+// newUnmanagedWatch returns a watch of the unmanaged Pods: Pods that are bound to bases but lack the module label.
+// Unmanaged Pods tolerate the taints of bases, or set spec.nodeName. No kubelet runs or deletes them. The watch
+// selects Pods that are bound and Pending, a state that Pods on other Nodes leave quickly.
 func (p *Provider) newUnmanagedWatch(client kubernetes.Interface) podWatches {
 	watch := newPodWatch(client,
 		labels.Component+"!="+labels.Module+","+labels.OlderComponent+"!="+labels.Module,
@@ -60,9 +60,9 @@ func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// notAModule returns the message for a Pod on a base that is not a module. It explains why the Pod does not run, and
-// how to keep such Pods off bases. A DaemonSet that tolerates all taints usually needs its tolerations, so the
-// message suggests a node affinity.
+// notAModule returns the message for a Pod that is on a base but is not a module Pod. The message explains why the
+// Pod does not run, and how to keep such Pods off bases. A DaemonSet that tolerates all taints usually needs its
+// tolerations, so the message suggests a node affinity.
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"

@@ -144,7 +144,7 @@ func (c *Container) find(id, operation string, states ...State) (*Biz, error) {
 	return b, nil
 }
 
-// Get returns a copy of the biz with an identity.
+// Get returns a copy of the biz with an identity, or false if no such biz is registered.
 func (c *Container) Get(id string) (Biz, bool) {
 	b := c.biz[id]
 	if b == nil {
@@ -166,7 +166,7 @@ func (c *Container) List() []Biz {
 // Len returns the number of registered biz.
 func (c *Container) Len() int { return len(c.biz) }
 
-// Versions returns all registered biz with the given name, in the order of List.
+// Versions returns all registered biz with the given name, in the order of List; empty if there are none.
 func (c *Container) Versions(name string) []Biz {
 	return slices.DeleteFunc(c.List(), func(b Biz) bool { return b.Name != name })
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // ensure reconciles a running sandbox with a configuration: it resumes paused components, starts exited components,
-// and scales the bases. It returns a description of each change. Changes of other settings take effect after the next
-// down and up.
+// and scales the bases. It returns a description of each change. Changes to other settings take effect only after a
+// down and an up.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
 	config := r.Config
 	running, err := d.requireUp()
@@ -217,7 +217,8 @@ func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// addDifferences appends to paths the paths of the fields whose values differ between two structs.
+// addDifferences adds to paths the paths of the fields whose values differ between a and b. at is the path of a and
+// b.
 func addDifferences(paths map[string]bool, at string, a, b reflect.Value) {
 	if a.Kind() != reflect.Struct {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) {

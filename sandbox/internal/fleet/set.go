@@ -41,8 +41,8 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
 }
 
-// resolveSet applies the defaults of a set and returns the options of its bases. The error lists all invalid
-// settings.
+// resolveSet applies the defaults to a set, and returns the set and the options of its bases. The error lists all
+// invalid settings.
 func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	cluster, isNew := s.Group, false
 	if s.Group == "" {
@@ -196,7 +196,7 @@ func baseLabels(b *v1alpha1.BaseSet) map[string]string {
 	return all
 }
 
-// defaultSet is the set of the fleet's own bases, and the default set of a group.
+// defaultSet is the set name of the fleet's own bases, and the default set name in a group.
 const defaultSet = "base"
 
 func duration(d *metav1.Duration) time.Duration {
@@ -210,8 +210,8 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// startsOffline reports whether a base stays offline after its start, either because of its initial faults or because
-// no controller receives its heartbeats.
+// startsOffline reports whether a base with these options stays offline after its start, either because of its
+// initial faults or because no controller receives its heartbeats.
 func startsOffline(o fakebase.Options) bool {
 	http := o.HTTP != nil
 	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {
@@ -219,7 +219,8 @@ func startsOffline(o fakebase.Options) bool {
 	})
 }
 
-// validHostName validates a host name, which becomes the value of Node labels such as kubernetes.io/hostname.
+// validHostName returns an error if name is not a valid host name. Host names become values of Node labels such as
+// kubernetes.io/hostname.
 func validHostName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("%w: host name %q (GROUP-SET-N) of a base: %s", ErrInvalid, name, problems[0])

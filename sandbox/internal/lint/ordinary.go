@@ -9,7 +9,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// ordinary checks that an ordinary DaemonSet, one without modules, does not create Pods on bases.
+// ordinary adds a finding if an ordinary DaemonSet, that is, one without modules, would create Pods on bases.
 func (l *linter) ordinary(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
 	base.Spec.Taints = []corev1.Taint{

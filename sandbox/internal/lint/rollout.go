@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// rollout checks whether a base can temporarily be without the module while a workload replaces its Pods.
+// rollout adds a finding if a base can temporarily be without the module while the workload replaces its Pods.
 func (l *linter) rollout(w *workload) {
 	switch x := w.typed.(type) {
 	case *appsv1.Deployment:

@@ -11,7 +11,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// together runs the checks that compare several objects.
+// together checks the rules that compare several objects.
 func (l *linter) together() {
 	l.released()
 	if len(l.modules) == 0 {
@@ -22,7 +22,7 @@ func (l *linter) together() {
 	}
 }
 
-// released reports a module version for which the manifests specify two different jars.
+// released adds a finding if the manifests specify different jars for the same module version.
 func (l *linter) released() {
 	type release struct{ name, version string }
 	type jar struct {

@@ -72,7 +72,7 @@ type settings struct {
 	hooksHTTP                        bool
 }
 
-// variable returns the environment variable that corresponds to a flag.
+// variable returns the name of the environment variable that corresponds to a flag.
 func variable(flag string) string {
 	switch flag {
 	case "kubelet":
@@ -101,7 +101,7 @@ func boolFlag(to *bool, name, usage string) *cli.BoolFlag {
 // unlimited is the upper bound of integer flags that have no maximum.
 const unlimited = math.MaxInt
 
-// intFlag returns an integer flag that accepts values from least to most.
+// intFlag returns an integer flag that accepts the values least to most, inclusive.
 func intFlag(to *int, name string, value, least, most int, usage string) *cli.IntFlag {
 	env := variable(name)
 	return &cli.IntFlag{Name: name, EnvVars: []string{env}, Value: value, Usage: usage, Destination: to,
@@ -367,8 +367,8 @@ func proxyURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// clientTLS returns a function that returns the TLS configuration of the MQTT tunnel. The function is nil if no
-// certificate file is set.
+// clientTLS returns a function that returns the TLS configuration for the MQTT tunnel. It returns a nil function if
+// no certificate file is set.
 func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, error) {
 	if ca == "" && crt == "" && key == "" {
 		return nil, nil

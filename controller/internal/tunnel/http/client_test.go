@@ -307,8 +307,8 @@ func TestSendReturnsErrors(t *testing.T) {
 	}
 }
 
-// A base that does not answer must not delay other bases. Its queries must be sent one at a time, and waiting queries
-// must be merged into one.
+// TestHungBaseDoesNotDelayOthers checks that a base that does not answer does not delay other bases. The queries of
+// such a base must be sent one at a time, and waiting queries must be merged into one.
 func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent, hung := make(chan struct{}), make(chan struct{})

@@ -43,8 +43,9 @@ func (e *evictions) Rejected(from tunnel.Origin, kind string, reason tunnel.Reje
 // greedyAddress is a local address that is not used by the bases in these tests.
 const greedyAddress = "127.0.0.2"
 
-// A client sends many large, incomplete request bodies. When all bodies together reach their limit, the connections
-// of this client must be closed. Bases with other addresses must get an answer.
+// TestRequestBodiesAreLimitedTogether runs a client that sends many large, incomplete request bodies. When all bodies
+// together reach their limit, the connections of this client must be closed. Bases with other addresses must get an
+// answer.
 func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	const flood, sent = 600, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
@@ -81,7 +82,8 @@ func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 	}
 }
 
-// The body of a request must no longer count toward the limit after it is decoded, so that many requests can wait.
+// TestDecodedBodyIsNotHeld checks that the body of a request no longer counts toward the limit after it is decoded,
+// so that many requests can wait.
 func TestDecodedBodyIsNotHeld(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,8 +118,8 @@ func TestDecodedBodyIsNotHeld(t *testing.T) {
 	}
 }
 
-// Several bases send endless responses. When all responses together reach their limit, the connections of these bases
-// must be closed. A small response from another base must be received.
+// TestAnswersAreLimitedTogether runs several bases that send endless responses. When all responses together reach
+// their limit, the connections of these bases must be closed. A small response from another base must be received.
 func TestAnswersAreLimitedTogether(t *testing.T) {
 	const flood = allAnswers/arklet.MaxPayload + 10
 	h := &evictions{fakeHandler: newHandler()}

@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// A simulated base registers with the tunnel. Then a module is installed, switched and uninstalled.
+// TestWithFakeBase checks that a simulated base can register with the tunnel, and that a module can then be installed
+// on it, switched and uninstalled.
 func TestWithFakeBase(t *testing.T) {
 	h := newHandler()
 	tn := serve(t, Options{Networks: everywhere,

@@ -89,7 +89,7 @@ func TestProxyConnects(t *testing.T) {
 	}
 }
 
-// The error must show whether the base refused the connection or the proxy failed.
+// TestProxyDoesNotConnect checks that the error shows whether the base refused the connection or the proxy failed.
 func TestProxyDoesNotConnect(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

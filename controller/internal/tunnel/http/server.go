@@ -109,8 +109,8 @@ func (t *Tunnel) queryBaseline(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) //nolint:gosec // JSON, not HTML. If the write fails, the base sends the query again
 }
 
-// origin returns the origin of a message from the identity and the certificate of the sender. err is the error from
-// decoding the message.
+// origin determines the origin of a message from the identity and the certificate of the sender. err is the error
+// from decoding the message. If the message must be rejected, origin returns the reason and an error.
 func (t *Tunnel) origin(r *http.Request, identity, kind string, err error) (tunnel.Origin, tunnel.Rejection, error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: identity, At: time.Now()}
 	if a := peer(r); a.IsValid() {
@@ -203,7 +203,8 @@ func (b *heldBody) Read(into []byte) (int, error) {
 // connKey is the context key for the connection of a request.
 type connKey struct{}
 
-// evicted returns a function that reports a connection that was closed because a limit was exceeded.
+// evicted returns a callback for connlimit.Limits.OnEvict that reports a closed connection to the handler. limit is
+// the name of the exceeded limit.
 func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, bytes int) {
 	return func(address netip.Prefix, connections, bytes int) {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}

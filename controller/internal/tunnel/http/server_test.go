@@ -198,7 +198,8 @@ var everywhere = tunnel.Networks{netip.MustParsePrefix("0.0.0.0/0"), netip.MustP
 // beat returns a heartbeat in which a base reports an address.
 func beat(ip string) string { return strings.Replace(heartbeatC, "10.1.2.3", ip, 1) }
 
-// A base must report the address from which it sends, unless the networks allow another address.
+// TestReportedAddressMustBePeerAddress checks that a base must report the address from which it sends, unless the
+// networks allow another address.
 func TestReportedAddressMustBePeerAddress(t *testing.T) {
 	from := func(peer, path, body string) (int, event) {
 		h := newHandler()
@@ -239,8 +240,8 @@ func TestReportedAddressMustBePeerAddress(t *testing.T) {
 	}
 }
 
-// A request header below the documented limit must be accepted, and a larger one rejected. The limit is documented
-// because proxies and service meshes add header fields.
+// TestRequestHeadersAreLimited checks that a request header below the documented limit is accepted, and a larger one
+// rejected. The limit is documented because proxies and service meshes add header fields.
 func TestRequestHeadersAreLimited(t *testing.T) {
 	tn := serve(t, Options{}, newHandler())
 	for size, want := range map[int]int{4 << 10: http.StatusBadRequest,
@@ -296,7 +297,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// Only a few baseline queries may be handled concurrently, because each of them reads many objects.
+// TestMaxBaselineQueries checks that only a few baseline queries are handled concurrently, because each of them reads
+// many objects.
 func TestMaxBaselineQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowHandler{fakeHandler: newHandler(), goOn: make(chan struct{})}
@@ -328,7 +330,8 @@ func (d *deadlined) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// The read deadline of a request must end when the body has been read, so that it does not cancel a query that waits.
+// TestReadDeadlineEndsWithBody checks that the read deadline of a request ends when the body has been read, so that
+// the deadline does not cancel a query that waits.
 func TestReadDeadlineEndsWithBody(t *testing.T) {
 	w := &deadlined{httptest.NewRecorder(), time.Now().Add(bodyTimeout)}
 	New(Options{}, newHandler()).routes().ServeHTTP(w,

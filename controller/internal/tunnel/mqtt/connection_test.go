@@ -109,7 +109,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// blackhole is a relay to a broker that can drop all data in both directions without closing the connection.
+// blackhole starts a relay to a broker. After the call of cease, the relay drops all data in both directions without
+// closing the connections.
 func blackhole(t *testing.T, to string) (addr string, cease func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,8 +175,8 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// scripted accepts one MQTT connection and its subscription. It returns the connection, and the packets that arrive
-// after the subscription.
+// scripted accepts one MQTT connection and its subscription. It returns the connection, and a function that reads the
+// next packet after the subscription.
 func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
 	t.Helper()
 	conn, err := l.Accept()
@@ -214,8 +215,8 @@ func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.
 	return conn, next
 }
 
-// A command that the broker did not acknowledge must not be resent over the next connection, because the base may
-// have executed it, or the caller may have stopped waiting.
+// TestUnacknowledgedCommandIsNotResent checks that a command that the broker did not acknowledge is not resent over
+// the next connection. The base may have executed the command, or the caller may have stopped waiting.
 func TestUnacknowledgedCommandIsNotResent(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -294,8 +295,8 @@ func TestRetainedCommandsAreCleared(t *testing.T) {
 	})
 }
 
-// A broker may still send messages after the tunnel has unsubscribed. Unacknowledged messages count toward the
-// in-flight limit of the broker, so the tunnel must acknowledge these messages.
+// TestMessagesWithoutSubscriptionAreAcknowledged checks that the tunnel acknowledges messages that a broker sends
+// after the tunnel has unsubscribed. Unacknowledged messages would count toward the in-flight limit of the broker.
 func TestMessagesWithoutSubscriptionAreAcknowledged(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	connected := make(chan struct{}, 1)
@@ -331,7 +332,8 @@ func idsOfTunnel(s *broker.Server) (ids []string) {
 	return ids
 }
 
-// If the broker rejects the client ID, the error must contain the ID and the name of the setting.
+// TestRejectedClientID checks that if the broker rejects the client ID, the error contains the ID and the name of the
+// setting.
 func TestRejectedClientID(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -356,8 +358,8 @@ func TestRejectedClientID(t *testing.T) {
 	}
 }
 
-// A broker disconnects a client if another client connects with the same ID. Each connection must have a new random
-// ID, so that other clients cannot know the ID of a controller.
+// TestClientIDIsRandom checks that each connection has a new random client ID. A broker disconnects a client if
+// another client connects with the same ID, so other clients must not know the ID of a controller.
 func TestClientIDIsRandom(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	connected, wait := signal()

@@ -31,7 +31,8 @@ type echo struct {
 	lost time.Time   // when the loss of an echo was last detected
 }
 
-// forNextConnection returns the echo for the next connection, without the pending echoes of this connection.
+// forNextConnection returns a new echo for the next connection, which continues the numbering but has no pending
+// echoes.
 func (e *echo) forNextConnection() *echo {
 	e.mu.Lock()
 	defer e.mu.Unlock()

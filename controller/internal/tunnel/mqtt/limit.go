@@ -26,8 +26,8 @@ type packetLimiter struct {
 	in     *bufio.Reader
 	limit  int
 	header []byte // unread part of the fixed header of the current packet
-	pass   int    // unread bytes of the current packet after the header, without the skip bytes
-	skip   int    // bytes to discard at the end of the current packet
+	pass   int    // number of bytes of the current packet after the header to pass on before the skip bytes
+	skip   int    // number of bytes to discard at the end of the current packet
 }
 
 // dial connects to the broker in the same way as the library, and adds a packetLimiter.

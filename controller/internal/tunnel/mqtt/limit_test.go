@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 )
 
-// stream is a connection from which the bytes of a reader are read.
+// stream is a connection whose received bytes come from a reader.
 type stream struct {
 	net.Conn
 	io.Reader
@@ -79,7 +79,8 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// A message of 250 MB must be rejected and acknowledged. Later messages must still arrive.
+// TestHugeMessageIsRejected checks that a message of 250 MB is rejected and acknowledged, and that later messages
+// still arrive.
 func TestHugeMessageIsRejected(t *testing.T) {
 	const size = 250_000_000
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +120,7 @@ func TestHugeMessageIsRejected(t *testing.T) {
 	}
 }
 
-// The tunnel must reject a large retained message, and stay connected.
+// TestLargeRetainedMessageIsRejected checks that the tunnel rejects a large retained message and stays connected.
 func TestLargeRetainedMessageIsRejected(t *testing.T) {
 	s, addr := serveBroker(t, &aclHook{})
 	if err := s.Publish("koupleless_dev/a/base/heart", make([]byte, 8*arklet.MaxPayload), true, 1); err != nil {

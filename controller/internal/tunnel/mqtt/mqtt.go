@@ -34,7 +34,7 @@ type Options struct {
 	// ClientID is the prefix of the MQTT client ID. Each connection appends a random suffix, because a client that
 	// knows the ID could disconnect the controller.
 	ClientID string
-	// Env is the environment. Topics contain it in lower case (protocol 2.3).
+	// Env is the environment. Topics contain it in lower case (protocol 3.2).
 	Env string
 	// Networks are the networks that contain the addresses that bases may report; see CheckUnproven.
 	Networks tunnel.Networks
@@ -65,7 +65,7 @@ type Tunnel struct {
 	conn    atomic.Pointer[connection] // nil while not connected
 	echo    atomic.Pointer[echo]       // echo of the current or last connection
 	connErr atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
-	cleared bool                       // retained commands were removed; only the goroutine of Start uses it
+	cleared bool                       // retained commands have been removed; used only by the goroutine of Start
 }
 
 // New returns a Tunnel that passes messages to handler. It does not connect before Start is called.

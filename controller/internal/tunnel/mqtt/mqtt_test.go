@@ -219,8 +219,8 @@ func TestMessagesOfBases(t *testing.T) {
 	h.want(t, "a: simpleBiz rejected: beyond-limits")
 }
 
-// A message whose topic contains an invalid identity must be rejected, and the rejection must not contain the
-// identity.
+// TestIdentitiesInTopics checks that a message whose topic contains an invalid identity is rejected, and that the
+// rejection does not contain the identity.
 func TestIdentitiesInTopics(t *testing.T) {
 	tun := New(Options{Env: "dev"}, newRecorder())
 	long := strings.Repeat("x", arklet.MaxIdentity)
@@ -261,8 +261,8 @@ func TestIdentitiesInTopics(t *testing.T) {
 	h.want(t, ": heart rejected: beyond-limits")
 }
 
-// The tunnel must report the address of a base in the form that Kubernetes uses. If networks are configured, the
-// address must be in one of them.
+// TestAddressesOverMQTT checks that the tunnel reports the address of a base in the form that Kubernetes uses. If
+// networks are configured, the address must be in one of them.
 func TestAddressesOverMQTT(t *testing.T) {
 	networks, err := tunnel.ParseNetworks("10.0.0.0/8")
 	if err != nil {
@@ -287,7 +287,8 @@ type addresses struct {
 
 func (a *addresses) Heartbeat(_ tunnel.Origin, b arklet.Heartbeat) { *a.told = b.IP }
 
-// A slow handler must not block the goroutine that reads from the connection.
+// TestSlowHandlerDoesNotBlockReading checks that a slow handler does not block the goroutine that reads from the
+// connection.
 func TestSlowHandlerDoesNotBlockReading(t *testing.T) {
 	addr, _ := startBroker(t, "127.0.0.1:0")
 	h := &slowRecorder{recorder: newRecorder(), goOn: make(chan struct{})}

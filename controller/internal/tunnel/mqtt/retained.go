@@ -17,7 +17,7 @@ const retainedTime = 5 * time.Second
 const subscribeRetries = 3
 
 // clearRetained starts to remove the retained commands of this environment from the broker (protocol 3.4). It returns
-// a channel that receives a value when it is time to stop. The channel is nil if the removal did not start.
+// a channel that receives a value when the removal must be stopped. The channel is nil if the removal did not start.
 func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan time.Time {
 	if !t.opts.ClearRetained || t.cleared {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/certfile"
 )
 
-// The certificate files change while the tunnel runs. The next connection must use the current certificate authority
-// and the current client certificate.
+// TestRenewedCertificates changes the certificate files while the tunnel runs. The next connection must use the
+// current certificate authority and the current client certificate.
 func TestRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) certfile.File { return certfile.File{Setting: name, Path: filepath.Join(dir, name)} }

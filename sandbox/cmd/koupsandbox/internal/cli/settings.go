@@ -17,11 +17,12 @@ const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD" //nolint:gosec // the name 
 
 // setting describes a flag of the commands that create a sandbox, and the configuration field that the flag sets.
 type setting struct {
-	field string // field path of JSON names, such as spec.bases.count
+	field string // path of JSON names, such as spec.bases.count
 	flag  cli.Flag
 }
 
-// sandboxSettings returns the settings that only up has. Scenarios define their own bases.
+// sandboxSettings returns the settings that only the command up accepts. Other commands that create a sandbox do not
+// accept them, because scenarios and fuzz schedules define their own bases.
 func sandboxSettings() []setting {
 	return []setting{
 		{"metadata.name", sandboxNameFlag()},
@@ -40,7 +41,7 @@ func sandboxSettings() []setting {
 	}
 }
 
-// settings returns the settings of all commands that can create a sandbox.
+// settings returns the settings that all commands that create a sandbox accept.
 func settings() []setting {
 	return []setting{
 		{"spec.fleet.runtime",
@@ -149,6 +150,15 @@ func settings() []setting {
 	}
 }
 
+// FlagFields returns the configuration field that each flag overrides, by the name of the flag with its dashes.
+func FlagFields() map[string]string {
+	fields := map[string]string{}
+	for _, s := range slices.Concat(sandboxSettings(), settings()) {
+		fields["--"+s.flag.Names()[0]] = s.field
+	}
+	return fields
+}
+
 func newConfigFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "config", Usage: "`FILE`: configuration file, kind: Sandbox",
 		Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_CONFIG"}}
@@ -164,8 +174,8 @@ func flagsOfSettings(list []setting) []cli.Flag {
 
 // configFrom merges the flags of a command, a configuration file, and the defaults, in this order of precedence. If
 // the file name is empty, there is no configuration file. presets sets defaults of the command; it can be nil.
-// countIsDefault reports whether neither a flag nor the file sets the number of bases. The error lists all invalid
-// settings.
+// countIsDefault reports whether the number of bases is the default, because neither a flag nor the file sets it. The
+// error lists all invalid settings.
 func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (config *v1alpha1.Sandbox,
 	countIsDefault bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
@@ -204,9 +214,9 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	return config, true, nil
 }
 
-// setField sets the configuration field at a path of JSON names to the value of a flag. It allocates pointers in the
-// path, and creates the first element of a list
-// for an element NAME[0]. It panics if the field does not exist or has another type, because both are programming errors.
+// setField sets the configuration field at a path of JSON names to the value of a flag. It allocates nil pointers on
+// the path; NAME[0] is the first element of a list, which setField creates. If the field does not exist or has another
+// type, which is a programming error, setField panics.
 func setField(config *v1alpha1.Sandbox, path string, value any) {
 	field := reflect.ValueOf(config).Elem()
 	for name := range strings.SplitSeq(path, ".") {
