@@ -13,7 +13,7 @@ import (
 
 func TestNewReportsAllErrors(t *testing.T) {
 	_, err := New(Options{
-		Identity: "a/b", Env: "x+", Generation: "D", Activation: 9, StartupTime: -1, HeartbeatJitter: -1,
+		Identity: "a/b", Env: "x+", Generation: "E", Activation: 9, StartupTime: -1, HeartbeatJitter: -1,
 		MQTT:      &MQTTOptions{Broker: "broker:1883"},
 		HTTP:      &HTTPOptions{HeartbeatEndpoint: "controller:7777"},
 		Metaspace: Metaspace{Used: 10, Max: 5, Leak: 2, Threshold: 101},
@@ -23,7 +23,7 @@ func TestNewReportsAllErrors(t *testing.T) {
 		t.Fatal("New() accepted invalid options")
 	}
 	for _, want := range []string{
-		`Identity "a/b"`, `Env "x+"`, `Generation "D"`, "Activation 9", "A, B or C", "StartupTime -1ns",
+		`Identity "a/b"`, `Env "x+"`, `Generation "E"`, "Activation 9", "A, B, C or D", "StartupTime -1ns",
 		"HeartbeatJitter -1ns",
 		`MQTT.Broker "broker:1883"`, "tcp://host:port", "ssl://host:port", `HTTP.HeartbeatEndpoint "controller:7777"`,
 		"http://host:port",

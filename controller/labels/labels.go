@@ -87,6 +87,9 @@ const (
 	// WebPort is the annotation of a module Pod or of its Node with the address of the web listener of the base for
 	// httpGet probes: a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
+	// ReportedLabels is the annotation of a Node with the names of the labels that the base has reported, separated by
+	// commas.
+	ReportedLabels = "vnode.koupleless.io/reported-labels"
 	// DeletionCost is the annotation of a module Pod that holds the value that the annotation
 	// controller.kubernetes.io/pod-deletion-cost had before the controller set it to -1.
 	DeletionCost = "module.koupleless.io/previous-deletion-cost"

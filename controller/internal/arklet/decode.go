@@ -6,6 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+
+	k8svalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // MaxPayload is the maximum size of a message in bytes, the same limit as in a real base (protocol 4.2).
@@ -48,7 +54,10 @@ type Heartbeat struct {
 	Name     string
 	Version  string
 	// Cluster is the clusterName of the base; empty in generations A and B.
-	Cluster  string
+	Cluster string
+	// Labels are the labels for the Node that the base reports (protocol 3.6). It contains only labels that
+	// labels.Reportable accepts, and valid values.
+	Labels   map[string]string
 	IP       string
 	HostName string
 	// Port is the arklet HTTP port; 0 over MQTT.
@@ -72,6 +81,8 @@ type wireMetadata struct {
 	Name        string `json:"name"`
 	Version     string `json:"version"`
 	ClusterName string `json:"clusterName"`
+	// Labels is an extension of the protocol. Real bases do not send it.
+	Labels map[string]string `json:"labels"`
 }
 
 // wireMaster is the wire format of a base's own name, version and state. Since version 1.3.1, the fields are called
@@ -101,6 +112,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	case w.BaseMetadata != nil:
 		h.Identity, h.Name, h.Version, h.Cluster = w.BaseMetadata.Identity, w.BaseMetadata.Name, w.BaseMetadata.Version,
 			w.BaseMetadata.ClusterName
+		h.Labels = nodeLabels(w.BaseMetadata.Labels)
 		if h.Identity == "" {
 			return Heartbeat{}, errors.New("the heartbeat has no identity")
 		}
@@ -126,6 +138,23 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	}
 	h.Active = state == nil || ParseState(*state) == StateActivated
 	return h, nil
+}
+
+// nodeLabels returns the reported labels that a Node may have, at most maxLabels. It returns nil if there are none.
+func nodeLabels(reported map[string]string) map[string]string {
+	var accepted map[string]string
+	for _, name := range slices.Sorted(maps.Keys(reported)) {
+		value := reported[name]
+		if len(accepted) == maxLabels || !labels.Reportable(name) || len(k8svalidation.IsQualifiedName(name)) > 0 ||
+			len(k8svalidation.IsValidLabelValue(value)) > 0 {
+			continue
+		}
+		if accepted == nil {
+			accepted = map[string]string{}
+		}
+		accepted[name] = value
+	}
+	return accepted
 }
 
 // Metadata is the data that a starting base sends with its baseline query.

@@ -25,6 +25,8 @@ const (
 	MaxText = 4 << 10
 	// MaxModules is the maximum number of modules in a list or a baseline.
 	MaxModules = 5000
+	// maxLabels is the maximum number of labels that a base reports for its Node. Further labels are ignored.
+	maxLabels = 32
 	// maxRecords is the maximum number of state records of a module. Only the newest records are kept.
 	maxRecords = 100
 )

@@ -16,6 +16,8 @@ type Info struct {
 	Name     string
 	Version  string
 	Cluster  string
+	// Labels are the Node labels that the base reports. The map must not be changed.
+	Labels   map[string]string
 	IP       string
 	HostName string
 	// Port is the arklet HTTP port; 0 over MQTT.

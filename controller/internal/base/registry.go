@@ -207,7 +207,7 @@ func (r *Registry) HandleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (tunn
 func (r *Registry) handleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (reason tunnel.Rejection, changes []Change,
 	err error) {
 	info := Info{
-		Identity: from.Identity, Name: h.Name, Version: h.Version, Cluster: h.Cluster,
+		Identity: from.Identity, Name: h.Name, Version: h.Version, Cluster: h.Cluster, Labels: h.Labels,
 		IP: h.IP, HostName: h.HostName, Port: h.Port, Tunnel: from.Tunnel,
 	}
 	r.mu.Lock()
@@ -239,7 +239,7 @@ func (r *Registry) handleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (reas
 	default:
 		changes = r.touch(b)
 		r.recordPeer(b, from.Peer)
-		if b.info != info {
+		if !reflect.DeepEqual(b.info, info) {
 			b.info = info
 			changes = append(changes, Change{Kind: InfoChanged, Identity: info.Identity})
 		}

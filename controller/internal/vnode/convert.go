@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,6 +118,20 @@ func staleRole(want map[string]string) func(key, value string) bool {
 	}
 }
 
+// reportedLabels returns the labels that a base has reported for its Node; nil if there are none.
+func reportedLabels(n *corev1.Node) map[string]string {
+	var reported map[string]string
+	for name := range strings.SplitSeq(n.Annotations[labels.ReportedLabels], ",") {
+		if value, found := n.Labels[name]; found && labels.Reportable(name) {
+			if reported == nil {
+				reported = map[string]string{}
+			}
+			reported[name] = value
+		}
+	}
+	return reported
+}
+
 // Labels returns the labels of a base's Node. The labels are also used to select baselines.
 //
 // They do not include kubernetes.io/os and kubernetes.io/arch: DaemonSets that tolerate every taint, such as
@@ -138,6 +154,11 @@ func (s Settings) Labels(b base.Info) map[string]string {
 		corev1.LabelTopologyZone: labelValue(name), // unique, for the anti-affinity in the Koupleless documentation
 		"type":                   "virtual-kubelet",
 		"kubernetes.io/role":     "agent",
+	}
+	for name, value := range b.Labels {
+		if _, own := l[name]; !own || name == corev1.LabelTopologyZone {
+			l[name] = value
+		}
 	}
 	if b.Cluster != "" {
 		l[labels.BaseCluster] = labelValue(b.Cluster)
@@ -181,6 +202,9 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 			},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},
 		},
+	}
+	if len(b.Labels) > 0 || before != nil && before.Annotations[labels.ReportedLabels] != "" {
+		n.Annotations[labels.ReportedLabels] = strings.Join(slices.Sorted(maps.Keys(b.Labels)), ",")
 	}
 	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
 	var old []corev1.NodeCondition
@@ -319,6 +343,7 @@ func Info(n *corev1.Node) (info base.Info, ok bool) {
 		Name:     n.Labels[labels.BaseName],
 		Version:  n.Labels[labels.BaseVersion],
 		Cluster:  n.Labels[labels.BaseCluster],
+		Labels:   reportedLabels(n),
 		Tunnel:   tunnel.Key(n.Labels[labels.Tunnel]),
 	}
 	info.Port, _ = strconv.Atoi(n.Labels[labels.TunnelPort]) // absent over MQTT

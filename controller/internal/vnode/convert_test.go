@@ -265,4 +265,26 @@ func TestInfoOfNode(t *testing.T) {
 	}
 }
 
+// TestReportedLabels checks that a Node has the labels that its base reports, but not in place of the controller's own
+// labels; that a restarted controller reads them from the Node; and that they are removed when the base no longer
+// reports them.
+func TestReportedLabels(t *testing.T) {
+	b := aBase()
+	b.Labels = map[string]string{"topology.kubernetes.io/zone": "z1", "rack": "7", "base.koupleless.io/name": "x"}
+	n := settings.Node(b, 0, nil, noon)
+	if n.Labels["topology.kubernetes.io/zone"] != "z1" || n.Labels["rack"] != "7" ||
+		n.Labels["base.koupleless.io/name"] != "base" {
+		t.Errorf("labels %v", n.Labels)
+	}
+	info, _ := Info(n)
+	if diff := cmp.Diff(map[string]string{"topology.kubernetes.io/zone": "z1", "rack": "7"}, info.Labels); diff != "" {
+		t.Errorf("labels of the Node (-want +got):\n%s", diff)
+	}
+	b.Labels = nil
+	if again := settings.Node(b, 0, n, noon); again.Annotations["vnode.koupleless.io/reported-labels"] != "" ||
+		again.Labels["topology.kubernetes.io/zone"] != n.Name {
+		t.Errorf("without labels: %v %v", again.Labels, again.Annotations)
+	}
+}
+
 func must[V any](v V, _ bool) V { return v }

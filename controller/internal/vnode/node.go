@@ -133,6 +133,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	n := s.node.DeepCopy()
 	n.Labels = merged(n.Labels, want.Labels)
 	maps.DeleteFunc(n.Labels, staleRole(want.Labels))
+	for name := range reportedLabels(n) {
+		if _, wanted := want.Labels[name]; !wanted {
+			delete(n.Labels, name) // the base no longer reports it
+		}
+	}
 	n.Annotations = merged(n.Annotations, want.Annotations)
 	n.Status = want.Status
 	before := s.node

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
@@ -64,9 +65,14 @@ func TestFullFile(t *testing.T) {
 			Speed:    1,
 			Durable:  true,
 			Env:      "test",
-			Bases: v1alpha1.Bases{Count: &count, Name: "shop", Version: "2.0", ClusterName: "east",
-				Activation: v1alpha1.ActivationMulti, WebPort: 8080, Fetch: v1alpha1.FetchNever,
-				Runtime: v1alpha1.RuntimeProcess},
+			Bases: []v1alpha1.BaseSet{
+				withDefaults(v1alpha1.BaseSet{Name: "shop", Count: &count, Version: "2.0", ClusterName: "east",
+					Activation: v1alpha1.ActivationMulti, Zone: "zone-a", Labels: map[string]string{"rack": "7"},
+					Metaspace: v1alpha1.Metaspace{Max: "128Mi", Leak: 50}, Web: true}),
+				withDefaults(v1alpha1.BaseSet{Name: "old", Count: ptr.To(1), ClusterName: "demo",
+					Tunnel: v1alpha1.TunnelHTTP, Generation: "A"}),
+			},
+			Fleet: v1alpha1.Fleet{Runtime: v1alpha1.RuntimeProcess},
 			Broker: v1alpha1.Broker{Port: 1883, TLS: true, URL: "ssl://broker.example", Username: "me",
 				PasswordFile: "/home/me/password",
 				CAFile:       "/home/me/ca.crt", CertFile: "/home/me/me.crt", KeyFile: "/home/me/me.key",
@@ -81,6 +87,28 @@ func TestFullFile(t *testing.T) {
 	}
 }
 
+// withDefaults returns a set of bases with the defaults that Complete sets.
+func withDefaults(b v1alpha1.BaseSet) v1alpha1.BaseSet {
+	or := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	none := &metav1.Duration{}
+	or(&b.BaseName, b.Name)
+	or(&b.Version, "1.0.0")
+	or((*string)(&b.Generation), "C")
+	or((*string)(&b.Tunnel), "mqtt")
+	or((*string)(&b.Activation), "newModule")
+	b.WebPort, b.Fetch = 8080, v1alpha1.FetchNever
+	b.InstallTime, b.UninstallTime, b.PullTime, b.RequestTime, b.StartupTime = none, none, none, none, none
+	or(&b.Metaspace.Max, "256Mi")
+	or(&b.Metaspace.Used, "53Mi")
+	or(&b.Metaspace.PerModule, "3Mi")
+	b.Health.SilenceBeforeUninstall, b.Health.Show = none, v1alpha1.ShowDetails
+	return b
+}
+
 func TestDefaults(t *testing.T) {
 	s := &v1alpha1.Sandbox{}
 	if err := v1alpha1.Complete(s, &v1alpha1.Origins{}, nil); err != nil {
@@ -93,9 +121,8 @@ func TestDefaults(t *testing.T) {
 		Spec: v1alpha1.Spec{
 			Provider: v1alpha1.ProviderAuto,
 			Speed:    1,
-			Bases: v1alpha1.Bases{Count: &count, Name: "base", Version: "1.0.0", ClusterName: "koup",
-				Activation: v1alpha1.ActivationNewModule, WebPort: 8080, Fetch: v1alpha1.FetchNever,
-				Runtime: v1alpha1.RuntimeProcess},
+			Bases: []v1alpha1.BaseSet{withDefaults(v1alpha1.BaseSet{Name: "base", Count: &count, ClusterName: "koup"})},
+			Fleet: v1alpha1.Fleet{Runtime: v1alpha1.RuntimeProcess},
 			Controller: v1alpha1.Controller{Replicas: &replicas},
 			Wait:       &metav1.Duration{Duration: time.Minute},
 		},
@@ -130,8 +157,8 @@ func TestDefaultLocation(t *testing.T) {
 func TestErrorNamesFlagInsteadOfLine(t *testing.T) {
 	s, origins, err := v1alpha1.Decode("full.yaml", read(t, "testdata/full.yaml"))
 	zero := 0
-	s.Spec.Bases.Count = &zero
-	origins.SetFlag("spec.bases.count", "--bases")
+	s.Spec.Bases = []v1alpha1.BaseSet{{Count: &zero}}
+	origins.SetFlag("spec.bases[0].count", "--bases")
 	err = v1alpha1.Complete(s, origins, err)
 	if err == nil {
 		t.Fatal("Complete accepted 0 bases")

@@ -42,7 +42,11 @@ func (v *validator) baseSets(s *Sandbox, path *field.Path) {
 		}
 	}
 	if n := s.Spec.BaseCount(); n < 1 || n > MaxBases {
-		v.invalid(path, n, "the sandbox must have 1 to %d bases, the maximum for one sandbox", MaxBases)
+		at := path
+		if len(s.Spec.Bases) == 1 {
+			at = path.Index(0).Child("count")
+		}
+		v.invalid(at, n, "the sandbox must have 1 to %d bases, the maximum for one sandbox", MaxBases)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/koupleless/koupsandbox/fakebase"
@@ -83,13 +84,17 @@ func TestSetSettings(t *testing.T) {
 	m := b.addSet(t, fleet.Set{Group: "g", Name: "s", Seed: 7, Spec: v1alpha1.BaseSet{
 		BaseName: "shop", Version: "4", Tunnel: v1alpha1.TunnelHTTP, Activation: v1alpha1.ActivationDefault,
 		WebPort: 9090, WebModules: []v1alpha1.WebModule{{Name: "shop", ContextPath: "/s"}},
-		InstallTime: d(30), RequestTime: d(20), Metaspace: "128Mi", PerModule: "8Mi",
-		Modules: []string{"https://modules.example/carried-1.0-ark-biz.jar"},
-		Faults:  []v1alpha1.Fault{{Kind: fault.KindClockSkew, Skew: fault.Duration(time.Hour)}},
+		InstallTime: d(30), RequestTime: d(20), Zone: "z1", Labels: map[string]string{"rack": "7"},
+		Metaspace: v1alpha1.Metaspace{Max: "128Mi", PerModule: "8Mi"},
+		Modules:   []string{"https://modules.example/carried-1.0-ark-biz.jar"},
+		Faults:    []v1alpha1.Fault{{Kind: fault.KindClockSkew, Skew: fault.Duration(time.Hour)}},
 	}}, 1)[0]
 	b.mu.Lock()
 	var heartbeat struct {
-		BaseMetadata           struct{ ClusterName string }
+		BaseMetadata struct {
+			ClusterName string
+			Labels      map[string]string
+		}
 		LocalIP, LocalHostName string
 	}
 	for body := range b.heartbeats {
@@ -97,7 +102,8 @@ func TestSetSettings(t *testing.T) {
 	}
 	b.mu.Unlock()
 	if heartbeat.LocalIP != "198.18.0.1" || heartbeat.LocalHostName != "g-s-1" ||
-		heartbeat.BaseMetadata.ClusterName != "g" {
+		heartbeat.BaseMetadata.ClusterName != "g" || heartbeat.BaseMetadata.Labels["rack"] != "7" ||
+		heartbeat.BaseMetadata.Labels[corev1.LabelTopologyZone] != "z1" {
 		t.Errorf("heartbeat: %v", heartbeat)
 	}
 	awaitReady(m.Base) // static modules are first in the list
@@ -143,14 +149,11 @@ func TestSetSettings(t *testing.T) {
 	}
 }
 
-// TestFetch checks that bases download jars only if their set enables this, or if the sandbox enables it and the set
-// does not disable it.
+// TestFetch checks that bases download jars only if their set enables this.
 func TestFetch(t *testing.T) {
-	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
+	for _, c := range []struct{ set, want v1alpha1.Fetch }{
 		{want: v1alpha1.FetchNever},
-		{own: v1alpha1.FetchNever, set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
-		{own: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
-		{own: v1alpha1.FetchAvailable, set: v1alpha1.FetchNever, want: v1alpha1.FetchNever},
+		{set: v1alpha1.FetchAvailable, want: v1alpha1.FetchAvailable},
 	} {
 		var requests atomic.Int32
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -158,18 +161,44 @@ func TestFetch(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound) // the base then simulates the module
 		}))
 		defer server.Close()
-		b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.Own = []v1alpha1.BaseSet{{Fetch: c.own}} })
+		b := newFixture(t)
 		m := b.addSet(t, fleet.Set{Group: "g",
 			Spec: v1alpha1.BaseSet{Fetch: c.set, Modules: []string{server.URL + "/stock-1.0-ark-biz.jar"}}}, 1)[0]
 		awaitReady(m.Base)
 		if biz := m.Base.Status().Biz; len(biz) != 1 || requests.Load() > 0 != (c.want == v1alpha1.FetchAvailable) {
-			t.Errorf("sandbox %q, set %q: %d requests, modules %+v", c.own, c.set, requests.Load(), biz)
+			t.Errorf("set %q: %d requests, modules %+v", c.set, requests.Load(), biz)
 		}
 	}
 	b := newFixture(t)
 	if _, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Fetch: "sometimes"}},
 		1); !errors.Is(err, fleet.ErrInvalid) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestOwnSets checks that a fleet has several own sets with different settings, that a set with new settings can be
+// added while the fleet runs, and that the newest bases of one set can be removed.
+func TestOwnSets(t *testing.T) {
+	b := newFixtureWith(t, func(o *fleet.Options, _ string) {
+		o.Own = []v1alpha1.BaseSet{{Name: "web", Version: "1"}, {Name: "old", BaseName: "shop", ClusterName: "west"}}
+	})
+	b.addSet(t, fleet.Set{}, 1)
+	b.addSet(t, fleet.Set{Name: "old"}, 2)
+	b.addSet(t, fleet.Set{Name: "new", Spec: v1alpha1.BaseSet{Version: "2"}}, 1)
+	b.addSet(t, fleet.Set{Name: "new"}, 1)
+	if _, err := b.fleet.Remove(t.Context(), fleet.Selection{Newest: 1, Set: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range b.fleet.List() {
+		o := m.Base.Status()
+		got = append(got, m.HostName+" "+o.Name+" "+o.Version)
+	}
+	if diff := cmp.Diff([]string{"web-1 web 1", "old-1 shop 1.0.0", "new-1 new 2", "new-2 new 2"}, got); diff != "" {
+		t.Errorf("bases (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"web", "old", "new"}, b.fleet.OwnSets()); diff != "" {
+		t.Errorf("own sets (-want +got):\n%s", diff)
 	}
 }
 
@@ -228,14 +257,15 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 	b := newFixture(t)
 	b.addSet(t, fleet.Set{Group: "a-b", Name: "c"}, 1)
 	for want, s := range map[string]fleet.Set{
-		"requires a group":                     {Name: "web"},
+		"sets: base":                           {Name: "web"},
+		"exists and keeps its settings":        {Name: "base", Spec: v1alpha1.BaseSet{Version: "2"}},
 		"supported: mqtt, http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
 		"supported: newModule, default, multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
-		"256Mi":                                {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "much"}},
+		"256Mi":                                {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "much"}}},
 		"faults[1]": {Group: "g",
 			Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
 		"negative":         {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
-		"is more than Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: "1Mi"}},
+		"is more than Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "1Mi"}}},
 		"GROUP-SET-N":      {Group: "Run_1"},
 		"a-b-c-1":          {Group: "a", Name: "b-c"},
 	} {

@@ -30,12 +30,7 @@ func (s *commands) base() *cli.Command {
 				Flags:       []cli.Flag{sandboxNameFlag(), newOutputFlag(formatWide, formatJSON, formatYAML)},
 				Action:      inSandboxWithArgs(0, 0, "no arguments", s.listBases),
 			},
-			{
-				Name: "add", Usage: "add N bases (default: 1)", ArgsUsage: "[N]",
-				Description: describe("", "koupsandbox base add", "koupsandbox base add 10"),
-				Flags:       []cli.Flag{sandboxNameFlag()},
-				Action:      withArgs(0, 1, "at most one argument: the number of bases", s.addBases),
-			},
+			s.baseAdd(),
 			{
 				Name: "remove", Usage: "remove bases by name, by age or by scenario run",
 				ArgsUsage:   "[BASE...]",
@@ -148,22 +143,6 @@ func (s *commands) killBases(c *cli.Context, up *sandbox.Sandbox, list []string)
 		printf(s.Out, "killed %s\n", name)
 	}
 	return nil
-}
-
-func (s *commands) addBases(c *cli.Context, list []string) error {
-	n := 1
-	if len(list) == 1 {
-		var err error
-		n, err = strconv.Atoi(list[0])
-		if err != nil {
-			return usageError{fmt.Errorf("invalid number of bases %q; use a positive integer", list[0])}
-		}
-	}
-	return inSandbox(c, func(up *sandbox.Sandbox) error {
-		added, err := up.AddBases(c.Context, control.AddRequest{Count: n})
-		s.printEach("added", added)
-		return err
-	})
 }
 
 func (s *commands) printEach(action string, bases []control.Base) {

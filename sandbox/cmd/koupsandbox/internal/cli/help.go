@@ -10,6 +10,7 @@ import (
 // The categories of flags in the help of commands.
 const (
 	basesCategory      = "BASES"
+	newSetCategory     = "SETTINGS OF A NEW SET"
 	boardCategory      = "WEB UI"
 	brokerCategory     = "BROKER"
 	clusterCategory    = "CLUSTER"
