@@ -53,7 +53,7 @@ type Controller struct {
 	nodeReconciler        *vnode.Reconciler
 	provider              *vpod.Provider
 	nodes                 corev1informers.NodeInformer // informer of the Nodes of bases
-	peers                 cache.SharedIndexInformer    // informer of the Leases of other controllers
+	peers                 cache.SharedIndexInformer    // informer of the Leases of all controllers of the environment
 	events                record.EventBroadcaster
 	recorder              record.EventRecorder
 	mqtt                  *mqtt.Tunnel

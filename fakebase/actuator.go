@@ -44,7 +44,7 @@ type healthInput struct {
 	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // value of the option WithAllBizReadiness
 	faithful  bool   // apply the rules of the runtime's code (protocol 8)
-	orphaned  bool   // a module has failed to stop and was removed
+	orphaned  bool   // the stop handler of a module has thrown an exception since the process started
 	modules   []moduleInput
 }
 
@@ -277,13 +277,13 @@ func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	writeHealth(rw, h.overall, doc)
 }
 
-// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. The liveness and the readiness do
-// not include modules (protocol 8).
+// serveProbe handles GET /actuator/health/liveness and /actuator/health/readiness. Liveness and readiness do not
+// depend on module health (protocol 8).
 func serveProbe(rw http.ResponseWriter, status healthStatus) {
 	writeHealth(rw, status, statusDoc{status})
 }
 
-// readiness returns the readiness status of the base. It does not include modules.
+// readiness returns the readiness status of the base. It does not depend on module health.
 func (l *incarnation) readiness() healthStatus {
 	if l.up() {
 		return statusUp

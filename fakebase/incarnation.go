@@ -40,7 +40,7 @@ type incarnation struct {
 	charged        map[string]int64       // metaspace in bytes by biz identity
 	stopTimes      map[string]Delay       // how long stopping a biz takes, by biz identity
 	failures       map[string]failedStart // modules that failed to start; included in the health of the base
-	orphaned       bool                   // a module failed to stop and was removed; see healthInput.orphaned
+	orphaned       bool                   // see healthInput.orphaned
 	locks          map[string]string      // running commands by biz identity
 	ops            map[string]*processRecord
 

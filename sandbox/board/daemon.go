@@ -158,7 +158,7 @@ func (s *daemonSource) traffic(ctx context.Context) {
 
 func streamKey(group, name string) string { return group + "/" + name }
 
-// streamsLeft marks the streams that the daemon no longer lists as ended.
+// streamsLeft marks streams as ended if the daemon no longer lists them.
 func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

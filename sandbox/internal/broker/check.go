@@ -80,7 +80,7 @@ type check struct {
 	CheckOptions
 	conn     *recordingConn
 	client   paho.Client
-	name     string // identity of a nonexistent base, used in the test messages
+	name     string // identity of a nonexistent base, used in the client ID and the topics
 	id       string // MQTT client ID
 	root     string
 	messages chan paho.Message

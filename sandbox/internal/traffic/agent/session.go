@@ -36,7 +36,7 @@ type session struct {
 	ahead     time.Duration   // how far the agent's clock is ahead of the local clock
 	delivered rpc.ReadCounter // number of lost requests that were reported
 	done      chan struct{}   // closed when the agent has exited
-	err       error           // read only after done is closed
+	err       error           // error with which the agent ended; valid after done is closed
 }
 
 func newSession(p Process) *session {

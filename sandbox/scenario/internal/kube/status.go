@@ -39,7 +39,8 @@ type Progress struct {
 	Reason       Reason
 	// Kind and Name identify the object. They are empty if the object does not exist.
 	Kind, Name string
-	// Have is the current number of Pods. Want is the required number. Their meaning depends on Reason.
+	// Have is the current number of Pods, and Want is the required number, unless the comment of Reason defines
+	// another meaning.
 	Have, Want int64
 	Detail     string
 }
