@@ -352,7 +352,7 @@ type statusLine struct {
 	on    bool
 	width int
 	ended int
-	steps map[string]string // message of the latest step of each run, by namespace
+	steps map[string]string // name of the last ended step of each run, or "started", by namespace
 }
 
 func (l *statusLine) event(e scenario.ProgressEvent) {
