@@ -155,7 +155,7 @@ func (l *Link) Open(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the host:port on which the link listens. The port is 0 before Open if Options.Port is 0.
+// Addr returns the host:port on which the link listens. The port is 0 before Open if LinkOptions.Port is 0.
 func (l *Link) Addr() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
