@@ -126,7 +126,7 @@ func (f *figure) median() float64 {
 // WriteText writes the comparison as a text table.
 func (c *Comparison) WriteText(w io.Writer) error {
 	for _, name := range c.Missing {
-		fmt.Fprintf(w, "not measured now: %s\n", name)
+		fmt.Fprintf(w, "missing from the new results: %s\n", name)
 	}
 	changes := slices.SortedStableFunc(slices.Values(c.Changes),
 		func(a, b MetricChange) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
@@ -142,7 +142,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
 	}
-	_, err := fmt.Fprintf(w, "%d figures compared with the baseline: %d worse, %d better\n", c.Compared,
+	_, err := fmt.Fprintf(w, "%d results compared with the baseline: %d worse, %d better\n", c.Compared,
 		len(c.Regressions()), len(c.Changes)-len(c.Regressions()))
 	if err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)

@@ -65,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return 0
 	default:
-		fmt.Fprintf(stderr, "koup-controlplane has no command %q; it has %s\n", args[0],
+		fmt.Fprintf(stderr, "koup-controlplane: unknown command %q; supported: %s\n", args[0],
 			strings.Join([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "version"},
 				", "))
 		return 2

@@ -92,7 +92,7 @@ var (
 		"to release another jar, increase BIZ_VERSION",
 		"要发布另一个 jar，请提高 BIZ_VERSION")
 	msgUnsupportedFields = answer(UnsupportedFields,
-		"{ready}; the base ignores {fields} of its spec",
+		"{ready}; the base ignores {fields} of the Pod spec",
 		"{ready}；基座忽略其 spec 中的 {fields}",
 		"remove these fields, or implement them in the base or in the module",
 		"去掉这些字段，或在基座或模块中自行实现")

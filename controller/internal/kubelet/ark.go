@@ -86,10 +86,10 @@ func (a *ark) query(ctx context.Context, command string, args []string,
 		return usage("%s: %v", command, err)
 	}
 	if flags.NArg() > 0 {
-		return usage("%s has no arguments, got %q", command, flags.Arg(0))
+		return usage("%s takes no arguments, got %q", command, flags.Arg(0))
 	}
 	if *format != "table" && *format != "json" {
-		return usage("unsupported output format %q of %s: use table or json", *format, command)
+		return usage("%s: unsupported output format %q; use table or json", command, *format)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -32,9 +32,9 @@ func (c *Live) allHave(label string) bool {
 		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
-// live checks whether any base can run the Pods, and whether the object with the same name in the cluster is Ready.
-// It does not report a missing toleration of virtual-node, because the rule toleration-virtual-node reports it.
-func (l *linter) live(w *workload) {
+// checkLive checks whether any base can run the Pods, and whether the object with the same name in the cluster is
+// Ready. It does not report a missing toleration of virtual-node, because the rule toleration-virtual-node reports it.
+func (l *linter) checkLive(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
 	refused := func(f Finding) bool {

@@ -132,7 +132,7 @@ var (
 	partQueryDiffers = text(
 		"; only the query of the URLs differs: keep the query unchanged while the jar is unchanged",
 		"；URL 仅查询参数不同：jar 不变时请保持查询参数不变")
-	msgUncheckedSelector = text("whether the selector {selector} fits Pods: {object} may create them",
+	msgUncheckedSelector = text("whether the selector {selector} matches Pods that {object} may create",
 		"selector {selector} 是否匹配 Pod：{object} 可能会创建它们")
 	msgNoEndpoints = text("the selector {selector} matches no Pods of these workloads, so the Service has no endpoints",
 		"selector {selector} 不匹配这些工作负载的任何 Pod，因此该 Service 没有端点")

@@ -100,7 +100,7 @@ func (r *requester) do(ctx context.Context) Record {
 
 // errorNoListener and the following constants are the errors of records whose Result has several possible causes.
 const (
-	errorNoListener = "the base does not listen any more"
+	errorNoListener = "the base no longer listens on this port"
 	errorNoBase     = "no base has this address"
 	errorNoHost     = "no host has this address"
 	errorRefused    = "connection refused"

@@ -119,7 +119,7 @@ func (p *Provider) markProblem(err error) string {
 		return "it has no ownership marker"
 	}
 	p.o.Logger.Info("could not check the ownership marker of a kind cluster", "cluster", p.name, "err", err)
-	return "it does not answer"
+	return "its ownership marker could not be read"
 }
 
 // waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster
