@@ -79,7 +79,7 @@ func (s *daemonSource) run(ctx context.Context) {
 		if err == nil {
 			err = errors.New("the event stream has ended")
 		}
-		s.state.notice(aboutSandbox, "the sandbox does not answer; the data may be out of date: "+err.Error(),
+		s.state.notice(aboutSandbox, "the sandbox is unreachable; the data may be out of date: "+err.Error(),
 			s.now())
 		s.state.ended(s.now())
 		wait(ctx, reconnectInterval)

@@ -346,7 +346,7 @@ var (
 		"check that kube-scheduler runs; in a sandbox: koupsandbox status",
 		"检查 kube-scheduler 是否在运行；在沙箱中：koupsandbox status")
 	msgNotScheduledAgain = answer(NotScheduledYet,
-		"{base} fits since a change {age} ago, and the scheduler has not tried the Pod again; it last "+
+		"{base} has matched since a change {age} ago, but the scheduler has not tried the Pod again; it last "+
 			"reported: {message}",
 		"{base} 因 {age} 之前的变化而满足要求，调度器还没有再次尝试该 Pod；其上一次报告：{message}",
 		"wait a few seconds: the scheduler tries again after a change",
@@ -536,7 +536,7 @@ var (
 		"exclude module Pods from the policy that changes images: the image of a module is the URL of its jar",
 		"把模块 Pod 排除在修改 image 的策略之外：模块的 image 是其 jar 的 URL")
 	msgImageNotAJar = answer(ImageNotAJar, "{error}", "{error}",
-		"give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar",
+		"set the image to the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 		"填写模块 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")
 )
 
@@ -548,14 +548,14 @@ var (
 		"check the response of the module at the path of its livenessProbe",
 		"检查模块在其 livenessProbe 路径上的应答")
 	msgReadinessProbeFailing = answer(ReadinessProbeFailing,
-		"{module} is active on {base}, and its readiness probe keeps it from being Ready: {message}{probe}",
+		"{module} is active on {base}, but it is not Ready because of its readiness probe: {message}{probe}",
 		"{module} 在 {base} 上已激活，但就绪探针使其不能 Ready：{message}{probe}",
 		"check the path and port of its readinessProbe, and the response of the module there; the port of "+
 			"the base's web "+
 			"listener is in the annotation "+labels.WebPort,
 		"检查其 readinessProbe 的路径和端口，以及模块在那里的应答；基座的 Web 端口在 annotation "+labels.WebPort+" 中")
 	msgReadinessGateMissing = answer(ReadinessGateMissing,
-		"the modules of the Pod serve on {base}, and the readiness gate {gates} is not True",
+		"the modules of the Pod are active on {base}, but the readiness gate {gates} is not True",
 		"该 Pod 的模块已在 {base} 上提供服务，但 readiness gate {gates} 不是 True",
 		"check the component that sets this condition of the Pod, or remove the gate from the template",
 		"检查设置该 Pod 的这个 condition 的组件，或从模板中去掉该 gate")

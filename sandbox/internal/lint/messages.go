@@ -100,9 +100,8 @@ var (
 		"the expressions of the selector do not match the labels of the template, so the API server rejects it",
 		"selector 的表达式与模板的标签不匹配，API server 会拒绝它")
 	msgSelectorVersion = text(
-		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, "+
-			"so a release of "+
-			"another version is rejected",
+		"the selector contains the module version ({key}: {value}); a selector cannot be changed, so the API "+
+			"server rejects a release of another version",
 		"selector 含有模块的版本 {key}: {value}，而 selector 不能修改，因此发布另一个版本会被拒绝")
 	msgContainerName = text("the API server rejects the container name {name}; it is the name of the module",
 		"API server 拒绝容器名 {name}；它也是模块名")
