@@ -51,9 +51,8 @@ func (c *Comparison) Regressions() []MetricChange {
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
-			return fmt.Errorf("the baseline was measured with %s %q, but this machine has %q; measure a new baseline",
-				key,
-				r.config[key], config[key])
+			return fmt.Errorf("the baseline was measured with %s %q, but the current value is %q; "+
+				"measure a new baseline", key, r.config[key], config[key])
 		}
 	}
 	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= MinRuns }) {

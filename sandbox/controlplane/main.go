@@ -28,13 +28,13 @@ import (
 const usage = `Usage: koup-controlplane COMMAND [FLAGS]
 
 Commands:
-  etcd                      the store
-  kube-apiserver            the API
-  kube-controller-manager   the controllers of Deployments, DaemonSets, StatefulSets, EndpointSlices and the rest
-  kube-scheduler            the scheduler
-  version                   the versions of Kubernetes and etcd in this file
+  etcd                      run etcd
+  kube-apiserver            run the Kubernetes API server
+  kube-controller-manager   run the built-in Kubernetes controllers
+  kube-scheduler            run the Kubernetes scheduler
+  version                   print the versions of Kubernetes and etcd in this binary
 
-Each command takes the flags of the upstream program of that name; see COMMAND --help.
+Each command except version accepts the flags of the upstream binary of that name; see COMMAND --help.
 `
 
 func main() {

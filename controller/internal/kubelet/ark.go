@@ -46,7 +46,7 @@ func usage(format string, args ...any) error {
 const help = `ark queries the base of this module.
 
   queryAllBiz [-o table|json]   list the modules of the base and their states
-  health [-o table|json]        show the metaspace and the run time of the base
+  health [-o table|json]        show the metaspace usage and the uptime of the base
   switchBiz NAME VERSION        activate another version of a module of this Pod
   help                          show this text
 

@@ -184,8 +184,8 @@ var rules = []rule{
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
 	{"statefulset-deletes-first", Warning, "Modules are not StatefulSets, unless a gap in each update is acceptable",
-		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the next. Its base is without " +
-			"the module in between.",
+		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the next. Its base is " +
+			"without the module in between.",
 		text("use a Deployment with maxUnavailable: 0",
 			"使用 maxUnavailable: 0 的 Deployment")},
 	{"template-namespace", Warning, "A Pod template has no namespace",

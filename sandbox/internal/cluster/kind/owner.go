@@ -184,7 +184,8 @@ func CleanUp(ctx context.Context, o Options) error {
 	if recorded == nil {
 		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("not deleting a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
+			p.o.Logger.Info("kept a kind cluster that has the name of the sandbox, but may belong to another owner",
+				"reason", p.markProblem(err))
 			return nil
 		}
 	}
