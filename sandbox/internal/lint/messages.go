@@ -124,8 +124,7 @@ var (
 		"容器 {container} 的 BIZ_VERSION 为 {version}：env 中在 BIZ_VERSION 之前没有设置该变量，Kubernetes 不会替换它")
 	fixVersionNotExpanded = text("set the variable first", "先设置该变量")
 	msgReleasedTwice      = text(
-		"{module} {version} is the jar {image} here and {other} in {object}: a base that has one of them "+
-			"uninstalls it "+
+		"{module} {version} has the jar {image} here, but {other} in {object}: a base uninstalls one jar "+
 			"before it installs the other{hint}",
 		`{module} {version} 在此处是 jar "{image}"，在 {object} 中是 "{other}"：已安装其中之一的基座先卸载它，再安装另一个{hint}`)
 	partQueryDiffers = text(
@@ -223,7 +222,7 @@ var (
 			"without the module for a while",
 		"maxUnavailable 为 {value}：更新可能在新 Pod Ready 之前删除老 Pod，因此某些基座上会暂时没有该模块")
 	msgDeletesFirstLater = text(
-		"maxUnavailable is {value}: with more replicas than the {replicas} now, an update deletes old Pods before new "+
+		"maxUnavailable is {value}: with more replicas than now ({replicas}), an update deletes old Pods before new "+
 			"ones are Ready",
 		"maxUnavailable 为 {value}：副本数多于现在的 {replicas} 时，更新会在新 Pod Ready 之前删除老 Pod")
 	msgOnDelete = text(
